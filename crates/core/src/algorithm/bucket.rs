@@ -1,0 +1,89 @@
+//! Token bucket, leaky bucket as a meter, and GCRA: one arithmetic under three names.
+//!
+//! The state is one instant, the theoretical arrival time (TAT): the bucket is full again, the meter empty, from then
+//! on. What lies between now and the TAT is the debt. See `spec/gcra.md`.
+
+use super::Words;
+use crate::decision::{Answer, Decision, Op, Receipt};
+use crate::{Rate, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    /// Nanoseconds a unit takes to come back.
+    interval: u64,
+    /// Units that may pass at once from idle.
+    burst: u64,
+    /// Nanoseconds a whole burst takes to come back.
+    span: u64,
+}
+
+impl Bucket {
+    /// `burst × interval` must not exceed [`SPAN_NANOS_MAX`](crate::bounds::SPAN_NANOS_MAX).
+    pub(crate) fn new(rate: Rate, burst: u64) -> Bucket {
+        Bucket::every(rate.interval(), burst)
+    }
+
+    pub(crate) fn every(interval: u64, burst: u64) -> Bucket {
+        Bucket { interval, burst, span: interval.saturating_mul(burst) }
+    }
+
+    pub(crate) fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// The most debt a state may hold. Debits reach almost one further burst beyond the burst; one interval less, so
+    /// that after a clock jumped back one unit passes again within the time of one burst.
+    fn debt_max(&self) -> u64 {
+        2 * self.span - self.interval
+    }
+
+    /// The time that `units` take to come back, or nothing if that is more than a whole burst's.
+    fn time_of(&self, units: u64) -> Option<u64> {
+        if units > self.burst { None } else { Some(units * self.interval) }
+    }
+
+    fn answer(&self, answer: Answer, now: u64, debt: u64) -> Decision {
+        Decision {
+            answer,
+            limit: self.burst,
+            room: self.span.saturating_sub(debt),
+            unit: self.interval,
+            reset_after: debt,
+            receipt: Receipt(now + debt),
+        }
+    }
+}
+
+impl Words<1> for Bucket {
+    #[inline]
+    fn decide(&self, [tat]: &mut [u64; 1], now: Time, op: Op) -> Decision {
+        let now = now.as_nanos();
+        let debt = tat.saturating_sub(now).min(self.debt_max());
+        let (answer, debt) = match op {
+            Op::Take(0) | Op::Peek => return self.answer(Answer::Allow, now, debt),
+            Op::Take(units) => match self.time_of(units) {
+                None => (Answer::DenyAlways, debt),
+                Some(time) if debt + time <= self.span => (Answer::Allow, debt + time),
+                Some(time) => (Answer::DenyFor(debt + time - self.span), debt),
+            },
+            Op::Debit(units) => {
+                let time = units.saturating_mul(self.interval);
+                (Answer::Allow, debt.saturating_add(time).min(self.debt_max()))
+            }
+            Op::Refund(units, receipt) => {
+                // Units come back in the order they were taken; what has come back by now cannot come back twice.
+                let outstanding = receipt.map_or(u64::MAX, |receipt| receipt.0.saturating_sub(now));
+                let time = units.saturating_mul(self.interval).min(outstanding);
+                (Answer::Allow, debt.saturating_sub(time))
+            }
+            Op::Reset => (Answer::Allow, 0),
+        };
+        // No debt is written as never seen, not as `now`: a store relies on a word being either 0 or in the future.
+        *tat = if debt == 0 { 0 } else { now + debt };
+        self.answer(answer, now, debt)
+    }
+}

@@ -1,0 +1,97 @@
+//! Fixed window: units per window, windows aligned to the epoch. See `spec/fixed_window.md`.
+
+use super::Words;
+use crate::decision::{Answer, Decision, Op, Receipt};
+use crate::{Key, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FixedWindow {
+    pub(crate) limit: u64,
+    pub(crate) window: u64,
+    pub(crate) stagger: bool,
+    /// Nanoseconds by which a key's windows start after the epoch's: below `window`.
+    phase: u64,
+}
+
+impl FixedWindow {
+    pub(crate) fn new(limit: u64, window: u64) -> FixedWindow {
+        FixedWindow { limit, window, stagger: false, phase: 0 }
+    }
+
+    /// The same window, for this key: with `stagger`, windows of different keys end at different instants.
+    #[inline]
+    pub(crate) fn for_key(&self, key: Key<'_>) -> FixedWindow {
+        if !self.stagger {
+            return *self;
+        }
+        let scaled = u128::from(stagger_hash(key)) * u128::from(self.window);
+        FixedWindow { phase: (scaled >> 64) as u64, ..*self }
+    }
+
+    /// The end of the window that `now` lies in.
+    fn end(&self, now: u64) -> u64 {
+        now + self.window - (now + self.window - self.phase) % self.window
+    }
+
+    /// The window that counts, by its end, and the units in it.
+    fn current(&self, [end, count]: [u64; 2], now: u64) -> (u64, u64) {
+        let end_now = self.end(now);
+        if end <= now {
+            (end_now, 0)
+        } else if end > end_now && end - end_now <= self.window {
+            // The caller's instant is stale: it counts as the start of the state's own window.
+            (end, count)
+        } else {
+            // The same window; or a clock that jumped back further, which must not lock the key out until it catches up.
+            (end_now, count)
+        }
+    }
+}
+
+impl Words<2> for FixedWindow {
+    #[inline]
+    fn decide(&self, state: &mut [u64; 2], now: Time, op: Op) -> Decision {
+        let now = now.as_nanos();
+        let (end, mut count) = self.current(*state, now);
+        let start = end.saturating_sub(self.window);
+        let mut answer = Answer::Allow;
+        match op {
+            Op::Take(units) if units > self.limit => answer = Answer::DenyAlways,
+            Op::Take(units) if units > 0 && count.saturating_add(units) > self.limit => {
+                answer = Answer::DenyFor(end - now);
+            }
+            Op::Take(units) => count += units,
+            Op::Debit(units) => count = count.max(count.saturating_add(units).min(2 * self.limit)),
+            Op::Refund(units, receipt) => {
+                if receipt.is_none_or(|receipt| (start..end).contains(&receipt.0)) {
+                    count = count.saturating_sub(units);
+                }
+            }
+            Op::Peek => {}
+            Op::Reset => count = 0,
+        }
+        if !matches!(op, Op::Peek | Op::Take(0)) {
+            *state = if count == 0 { [0, 0] } else { [end, count] };
+        }
+        Decision {
+            answer,
+            limit: self.limit,
+            room: self.limit.saturating_sub(count),
+            unit: 1,
+            reset_after: if count == 0 { 0 } else { end - now },
+            receipt: Receipt(now.max(start)),
+        }
+    }
+}
+
+/// The fixed hash behind `stagger`, which all nodes must agree on: FNV-1a over the key's bytes, then the finaliser of
+/// SplitMix64, since FNV leaves the upper bits of short keys alike.
+fn stagger_hash(key: Key<'_>) -> u64 {
+    let fnv = key
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

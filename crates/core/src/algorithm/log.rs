@@ -1,0 +1,256 @@
+//! Sliding log and sliced window: a log of charges, each with the instant at which it is out.
+//!
+//! A sliced window is a sliding log whose charges are kept until the slice they fell in is out as a whole, so that one
+//! entry a slice is enough. See `spec/sliding_log.md` and `spec/sliced_window.md`.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use crate::Time;
+use crate::decision::{Answer, Decision, Op, Receipt};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) limit: u64,
+    pub(crate) window: u64,
+    /// Length of a slice; 1 makes it the exact log.
+    slice: u64,
+    /// The longest an entry lives: from the start of its slice until it is out.
+    lifetime: u64,
+}
+
+/// Units that count until an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) out_at: u64,
+    pub(crate) units: u64,
+}
+
+/// Where entries live, oldest first.
+pub(crate) trait Entries {
+    /// Sum of the units of all entries.
+    fn units(&self) -> u64;
+    fn front(&self) -> Option<Entry>;
+    fn back(&self) -> Option<Entry>;
+    fn pop_front(&mut self);
+    /// Appends an entry, or answers false if there is no room for it. There is always room for a first one.
+    fn push_back(&mut self, entry: Entry) -> bool;
+    fn set_back(&mut self, entry: Entry);
+    /// Visits all entries from the oldest on, and stores what the visitor changed.
+    fn amend(&mut self, visit: impl FnMut(&mut Entry));
+    fn visit(&self, visit: impl FnMut(Entry) -> ControlFlow<()>);
+    fn clear(&mut self);
+}
+
+impl Log {
+    pub(crate) fn sliding(limit: u64, window: u64) -> Log {
+        Log { limit, window, slice: 1, lifetime: window }
+    }
+
+    /// Slices are rounded up to whole nanoseconds, which lets a window end up to `slices` nanoseconds late, never early.
+    pub(crate) fn sliced(limit: u64, window: u64, slices: u64) -> Log {
+        let slice = window.div_ceil(slices);
+        Log { limit, window, slice, lifetime: slice * (slices + 1) }
+    }
+
+    pub(crate) fn lifetime(&self) -> u64 {
+        self.lifetime
+    }
+
+    /// When a charge at `now` is out.
+    fn out_at(&self, now: u64) -> u64 {
+        now - now % self.slice + self.lifetime
+    }
+
+    pub(crate) fn decide(&self, log: &mut impl Entries, now: Time, op: Op) -> Decision {
+        if matches!(op, Op::Peek | Op::Take(0)) {
+            return self.foresee(log, now, op, 0);
+        }
+        let nanos = now.as_nanos();
+        if self.is_ahead(newest(log), nanos) {
+            self.pull_back(log, nanos);
+        }
+        drop_out(log, self.instant(log, nanos));
+        let foreseen = self.foresee(log, now, op, 0);
+        let out_at = foreseen.receipt.0;
+        match op {
+            Op::Take(_) if !foreseen.is_allowed() => return foreseen,
+            Op::Take(units) => append(log, Entry { out_at, units }),
+            Op::Debit(units) => {
+                let units = units.min((2 * self.limit).saturating_sub(log.units()));
+                if units > 0 {
+                    append(log, Entry { out_at, units });
+                }
+            }
+            Op::Refund(units, receipt) => give_back(log, units, receipt),
+            Op::Reset => log.clear(),
+            Op::Peek => {}
+        }
+        self.answer(Answer::Allow, log.units(), newest(log).saturating_sub(nanos), out_at)
+    }
+
+    /// What `op` would be answered with `pending` units more in the log, without a change to it. Refunds and resets
+    /// are not foreseen to free anything.
+    pub(crate) fn foresee(&self, log: &impl Entries, now: Time, op: Op, pending: u64) -> Decision {
+        let now = now.as_nanos();
+        let instant = self.instant(log, now);
+        let used = log.units() - units_out(log, instant) + pending;
+        let reset_at = if self.is_ahead(newest(log), now) { self.out_at(now) } else { newest(log) };
+        let answer = match op {
+            Op::Take(units) if units > self.limit => Answer::DenyAlways,
+            Op::Take(units) if units > 0 && used + units > self.limit => {
+                Answer::DenyFor(self.fits_at(log, instant, used, units).saturating_sub(now))
+            }
+            _ => Answer::Allow,
+        };
+        self.answer(answer, used, reset_at.saturating_sub(now), self.out_at(now).max(reset_at))
+    }
+
+    /// The instant that counts: a stale one counts as the newest entry's own.
+    fn instant(&self, log: &impl Entries, now: u64) -> u64 {
+        now.max(newest(log).saturating_sub(self.lifetime))
+    }
+
+    fn answer(&self, answer: Answer, used: u64, reset_after: u64, out_at: u64) -> Decision {
+        Decision {
+            answer,
+            limit: self.limit,
+            room: self.limit.saturating_sub(used),
+            unit: 1,
+            reset_after: if used == 0 { 0 } else { reset_after },
+            receipt: Receipt(out_at),
+        }
+    }
+
+    /// Whether a log whose newest entry is out at `newest` was written by a clock more than a window ahead of `now`.
+    fn is_ahead(&self, newest: u64, now: u64) -> bool {
+        newest > self.out_at(now).saturating_add(self.window)
+    }
+
+    /// The first instant at which `units` fit beside `used`, if nobody else spends. What is used beyond the entries of
+    /// the log itself comes back last, one lifetime from `instant` at the latest.
+    fn fits_at(&self, log: &impl Entries, instant: u64, mut used: u64, units: u64) -> u64 {
+        let mut at = None;
+        log.visit(|entry| {
+            if entry.out_at > instant {
+                used -= entry.units;
+            }
+            if used + units > self.limit {
+                return ControlFlow::Continue(());
+            }
+            at = Some(entry.out_at);
+            ControlFlow::Break(())
+        });
+        at.unwrap_or_else(|| self.out_at(instant))
+    }
+
+    /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counted at
+    /// the newest entry counts from now on, for one window.
+    fn pull_back(&self, log: &mut impl Entries, now: u64) {
+        let latest = newest(log).saturating_sub(self.lifetime);
+        drop_out(log, latest);
+        let units = log.units();
+        log.clear();
+        if units > 0 {
+            append(log, Entry { out_at: self.out_at(now), units });
+        }
+    }
+}
+
+/// When the newest entry is out; 0 without any.
+fn newest(log: &impl Entries) -> u64 {
+    log.back().map_or(0, |entry| entry.out_at)
+}
+
+/// Sums the units that are out at `instant`.
+fn units_out(log: &impl Entries, instant: u64) -> u64 {
+    let mut out = 0;
+    log.visit(|entry| {
+        if entry.out_at > instant {
+            return ControlFlow::Break(());
+        }
+        out += entry.units;
+        ControlFlow::Continue(())
+    });
+    out
+}
+
+/// Drops the entries that are out at `instant`.
+fn drop_out(log: &mut impl Entries, instant: u64) {
+    if newest(log) <= instant {
+        return log.clear();
+    }
+    while log.front().is_some_and(|oldest| oldest.out_at <= instant) {
+        log.pop_front();
+    }
+}
+
+/// Appends a charge. Where there is no room for another entry, the newest one takes it up and lives as long: too
+/// strict for the units already in it, never too lax.
+fn append(log: &mut impl Entries, entry: Entry) {
+    if let Some(newest) = log.back()
+        && (newest.out_at == entry.out_at || !log.push_back(entry))
+    {
+        log.set_back(Entry { out_at: entry.out_at, units: newest.units + entry.units });
+    } else if log.back().is_none() {
+        log.push_back(entry);
+    }
+}
+
+fn give_back(log: &mut impl Entries, mut units: u64, receipt: Option<Receipt>) {
+    let mut newest_left = 0;
+    log.amend(|entry| {
+        if receipt.is_none_or(|receipt| receipt.0 == entry.out_at) {
+            let given = units.min(entry.units);
+            entry.units -= given;
+            units -= given;
+        }
+        newest_left = if entry.units > 0 { entry.out_at } else { newest_left };
+    });
+    if log.units() == 0 {
+        return log.clear();
+    }
+    // Emptied entries at the end must not make the log look alive for longer than its last unit.
+    log.amend(|entry| entry.out_at = entry.out_at.min(newest_left));
+}
+
+impl Entries for VecDeque<Entry> {
+    fn units(&self) -> u64 {
+        self.iter().map(|entry| entry.units).sum()
+    }
+
+    fn front(&self) -> Option<Entry> {
+        self.front().copied()
+    }
+
+    fn back(&self) -> Option<Entry> {
+        self.back().copied()
+    }
+
+    fn pop_front(&mut self) {
+        self.pop_front();
+    }
+
+    fn push_back(&mut self, entry: Entry) -> bool {
+        self.push_back(entry);
+        true
+    }
+
+    fn set_back(&mut self, entry: Entry) {
+        if let Some(newest) = self.back_mut() {
+            *newest = entry;
+        }
+    }
+
+    fn amend(&mut self, visit: impl FnMut(&mut Entry)) {
+        self.iter_mut().for_each(visit);
+    }
+
+    fn visit(&self, visit: impl FnMut(Entry) -> ControlFlow<()>) {
+        let _ = self.iter().copied().try_for_each(visit);
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+    }
+}

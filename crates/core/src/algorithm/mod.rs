@@ -1,0 +1,78 @@
+//! The algorithms: pure functions of a limit, a state, an instant and an operation.
+//!
+//! No clock, no lock, no I/O, no allocation. A state is a few words, and its first word is always **the instant from
+//! which on it equals never seen**, so that a store can reclaim it without knowing its limit. Zero is never seen.
+
+pub(crate) mod bucket;
+pub(crate) mod fixed_window;
+pub(crate) mod log;
+pub(crate) mod sliding_counter;
+
+use std::collections::VecDeque;
+
+use crate::limit::{Limit, Shape};
+use crate::{Decision, Op, Time};
+use log::Entry;
+
+/// An algorithm whose state is `WORDS` words.
+pub(crate) trait Words<const WORDS: usize> {
+    fn decide(&self, state: &mut [u64; WORDS], now: Time, op: Op) -> Decision;
+
+    /// Whether a charge finds all it needs beside the words.
+    #[inline]
+    fn is_ready(&self, _state: &[u64; WORDS]) -> bool {
+        true
+    }
+
+    /// Makes it ready; false if what it needs has run out.
+    #[inline]
+    fn prepare(&self, _state: &mut [u64; WORDS]) -> bool {
+        true
+    }
+
+    /// Gives back what a state that is forgotten had beside its words.
+    #[inline]
+    fn forget(&self, _state: [u64; WORDS]) {}
+}
+
+/// The state of one key under one limit, for callers that keep it themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State(Kept);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    Bucket([u64; 1]),
+    Window([u64; 2]),
+    Counter([u64; 3]),
+    Log(VecDeque<Entry>),
+}
+
+impl State {
+    /// The state of a key that was never seen.
+    #[must_use]
+    pub fn fresh(limit: &Limit) -> State {
+        State(match limit.shape() {
+            Shape::Bucket(_) => Kept::Bucket([0]),
+            Shape::Window(_) => Kept::Window([0; 2]),
+            Shape::Counter(_) => Kept::Counter([0; 3]),
+            Shape::Log(_) => Kept::Log(VecDeque::new()),
+        })
+    }
+}
+
+/// Decides one operation and changes the state accordingly.
+///
+/// A state that another algorithm left behind counts as never seen. A changed window length also makes another
+/// state: keep states apart by [`Limit::identity`] and key.
+pub fn decide(limit: &Limit, state: &mut State, now: Time, op: Op) -> Decision {
+    match (limit.shape(), &mut state.0) {
+        (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.decide(words, now, op),
+        (Shape::Window(window), Kept::Window(words)) => window.decide(words, now, op),
+        (Shape::Counter(counter), Kept::Counter(words)) => counter.decide(words, now, op),
+        (Shape::Log(log), Kept::Log(entries)) => log.decide(entries, now, op),
+        _ => {
+            *state = State::fresh(limit);
+            decide(limit, state, now, op)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Sliding counter: two counters, the previous one weighted by how much of it the trailing window still covers.
+//! See `spec/sliding_counter.md`.
+
+use super::Words;
+use crate::Time;
+use crate::decision::{Answer, Decision, Op, Receipt};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlidingCounter {
+    pub(crate) limit: u64,
+    pub(crate) window: u64,
+}
+
+/// The state, spelled out: the window that starts at `start` has `curr` units, the one before it `prev`.
+#[derive(Clone, Copy)]
+struct Counts {
+    start: u64,
+    prev: u64,
+    curr: u64,
+}
+
+impl SlidingCounter {
+    /// A state ends two windows after the start of its current one, or one if there is nothing in the current one.
+    fn unpack(&self, [fresh_at, prev, curr]: [u64; 3]) -> Counts {
+        let windows = if curr > 0 { 2 } else { 1 };
+        Counts { start: fresh_at.saturating_sub(windows * self.window), prev, curr }
+    }
+
+    fn fresh_at(&self, counts: Counts) -> u64 {
+        match counts {
+            Counts { prev: 0, curr: 0, .. } => 0,
+            Counts { start, curr: 0, .. } => start + self.window,
+            Counts { start, .. } => start + 2 * self.window,
+        }
+    }
+
+    /// Moves the counts to the window that `now` lies in.
+    fn current(&self, state: [u64; 3], now: u64) -> Counts {
+        let start = now - now % self.window;
+        let counts = self.unpack(state);
+        if state[0] <= now {
+            Counts { start, prev: 0, curr: 0 }
+        } else if counts.start == start || counts.start > start && counts.start - start <= self.window {
+            // The same window; or the caller's instant is stale: it counts as the start of the state's own window.
+            counts
+        } else if counts.start < start {
+            Counts { start, prev: counts.curr, curr: 0 }
+        } else {
+            // A clock that jumped back must not lock the key out until it catches up.
+            Counts { start, ..counts }
+        }
+    }
+
+    /// What the previous window still weighs after `elapsed` nanoseconds of the current one, in units, rounded up.
+    fn weight(&self, prev: u64, elapsed: u64) -> u64 {
+        let covered = self.window - elapsed;
+        // A product of 64 bits is divided several times faster than one of 128.
+        let weight = match prev.checked_mul(covered) {
+            Some(product) => product.div_ceil(self.window),
+            None => (u128::from(prev) * u128::from(covered)).div_ceil(u128::from(self.window)) as u64,
+        };
+        weight.min(prev)
+    }
+
+    /// The first instant at which `units` fit, if nobody else spends; `units` are at most the limit.
+    fn fits_at(&self, counts: Counts, units: u64) -> u64 {
+        // `count · (window − elapsed) ≤ free · window` solved for the least whole `elapsed`.
+        let least_elapsed = |count: u64, free: u64| {
+            let covered = u128::from(free) * u128::from(self.window) / u128::from(count.max(1));
+            self.window.saturating_sub(u64::try_from(covered).unwrap_or(u64::MAX))
+        };
+        match self.limit.checked_sub(counts.curr.saturating_add(units)) {
+            Some(free) => counts.start + least_elapsed(counts.prev, free),
+            None => counts.start + self.window + least_elapsed(counts.curr, self.limit - units),
+        }
+    }
+}
+
+impl Words<3> for SlidingCounter {
+    #[inline]
+    fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
+        let now = now.as_nanos();
+        let mut counts = self.current(*state, now);
+        let instant = now.max(counts.start);
+        let elapsed = instant - counts.start;
+        let mut answer = Answer::Allow;
+        match op {
+            Op::Take(units) if units > self.limit => answer = Answer::DenyAlways,
+            Op::Take(units) if units > 0 => {
+                // Rounding the weight up loses nothing here: everything else in the comparison is whole.
+                let used = self.weight(counts.prev, elapsed).saturating_add(counts.curr).saturating_add(units);
+                if used > self.limit {
+                    answer = Answer::DenyFor(self.fits_at(counts, units) - now);
+                } else {
+                    counts.curr += units;
+                }
+            }
+            Op::Take(_) | Op::Peek => {}
+            Op::Debit(units) => {
+                counts.curr = counts.curr.max(counts.curr.saturating_add(units).min(2 * self.limit));
+            }
+            Op::Refund(units, receipt) => match receipt {
+                Some(Receipt(at)) if at < counts.start.saturating_sub(self.window) => {}
+                Some(Receipt(at)) if at < counts.start => counts.prev = counts.prev.saturating_sub(units),
+                _ => counts.curr = counts.curr.saturating_sub(units),
+            },
+            Op::Reset => counts = Counts { prev: 0, curr: 0, ..counts },
+        }
+        let fresh_at = self.fresh_at(counts);
+        if !matches!(op, Op::Peek | Op::Take(0)) {
+            *state = [fresh_at, counts.prev, counts.curr];
+        }
+        let used = self.weight(counts.prev, elapsed).saturating_add(counts.curr);
+        Decision {
+            answer,
+            limit: self.limit,
+            room: self.limit.saturating_sub(used),
+            unit: 1,
+            reset_after: fresh_at.saturating_sub(now),
+            receipt: Receipt(instant),
+        }
+    }
+}

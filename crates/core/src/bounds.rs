@@ -1,0 +1,42 @@
+//! Every bound of the crate in one place, each with its reason.
+
+/// Nanoseconds in a second, for readable arithmetic.
+pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// One year of 365 days, in nanoseconds.
+pub const YEAR_NANOS: u64 = 365 * 86_400 * NANOS_PER_SECOND;
+
+/// Longest key, in bytes. Hashing a key is linear in its length, so a caller must not be able to make it arbitrarily long.
+pub const KEY_BYTES_MAX: usize = 4096;
+
+/// Shortest time between two units, in nanoseconds: 10 M units a second. Below it, rounding the emission interval up
+/// to whole nanoseconds would cost more than 1 % of the rate.
+pub const INTERVAL_NANOS_MIN: u64 = 100;
+
+/// Longest period of a rate and longest time a full bucket takes to refill (burst × interval): 100 years.
+/// Twice this plus any instant still fits in 64 bits.
+pub const SPAN_NANOS_MAX: u64 = 100 * YEAR_NANOS;
+
+/// Longest window: ten years. The window length shares one word with the algorithm's tag in a state's identity.
+pub const WINDOW_NANOS_MAX: u64 = 10 * YEAR_NANOS;
+
+/// Largest limit of a sliding log: it keeps one entry a charge and walks them to say when to retry.
+pub const LOG_LIMIT_MAX: u64 = 10_000;
+
+/// Most slices of a sliced window: finer ones cost more memory than a log would.
+pub const SLICES_MAX: u64 = 1_000;
+
+/// Slices of a sliced window when none are given.
+pub const SLICES_DEFAULT: u64 = 60;
+
+/// Most charges in one transaction. Decisions are kept inline, and the locks taken stay few.
+pub const CHARGES_MAX: usize = 16;
+
+/// Keys a memory store is sized for when nothing is said: about 30 bytes each are touched only as keys arrive.
+pub const KEYS_DEFAULT: usize = 100_000;
+
+/// Most keys a memory store can be sized for.
+pub const KEYS_MAX: usize = 1 << 32;
+
+/// Most log entries a memory store can be sized for: block numbers take 28 bits, at seven entries a block.
+pub const LOG_ENTRIES_MAX: usize = 7 << 28;

@@ -1,0 +1,130 @@
+//! The one place where time is read.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::Time;
+
+/// Where a store's time comes from.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// Wall time at the start plus monotonic elapsed time: steps of the wall clock do not touch it.
+    System(SystemClock),
+    /// Time that moves only when told to, for tests.
+    Fake(FakeClock),
+}
+
+impl Clock {
+    /// The machine's clock.
+    #[must_use]
+    pub fn system() -> Clock {
+        Clock::System(SystemClock::start())
+    }
+
+    /// The present instant.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Time {
+        match self {
+            Clock::System(clock) => clock.now(),
+            Clock::Fake(clock) => clock.now(),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::system()
+    }
+}
+
+impl From<FakeClock> for Clock {
+    fn from(clock: FakeClock) -> Clock {
+        Clock::Fake(clock)
+    }
+}
+
+/// Wall time read once, then carried forward by the processor's time-stamp counter (or the monotonic clock where
+/// that counter is not steady).
+#[derive(Clone, Debug)]
+pub struct SystemClock {
+    ticks: quanta::Clock,
+    raw_start: u64,
+    wall_start: u64,
+}
+
+impl SystemClock {
+    fn start() -> SystemClock {
+        let ticks = quanta::Clock::new();
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        SystemClock {
+            raw_start: ticks.raw(),
+            ticks,
+            wall_start: u64::try_from(wall.as_nanos()).unwrap_or(Time::MAX.as_nanos()),
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        let elapsed = self.ticks.delta_as_nanos(self.raw_start, self.ticks.raw());
+        Time::from_nanos(self.wall_start.saturating_add(elapsed))
+    }
+}
+
+/// A clock for tests: it stands still until it is advanced, and all its clones share one time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{FakeClock, Key, Limit, Limiter};
+///
+/// let clock = FakeClock::new();
+/// let limiter = Limiter::builder("1/minute".parse::<Limit>()?).clock(clock.clone()).build()?;
+/// let key = Key::new("user:42")?;
+/// assert!(limiter.check(key).is_allowed());
+/// assert!(!limiter.check(key).is_allowed());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(limiter.check(key).is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FakeClock(Arc<AtomicU64>);
+
+impl FakeClock {
+    /// A clock that stands at one second after the Unix epoch.
+    #[must_use]
+    pub fn new() -> FakeClock {
+        FakeClock::at(Time::from_nanos(crate::bounds::NANOS_PER_SECOND))
+    }
+
+    /// A clock that stands at `time`.
+    #[must_use]
+    pub fn at(time: Time) -> FakeClock {
+        FakeClock(Arc::new(AtomicU64::new(time.as_nanos())))
+    }
+
+    /// The instant the clock stands at.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now().plus(by));
+    }
+
+    /// Sets the clock, also backwards.
+    pub fn set(&self, time: Time) {
+        self.0.store(time.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl Default for FakeClock {
+    fn default() -> FakeClock {
+        FakeClock::new()
+    }
+}

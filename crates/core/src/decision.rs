@@ -1,0 +1,155 @@
+//! What is asked of a limit, and what it answers.
+
+use std::time::Duration;
+
+/// What to do to a key's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Takes this many units if they fit; 0 units peek.
+    Take(u64),
+    /// Counts what has already happened, whether it fits or not: at most one further limit beyond the limit.
+    Debit(u64),
+    /// Gives units back to where the receipt says they were taken. It is void when they would have come back by now.
+    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    Refund(u64, Option<Receipt>),
+    /// Looks and writes nothing.
+    Peek,
+    /// Forgets the key.
+    Reset,
+}
+
+impl Op {
+    /// Whether it may add to a key's state.
+    #[inline]
+    pub(crate) fn may_charge(self) -> bool {
+        matches!(self, Op::Take(1..) | Op::Debit(1..))
+    }
+}
+
+/// Where units were taken, to give them back there. It means something only to the key and limit it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt(pub(crate) u64);
+
+impl Receipt {
+    /// The receipt as a number, to carry it over a wire.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The receipt that [`Receipt::to_bits`] told.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Receipt {
+        Receipt(bits)
+    }
+}
+
+/// May it pass?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Allow,
+    /// No, and when to ask again.
+    Deny(Retry),
+}
+
+/// When to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Exactly then it is allowed, if nobody else spends in between; a nanosecond earlier it is not.
+    After(Duration),
+    /// Never: the cost exceeds the whole limit.
+    Never,
+    /// A hint only: the state is approximate.
+    Unknown(Duration),
+}
+
+/// A limit's answer to one charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub(crate) answer: Answer,
+    pub(crate) limit: u64,
+    /// What is free, in `unit`s of it: whole units are divided out only when somebody asks for them.
+    pub(crate) room: u64,
+    pub(crate) unit: u64,
+    pub(crate) reset_after: u64,
+    pub(crate) receipt: Receipt,
+}
+
+/// A verdict in nanoseconds: turning them into a `Duration` divides, which the hot path need not pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Allow,
+    DenyFor(u64),
+    DenyAlways,
+    DenyAbout(u64),
+}
+
+impl Decision {
+    /// Whether the request may pass.
+    #[inline]
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.answer == Answer::Allow
+    }
+
+    /// Whether the request may pass, and when to ask again if not.
+    #[inline]
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.answer {
+            Answer::Allow => Verdict::Allow,
+            Answer::DenyFor(nanos) => Verdict::Deny(Retry::After(Duration::from_nanos(nanos))),
+            Answer::DenyAlways => Verdict::Deny(Retry::Never),
+            Answer::DenyAbout(nanos) => Verdict::Deny(Retry::Unknown(Duration::from_nanos(nanos))),
+        }
+    }
+
+    /// When to ask again; nothing if the request may pass.
+    #[inline]
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        match self.verdict() {
+            Verdict::Allow => None,
+            Verdict::Deny(retry) => Some(retry),
+        }
+    }
+
+    /// How long to wait before asking again, exact or as a hint; nothing if it may pass or never will.
+    #[inline]
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.answer {
+            Answer::DenyFor(nanos) | Answer::DenyAbout(nanos) => Some(Duration::from_nanos(nanos)),
+            Answer::Allow | Answer::DenyAlways => None,
+        }
+    }
+
+    /// Units the limit lets pass: the burst or capacity of a bucket, the limit of a window.
+    #[inline]
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whole units that would pass right now, after this charge.
+    #[inline]
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.room / self.unit
+    }
+
+    /// The time until the key's state equals never seen; zero if it already does.
+    #[inline]
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_nanos(self.reset_after)
+    }
+
+    /// Where the units were taken, for a refund.
+    #[inline]
+    #[must_use]
+    pub fn receipt(&self) -> Receipt {
+        self.receipt
+    }
+}

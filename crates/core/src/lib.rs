@@ -1,0 +1,33 @@
+//! Tidegate's heart: limits, the algorithms behind them, and a store for their state in this process.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | an algorithm's arithmetic, pure | `algorithm/` |
+//! | what may be asked and is answered | `decision.rs` |
+//! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
+//! | the keyed table, its locks and its memory | `memory/` |
+//! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs` |
+//! | the only place where time is read | `clock.rs` |
+
+pub mod bounds;
+
+mod algorithm;
+mod clock;
+mod decision;
+mod key;
+mod limit;
+mod limiter;
+mod memory;
+mod rate;
+mod sync;
+mod time;
+
+pub use algorithm::{State, decide};
+pub use clock::{Clock, FakeClock, SystemClock};
+pub use decision::{Decision, Op, Receipt, Retry, Verdict};
+pub use key::{Key, KeyBuf, KeyError};
+pub use limit::{Algorithm, Limit, LimitError};
+pub use limiter::{Limiter, LimiterBuilder};
+pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder};
+pub use rate::Rate;
+pub use time::Time;

@@ -1,0 +1,43 @@
+//! Fingerprints: 128 keyed bits that stand for a key under a limit.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::SharedSeed;
+use foldhash::fast::FoldHasher;
+
+use crate::Key;
+
+/// Stands for a whole identity in a table: whoever does not know the seeds cannot make two of them meet, and by chance
+/// two of 2^32 keys meet once in 2^65 tables. Never zero, which marks a slot that was never used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fingerprint {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+/// Two hash functions with seeds of their own, drawn anew for each store.
+pub(crate) struct Seeds {
+    high: (u64, SharedSeed),
+    low: (u64, SharedSeed),
+}
+
+impl Seeds {
+    pub(crate) fn random() -> Seeds {
+        // The standard library's hasher is keyed by the operating system's entropy; its outputs serve as random words.
+        let source = std::hash::RandomState::new();
+        let seed = |number: u64| source.hash_one(number);
+        Seeds { high: (seed(0), SharedSeed::from_u64(seed(1))), low: (seed(2), SharedSeed::from_u64(seed(3))) }
+    }
+
+    /// The fingerprint of `key` under what else tells states apart.
+    #[inline]
+    pub(crate) fn fingerprint(&self, identity: u64, key: Key<'_>) -> Fingerprint {
+        let half = |(start, shared): &(u64, SharedSeed)| {
+            let mut hasher = FoldHasher::with_seed(*start, shared);
+            hasher.write_u64(identity);
+            hasher.write(key.as_bytes());
+            hasher.finish()
+        };
+        Fingerprint { high: half(&self.high), low: half(&self.low).max(1) }
+    }
+}

@@ -1,0 +1,301 @@
+//! The memory store: every key's state in this process, within a bound that was set at the start.
+//!
+//! `fingerprint.rs` turns a key into 128 bits, `table.rs` and `slot.rs` keep their state, `pool.rs` the entries of logs,
+//! `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
+
+mod fingerprint;
+mod pages;
+mod pool;
+mod sketch;
+mod slot;
+mod table;
+mod transaction;
+
+pub(crate) use fingerprint::{Fingerprint, Seeds};
+pub(crate) use table::Table;
+pub use transaction::{Charge, ChargeError, Decisions};
+
+use crate::algorithm::Words;
+use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
+use crate::decision::Answer;
+use crate::limit::Shape;
+use crate::{Clock, Decision, Key, Limit, Op, Time};
+use pool::{BLOCK_ENTRIES, Pool, PooledLog};
+use sketch::Sketch;
+
+/// Keys of a batch whose memory is asked for before the first of them is decided.
+const BATCH: usize = 16;
+
+/// Keeps the state of many keys under any limits.
+///
+/// It is shared by reference, decides without allocating, and never takes more memory than it was sized for. A key's
+/// state is forgotten as soon as it equals never seen and its place is needed; if all places are needed by live
+/// state, further keys are counted approximately (too strictly, never too laxly), and told [`Retry::Unknown`].
+///
+/// ```
+/// use tidegate_core::{Key, Limit, MemoryStore, Op};
+///
+/// let store = MemoryStore::builder().keys(1_000_000).build()?;
+/// let (free, paid): (Limit, Limit) = ("10/minute".parse()?, "1000/minute".parse()?);
+/// assert_eq!(store.decide(Key::new("ann")?, &free, Op::Take(1)).remaining(), 9);
+/// assert_eq!(store.decide(Key::new("bob")?, &paid, Op::Take(1)).remaining(), 999);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`Retry::Unknown`]: crate::Retry::Unknown
+pub struct MemoryStore {
+    clock: Clock,
+    seeds: Seeds,
+    buckets: Table<1>,
+    windows: Table<2>,
+    counters: Table<3>,
+    logs: Table<3>,
+    pool: Pool,
+    overflow: Sketch,
+}
+
+impl MemoryStore {
+    /// A store to be sized.
+    #[must_use]
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { keys: KEYS_DEFAULT, log_entries: None, clock: None }
+    }
+
+    /// The store's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The most memory the store can ever take for states, in bytes. Pages that no key has touched take none.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.buckets.bytes()
+            + self.windows.bytes()
+            + self.counters.bytes()
+            + self.logs.bytes()
+            + self.pool.bytes()
+            + self.overflow.bytes()
+    }
+
+    /// Decides one operation on one key, now.
+    #[inline]
+    pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        self.decide_at(self.clock.now(), key, limit, op)
+    }
+
+    /// Decides the same operation on many keys in order, at one instant, and appends the answers to `decisions`.
+    /// The memory of several keys is fetched at once, which makes it much faster than one by one.
+    pub fn decide_batch(&self, keys: &[Key<'_>], limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
+        let now = self.clock.now();
+        decisions.reserve(keys.len());
+        for keys in keys.chunks(BATCH) {
+            let mut prints = [Fingerprint { high: 0, low: 0 }; BATCH];
+            for (print, key) in prints.iter_mut().zip(keys) {
+                *print = self.seeds.fingerprint(limit.identity(), *key);
+                match limit.shape() {
+                    Shape::Bucket(_) => self.buckets.prefetch(*print),
+                    Shape::Window(_) => self.windows.prefetch(*print),
+                    Shape::Counter(_) => self.counters.prefetch(*print),
+                    Shape::Log(_) => self.logs.prefetch(*print),
+                }
+            }
+            for (print, key) in prints.iter().zip(keys) {
+                decisions.push(self.dispatch(*print, now, *key, limit, op));
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decide_at(&self, now: Time, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        self.dispatch(self.seeds.fingerprint(limit.identity(), key), now, key, limit, op)
+    }
+
+    #[inline]
+    fn dispatch(&self, print: Fingerprint, now: Time, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        match limit.shape() {
+            Shape::Bucket(bucket) => self.run(&self.buckets, bucket, limit, print, now, op),
+            Shape::Window(window) => self.run(&self.windows, &window.for_key(key), limit, print, now, op),
+            Shape::Counter(counter) => self.run(&self.counters, counter, limit, print, now, op),
+            Shape::Log(log) => self.run(&self.logs, &PooledLog { log, pool: &self.pool }, limit, print, now, op),
+        }
+    }
+
+    #[inline]
+    fn run<const WORDS: usize>(
+        &self,
+        table: &Table<WORDS>,
+        algorithm: &impl Words<WORDS>,
+        limit: &Limit,
+        print: Fingerprint,
+        now: Time,
+        op: Op,
+    ) -> Decision {
+        if let Some(held) = table.lock(print) {
+            let mut state = held.state();
+            if !op.may_charge() || algorithm.is_ready(&state) {
+                let decision = algorithm.decide(&mut state, now, op);
+                held.release(state);
+                return decision;
+            }
+        }
+        self.run_slowly(table, algorithm, limit, print, now, op)
+    }
+
+    /// Decides for a key that is not in the table, or has no entries yet.
+    #[cold]
+    #[inline(never)]
+    fn run_slowly<const WORDS: usize>(
+        &self,
+        table: &Table<WORDS>,
+        algorithm: &impl Words<WORDS>,
+        limit: &Limit,
+        print: Fingerprint,
+        now: Time,
+        op: Op,
+    ) -> Decision {
+        if !op.may_charge() {
+            return if self.overflow.is_idle(now) {
+                algorithm.decide(&mut [0; WORDS], now, op)
+            } else {
+                self.overflowed(limit, print, now, Op::Peek)
+            };
+        }
+        let _gate = table.gate(table.home(print));
+        let Some(found) = table.lock_or_insert(print, now, |old| algorithm.forget(old)) else {
+            return self.overflowed(limit, print, now, op);
+        };
+        let mut state = found.held.state();
+        let starts = found.is_new || state == [0; WORDS];
+        if !algorithm.prepare(&mut state) {
+            return self.overflowed(limit, print, now, op);
+        }
+        if starts {
+            self.take_over(algorithm, limit, print, found.now, &mut state);
+        }
+        let decision = algorithm.decide(&mut state, found.now, op);
+        found.held.release(state);
+        decision
+    }
+
+    /// Counts for a key in the sketch. The caller holds the gate of the key's home.
+    fn overflowed(&self, limit: &Limit, print: Fingerprint, now: Time, op: Op) -> Decision {
+        let bucket = limit.as_bucket();
+        let arrival = self.overflow.arrival(print);
+        let mut state = [arrival];
+        let decision = bucket.decide(&mut state, now, op);
+        if state[0] > arrival {
+            self.overflow.raise(print, state[0]);
+        }
+        approximate(limit, op, decision)
+    }
+
+    /// Charges a key that starts in the table with what the sketch counted for it before.
+    fn take_over<const WORDS: usize>(
+        &self,
+        algorithm: &impl Words<WORDS>,
+        limit: &Limit,
+        print: Fingerprint,
+        now: Time,
+        state: &mut [u64; WORDS],
+    ) {
+        if !self.overflow.is_idle(now) {
+            let debt = self.overflow.arrival(print).saturating_sub(now.as_nanos());
+            let units = debt.div_ceil(limit.as_bucket().interval());
+            algorithm.decide(state, now, Op::Debit(units));
+        }
+    }
+}
+
+/// An answer from the sketch: its numbers are hints.
+fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
+    let answer = match decision.answer {
+        Answer::DenyAlways if matches!(op, Op::Take(units) if units > limit.units()) => Answer::DenyAlways,
+        Answer::DenyAlways => Answer::DenyAbout(limit.as_bucket().interval().saturating_mul(limit.units())),
+        Answer::DenyFor(nanos) => Answer::DenyAbout(nanos),
+        other => other,
+    };
+    Decision { answer, limit: limit.units(), ..decision }
+}
+
+/// Sizes a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct MemoryStoreBuilder {
+    keys: usize,
+    log_entries: Option<usize>,
+    clock: Option<Clock>,
+}
+
+impl MemoryStoreBuilder {
+    /// How many keys of each kind of state find an exact place: 100,000 if not said.
+    ///
+    /// A key takes 30 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
+    /// logs also the entries of [`MemoryStoreBuilder::log_entries`].
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// How many entries all sliding logs and sliced windows together can keep, 18 bytes each in blocks of seven:
+    /// seven times the keys if not said.
+    pub fn log_entries(mut self, entries: usize) -> Self {
+        self.log_entries = Some(entries);
+        self
+    }
+
+    /// Where time comes from: the machine's clock if not said.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// Makes the store.
+    ///
+    /// # Errors
+    /// If a size is zero or beyond its bound, or the system has no room for it.
+    pub fn build(self) -> Result<MemoryStore, CapacityError> {
+        let within = |field, value: usize, max: usize| match value {
+            0 => Err(CapacityError::Zero { field }),
+            _ if value > max => Err(CapacityError::TooLarge { field, value, max }),
+            _ => Ok(value),
+        };
+        let keys = within("keys", self.keys, KEYS_MAX)?;
+        let entries = self.log_entries.unwrap_or_else(|| keys.saturating_mul(BLOCK_ENTRIES).min(LOG_ENTRIES_MAX));
+        let entries = within("log_entries", entries, LOG_ENTRIES_MAX)?;
+        Ok(MemoryStore {
+            clock: self.clock.unwrap_or_default(),
+            seeds: Seeds::random(),
+            buckets: Table::with_room_for(keys)?,
+            windows: Table::with_room_for(keys)?,
+            counters: Table::with_room_for(keys)?,
+            logs: Table::with_room_for(keys)?,
+            pool: Pool::with_room_for(entries)?,
+            overflow: Sketch::beside(keys)?,
+        })
+    }
+}
+
+/// Why a store cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CapacityError {
+    /// Nothing fits into nothing.
+    #[error("{field}: 0 leaves no room; use at least 1")]
+    Zero {
+        /// The field at fault.
+        field: &'static str,
+    },
+    /// Beyond the bound.
+    #[error("{field}: {value} is too many; use at most {max}")]
+    TooLarge {
+        /// The field at fault.
+        field: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest that would do.
+        max: usize,
+    },
+    /// The system refused the memory.
+    #[error("the system has no room for a store of this size ({0}); use fewer keys")]
+    NoMemory(#[from] std::io::Error),
+}

@@ -1,0 +1,293 @@
+//! Blocks of log entries, shared by all logs of a store.
+
+use std::ops::ControlFlow;
+
+use super::pages::{Pages, Zeroed};
+use crate::algorithm::Words;
+use crate::algorithm::log::{Entries, Entry, Log};
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Decision, Op, Time};
+
+/// Entries in a block: with the link they fill two cache lines.
+pub(crate) const BLOCK_ENTRIES: usize = 7;
+
+/// Bits of a block's number, so that two of them and two places fit one word of a slot.
+const NUMBER_BITS: u32 = 28;
+
+pub(crate) struct Pool {
+    blocks: Pages<Block>,
+    /// The first free block and, in the upper half, a count of changes, so that a thread that slept does not take an
+    /// old view for the present one. Block 0 is never used: it means none.
+    free: AtomicU64,
+    /// Blocks from this number on were never used.
+    unused: AtomicU64,
+}
+
+#[repr(C)]
+struct Block {
+    entries: [[AtomicU64; 2]; BLOCK_ENTRIES],
+    next: AtomicU64,
+    /// Fills the second cache line.
+    _rest: AtomicU64,
+}
+
+// SAFETY: a block is made of `AtomicU64` alone.
+#[allow(unsafe_code)]
+unsafe impl Zeroed for Block {
+    #[cfg(any(shuttle, miri))]
+    fn zero() -> Self {
+        let zero = |_| AtomicU64::new(0);
+        Block {
+            entries: std::array::from_fn(|_| std::array::from_fn(zero)),
+            next: AtomicU64::new(0),
+            _rest: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pool {
+    /// A pool with room for `entries` entries in full blocks.
+    pub(crate) fn with_room_for(entries: usize) -> std::io::Result<Pool> {
+        let blocks = Pages::zeroed(entries.div_ceil(BLOCK_ENTRIES) + 1)?;
+        Ok(Pool { blocks, free: AtomicU64::new(0), unused: AtomicU64::new(1) })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.blocks)
+    }
+
+    fn block(&self, number: u32) -> &Block {
+        &self.blocks[number as usize]
+    }
+
+    fn take(&self) -> Option<u32> {
+        let mut free = self.free.load(Ordering::Acquire);
+        while free as u32 != 0 {
+            let next = self.block(free as u32).next.load(Ordering::Relaxed);
+            match self.free.compare_exchange(free, retag(free, next), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(free as u32),
+                Err(now) => free = now,
+            }
+        }
+        let more = |unused: u64| (unused < self.blocks.len() as u64).then_some(unused + 1);
+        let unused = self.unused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        u32::try_from(unused).ok()
+    }
+
+    /// Gives back the blocks from `first` to `last`, which are linked already.
+    fn give(&self, first: u32, last: u32) {
+        let mut free = self.free.load(Ordering::Relaxed);
+        loop {
+            self.block(last).next.store(u64::from(free as u32), Ordering::Relaxed);
+            let new = retag(free, u64::from(first));
+            match self.free.compare_exchange(free, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => free = now,
+            }
+        }
+    }
+}
+
+/// The head of the free list with another first block, and its count of changes one higher.
+fn retag(free: u64, first: u64) -> u64 {
+    ((free >> 32).wrapping_add(1) << 32) | first
+}
+
+/// A log in blocks of a pool, from the three words that a slot keeps of it. Whoever has a chain holds that slot.
+pub(crate) struct Chain<'a> {
+    pool: &'a Pool,
+    units: u64,
+    head: u32,
+    tail: u32,
+    /// The first entry's place in the head block.
+    first: usize,
+    /// One beyond the last entry's place in the tail block.
+    end: usize,
+}
+
+impl<'a> Chain<'a> {
+    fn from_words(pool: &'a Pool, [_, place, units]: [u64; 3]) -> Chain<'a> {
+        let number = |shift: u32| (place >> shift) as u32 & ((1 << NUMBER_BITS) - 1);
+        Chain {
+            pool,
+            units,
+            head: number(0),
+            tail: number(NUMBER_BITS),
+            first: (place >> (2 * NUMBER_BITS)) as usize & 7,
+            end: (place >> (2 * NUMBER_BITS + 3)) as usize & 7,
+        }
+    }
+
+    fn to_words(&self) -> [u64; 3] {
+        let fresh_at = self.back().map_or(0, |newest| newest.out_at);
+        let place = u64::from(self.head)
+            | u64::from(self.tail) << NUMBER_BITS
+            | (self.first as u64) << (2 * NUMBER_BITS)
+            | (self.end as u64) << (2 * NUMBER_BITS + 3);
+        [fresh_at, place, self.units]
+    }
+
+    /// Makes sure that a first entry will find room.
+    fn reserve(&mut self) -> bool {
+        if self.tail == 0 {
+            let Some(block) = self.pool.take() else { return false };
+            (self.head, self.tail, self.first, self.end) = (block, block, 0, 0);
+        }
+        true
+    }
+
+    /// Gives the last block back if nothing is in it.
+    fn settle(&mut self) {
+        if self.head != 0 && self.back().is_none() {
+            self.pool.give(self.head, self.tail);
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    fn entry(&self, block: u32, place: usize) -> Entry {
+        let [out_at, units] = &self.pool.block(block).entries[place];
+        Entry { out_at: out_at.load(Ordering::Relaxed), units: units.load(Ordering::Relaxed) }
+    }
+
+    fn set_entry(&self, block: u32, place: usize, entry: Entry) {
+        let [out_at, units] = &self.pool.block(block).entries[place];
+        out_at.store(entry.out_at, Ordering::Relaxed);
+        units.store(entry.units, Ordering::Relaxed);
+    }
+
+    fn next(&self, block: u32) -> u32 {
+        self.pool.block(block).next.load(Ordering::Relaxed) as u32
+    }
+
+    /// The places of all entries, oldest first.
+    fn places(&self) -> impl Iterator<Item = (u32, usize)> {
+        let (mut block, mut place) = (self.head, self.first);
+        std::iter::from_fn(move || {
+            if block == self.tail && place == self.end {
+                return None;
+            }
+            if place == BLOCK_ENTRIES {
+                (block, place) = (self.next(block), 0);
+            }
+            place += 1;
+            Some((block, place - 1))
+        })
+    }
+}
+
+/// A log whose entries are in a pool.
+pub(crate) struct PooledLog<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) pool: &'a Pool,
+}
+
+impl<'a> PooledLog<'a> {
+    pub(crate) fn chain(&self, state: [u64; 3]) -> Chain<'a> {
+        Chain::from_words(self.pool, state)
+    }
+}
+
+impl Words<3> for PooledLog<'_> {
+    fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
+        let mut chain = self.chain(*state);
+        let decision = self.log.decide(&mut chain, now, op);
+        chain.settle();
+        *state = chain.to_words();
+        decision
+    }
+
+    fn is_ready(&self, state: &[u64; 3]) -> bool {
+        *state != [0; 3]
+    }
+
+    fn prepare(&self, state: &mut [u64; 3]) -> bool {
+        let mut chain = self.chain(*state);
+        let ready = chain.reserve();
+        *state = chain.to_words();
+        ready
+    }
+
+    fn forget(&self, state: [u64; 3]) {
+        let mut chain = self.chain(state);
+        chain.clear();
+        chain.settle();
+    }
+}
+
+impl Entries for Chain<'_> {
+    fn units(&self) -> u64 {
+        self.units
+    }
+
+    fn front(&self) -> Option<Entry> {
+        self.places().next().map(|(block, place)| self.entry(block, place))
+    }
+
+    fn back(&self) -> Option<Entry> {
+        let empty = self.tail == 0 || self.end == 0;
+        (!empty).then(|| self.entry(self.tail, self.end - 1))
+    }
+
+    fn pop_front(&mut self) {
+        let Some(oldest) = self.front() else { return };
+        self.units -= oldest.units;
+        if self.first == BLOCK_ENTRIES {
+            let next = self.next(self.head);
+            self.pool.give(self.head, self.head);
+            (self.head, self.first) = (next, 0);
+        }
+        self.first += 1;
+        if self.head == self.tail && self.first == self.end {
+            self.clear();
+        }
+    }
+
+    fn push_back(&mut self, entry: Entry) -> bool {
+        if !self.reserve() {
+            return false;
+        }
+        if self.end == BLOCK_ENTRIES {
+            let Some(block) = self.pool.take() else { return false };
+            self.pool.block(self.tail).next.store(u64::from(block), Ordering::Relaxed);
+            (self.tail, self.end) = (block, 0);
+        }
+        self.set_entry(self.tail, self.end, entry);
+        self.end += 1;
+        self.units += entry.units;
+        true
+    }
+
+    fn set_back(&mut self, entry: Entry) {
+        if let Some(newest) = self.back() {
+            self.units = self.units - newest.units + entry.units;
+            self.set_entry(self.tail, self.end - 1, entry);
+        }
+    }
+
+    fn amend(&mut self, mut visit: impl FnMut(&mut Entry)) {
+        let mut units = 0;
+        for (block, place) in self.places() {
+            let mut entry = self.entry(block, place);
+            visit(&mut entry);
+            self.set_entry(block, place, entry);
+            units += entry.units;
+        }
+        self.units = units;
+    }
+
+    fn visit(&self, mut visit: impl FnMut(Entry) -> ControlFlow<()>) {
+        for (block, place) in self.places() {
+            if visit(self.entry(block, place)).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Keeps one block, so that the next entry finds room whatever others take.
+    fn clear(&mut self) {
+        if self.head != self.tail {
+            self.pool.give(self.next(self.head), self.tail);
+        }
+        (self.tail, self.first, self.end, self.units) = (self.head, 0, 0, 0);
+    }
+}

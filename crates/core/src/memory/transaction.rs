@@ -1,0 +1,315 @@
+//! Several charges decided at one instant: all are taken, or none.
+
+use arrayvec::ArrayVec;
+
+use super::pool::PooledLog;
+use super::slot::Held;
+use super::table::{Gate, Table};
+use super::{Fingerprint, MemoryStore, approximate};
+use crate::algorithm::Words;
+use crate::bounds::CHARGES_MAX;
+use crate::decision::Answer;
+use crate::limit::Shape;
+use crate::{Decision, Key, Limit, Op, Retry, Time};
+
+/// What is asked of a store for one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// Whom it counts.
+    pub key: Key<'a>,
+    /// The limit to charge.
+    pub limit: &'a Limit,
+    /// What to do.
+    pub op: Op,
+    /// Whether its denial stops the other charges too; a shadow charge's does not.
+    pub veto: bool,
+}
+
+impl<'a> Charge<'a> {
+    /// Takes `units`, and stops the whole if they do not fit.
+    #[must_use]
+    pub fn take(key: Key<'a>, limit: &'a Limit, units: u64) -> Charge<'a> {
+        Charge { key, limit, op: Op::Take(units), veto: true }
+    }
+
+    /// The same charge, but its denial stops nothing.
+    #[must_use]
+    pub fn shadow(self) -> Charge<'a> {
+        Charge { veto: false, ..self }
+    }
+}
+
+/// The answers to several charges, in their order.
+#[derive(Clone, Debug)]
+pub struct Decisions {
+    each: ArrayVec<(Decision, bool), CHARGES_MAX>,
+}
+
+impl Decisions {
+    /// Whether every charge that may veto was allowed, so that all were taken.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.vetoing().all(Decision::is_allowed)
+    }
+
+    /// The answer to each charge.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
+        self.each.iter().map(|(decision, _)| decision)
+    }
+
+    /// The answer that binds most among those that may veto: a denial, then the fewest remaining, then the latest
+    /// reset. Nothing if no charge may veto.
+    #[must_use]
+    pub fn strictest(&self) -> Option<&Decision> {
+        self.vetoing().min_by_key(|decision| {
+            (decision.is_allowed(), decision.remaining(), std::cmp::Reverse(decision.reset_after))
+        })
+    }
+
+    /// When to ask again: the longest of the denials. Nothing if it is allowed.
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        let length = |retry: &Retry| match retry {
+            Retry::Never => (1, std::time::Duration::MAX),
+            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
+        };
+        self.vetoing().filter_map(Decision::retry).max_by_key(length)
+    }
+
+    fn vetoing(&self) -> impl Iterator<Item = &Decision> {
+        self.each.iter().filter(|(_, veto)| *veto).map(|(decision, _)| decision)
+    }
+}
+
+/// Why charges were not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChargeError {
+    /// More charges than one transaction takes.
+    #[error("charges: {count} are too many for one request; use at most {CHARGES_MAX}")]
+    TooMany {
+        /// How many there were.
+        count: usize,
+    },
+}
+
+impl MemoryStore {
+    /// Decides several charges at one instant; takes all if no vetoing charge is denied, else none.
+    ///
+    /// Charges to the same key and limit are composed in order. A refund or reset of a log does not make room for a
+    /// later charge of the same call.
+    ///
+    /// # Errors
+    /// If there are more than 16 charges.
+    pub fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeError> {
+        if charges.len() > CHARGES_MAX {
+            return Err(ChargeError::TooMany { count: charges.len() });
+        }
+        let now = self.clock.now();
+        if let [charge] = charges {
+            let decision = self.decide_at(now, charge.key, charge.limit, charge.op);
+            return Ok(Decisions { each: ArrayVec::from_iter([(decision, charge.veto)]) });
+        }
+        let prints: ArrayVec<Fingerprint, CHARGES_MAX> =
+            charges.iter().map(|charge| self.seeds.fingerprint(charge.limit.identity(), charge.key)).collect();
+        let _gates = self.gates(charges, &prints);
+        let mut places: ArrayVec<Place<'_>, CHARGES_MAX> = ArrayVec::new();
+        let mut place_of: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
+        for (charge, print) in charges.iter().zip(&prints) {
+            let number = places.iter().position(|place| place.print == *print).unwrap_or_else(|| {
+                places.push(self.place(charge, *print, now));
+                places.len() - 1
+            });
+            place_of.push(number);
+        }
+        let foreseen: ArrayVec<Decision, CHARGES_MAX> =
+            charges.iter().zip(&place_of).map(|(charge, number)| places[*number].foresee(self, charge)).collect();
+        let allowed = charges.iter().zip(&foreseen).all(|(charge, decision)| decision.is_allowed() || !charge.veto);
+        let settle = |(charge, (decision, number)): (&Charge<'_>, (Decision, usize))| {
+            let place = &mut places[number];
+            let settled =
+                if allowed { place.take(self, charge, decision) } else { place.refuse(self, charge, decision) };
+            (settled, charge.veto)
+        };
+        let each = charges.iter().zip(foreseen.into_iter().zip(place_of)).map(settle).collect();
+        for place in places {
+            place.release(self, allowed);
+        }
+        Ok(Decisions { each })
+    }
+
+    /// Locks the home buckets of all charges, in ascending order of tables and homes, so that no two transactions wait
+    /// for each other.
+    fn gates(&self, charges: &[Charge<'_>], prints: &[Fingerprint]) -> ArrayVec<Gate<'_>, CHARGES_MAX> {
+        let mut homes: ArrayVec<(u8, usize), CHARGES_MAX> = charges
+            .iter()
+            .zip(prints)
+            .map(|(charge, print)| match charge.limit.shape() {
+                Shape::Bucket(_) => (0, self.buckets.home(*print)),
+                Shape::Window(_) => (1, self.windows.home(*print)),
+                Shape::Counter(_) => (2, self.counters.home(*print)),
+                Shape::Log(_) => (3, self.logs.home(*print)),
+            })
+            .collect();
+        homes.sort_unstable();
+        let mut last = None;
+        homes.retain(|home| last.replace(*home) != Some(*home));
+        homes
+            .iter()
+            .map(|(table, home)| match table {
+                0 => self.buckets.gate(*home),
+                1 => self.windows.gate(*home),
+                2 => self.counters.gate(*home),
+                _ => self.logs.gate(*home),
+            })
+            .collect()
+    }
+
+    /// Takes the place of a charge's key.
+    fn place(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Place<'_> {
+        let kept = match charge.limit.shape() {
+            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, charge, print, now).map(Kept::Bucket),
+            Shape::Window(window) => {
+                self.taken(&self.windows, &window.for_key(charge.key), charge, print, now).map(Kept::Window)
+            }
+            Shape::Counter(counter) => self.taken(&self.counters, counter, charge, print, now).map(Kept::Counter),
+            Shape::Log(log) => {
+                let log = PooledLog { log, pool: &self.pool };
+                self.taken(&self.logs, &log, charge, print, now).map(|taken| Kept::Log(taken, 0))
+            }
+        };
+        let overflow = || {
+            let arrival = self.overflow.arrival(print);
+            Kept::Overflow { now, arrival, scratch: [arrival] }
+        };
+        Place { print, kept: kept.unwrap_or_else(overflow) }
+    }
+
+    fn taken<'a, const WORDS: usize>(
+        &'a self,
+        table: &'a Table<WORDS>,
+        algorithm: &impl Words<WORDS>,
+        charge: &Charge<'_>,
+        print: Fingerprint,
+        now: Time,
+    ) -> Option<Taken<'a, WORDS>> {
+        let found = table.lock_or_insert(print, now, |old| algorithm.forget(old))?;
+        let mut state = found.held.state();
+        let starts = found.is_new || !algorithm.is_ready(&state);
+        if charge.op.may_charge() && !algorithm.prepare(&mut state) {
+            return None;
+        }
+        if starts {
+            self.take_over(algorithm, charge.limit, print, found.now, &mut state);
+        }
+        Some(Taken { held: found.held, now: found.now, before: state, scratch: state })
+    }
+}
+
+/// One key's place, held for the length of a transaction.
+struct Place<'a> {
+    print: Fingerprint,
+    kept: Kept<'a>,
+}
+
+enum Kept<'a> {
+    Bucket(Taken<'a, 1>),
+    Window(Taken<'a, 2>),
+    Counter(Taken<'a, 3>),
+    /// A log is too large to try a charge on a copy: units that would be in it are only counted.
+    Log(Taken<'a, 3>, u64),
+    Overflow {
+        now: Time,
+        arrival: u64,
+        scratch: [u64; 1],
+    },
+}
+
+struct Taken<'a, const WORDS: usize> {
+    held: Held<'a, WORDS>,
+    now: Time,
+    before: [u64; WORDS],
+    scratch: [u64; WORDS],
+}
+
+impl Place<'_> {
+    /// What the charge would be answered, after those before it.
+    fn foresee(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
+        match (&mut self.kept, charge.limit.shape()) {
+            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.foresee(bucket, charge.op),
+            (Kept::Window(taken), Shape::Window(window)) => taken.foresee(&window.for_key(charge.key), charge.op),
+            (Kept::Counter(taken), Shape::Counter(counter)) => taken.foresee(counter, charge.op),
+            (Kept::Log(taken, pending), Shape::Log(log)) => {
+                let chain = PooledLog { log, pool: &store.pool }.chain(taken.before);
+                let decision = log.foresee(&chain, taken.now, charge.op, *pending);
+                if let Op::Take(units) | Op::Debit(units) = charge.op
+                    && decision.is_allowed()
+                {
+                    *pending = pending.saturating_add(units).min(2 * log.limit);
+                }
+                decision
+            }
+            (Kept::Overflow { now, scratch, .. }, _) => {
+                approximate(charge.limit, charge.op, charge.limit.as_bucket().decide(scratch, *now, charge.op))
+            }
+            // The fingerprint covers the algorithm, so a place never meets a limit of another shape.
+            _ => Decision {
+                answer: Answer::DenyAlways,
+                ..charge.limit.as_bucket().decide(&mut [0], Time::MAX, Op::Peek)
+            },
+        }
+    }
+
+    /// Takes a charge for good. Only logs were not changed yet.
+    fn take(&mut self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
+        match (&mut self.kept, charge.limit.shape()) {
+            (Kept::Log(taken, _), Shape::Log(log)) => {
+                let log = PooledLog { log, pool: &store.pool };
+                log.decide(&mut taken.before, taken.now, charge.op)
+            }
+            _ => foreseen,
+        }
+    }
+
+    /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state.
+    fn refuse(&mut self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
+        let untouched = match (&mut self.kept, charge.limit.shape()) {
+            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.peek(bucket),
+            (Kept::Window(taken), Shape::Window(window)) => taken.peek(&window.for_key(charge.key)),
+            (Kept::Counter(taken), Shape::Counter(counter)) => taken.peek(counter),
+            (Kept::Log(taken, _), Shape::Log(log)) => taken.peek(&PooledLog { log, pool: &store.pool }),
+            (Kept::Overflow { now, arrival, .. }, _) => {
+                approximate(charge.limit, Op::Peek, charge.limit.as_bucket().decide(&mut [*arrival], *now, Op::Peek))
+            }
+            _ => foreseen,
+        };
+        Decision { answer: foreseen.answer, ..untouched }
+    }
+
+    fn release(self, store: &MemoryStore, allowed: bool) {
+        match self.kept {
+            Kept::Bucket(taken) => taken.release(allowed),
+            Kept::Window(taken) => taken.release(allowed),
+            Kept::Counter(taken) => taken.release(allowed),
+            Kept::Log(taken, _) => taken.held.release(taken.before),
+            Kept::Overflow { arrival, scratch: [raised], .. } => {
+                if allowed && raised > arrival {
+                    store.overflow.raise(self.print, raised);
+                }
+            }
+        }
+    }
+}
+
+impl<const WORDS: usize> Taken<'_, WORDS> {
+    fn foresee(&mut self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
+        algorithm.decide(&mut self.scratch, self.now, op)
+    }
+
+    fn peek(&mut self, algorithm: &impl Words<WORDS>) -> Decision {
+        algorithm.decide(&mut self.before, self.now, Op::Peek)
+    }
+
+    fn release(self, allowed: bool) {
+        self.held.release(if allowed { self.scratch } else { self.before });
+    }
+}
