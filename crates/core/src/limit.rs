@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Rate;
 use crate::algorithm::bucket::Bucket;
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
 use crate::bounds::{INTERVAL_NANOS_MIN, LOG_LIMIT_MAX, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
+use crate::{Key, Rate};
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,6 +166,16 @@ impl Limit {
             window.stagger = true;
         }
         self
+    }
+
+    /// The limit as it counts for one key: only a staggered fixed window differs from key to key. Stores do this
+    /// themselves; callers of [`decide`](crate::decide) do it first.
+    #[must_use]
+    pub fn for_key(&self, key: Key<'_>) -> Limit {
+        match self.shape {
+            Shape::Window(window) => Limit { shape: Shape::Window(window.for_key(key)), ..*self },
+            _ => *self,
+        }
     }
 
     /// How this limit counts.
