@@ -25,7 +25,7 @@ impl FixedWindow {
             return *self;
         }
         let scaled = u128::from(stagger_hash(key)) * u128::from(self.window);
-        FixedWindow { phase: (scaled >> 64) as u64, ..*self }
+        FixedWindow { phase: u64::try_from(scaled >> 64).unwrap_or(0), ..*self }
     }
 
     /// The end of the window that `now` lies in.

@@ -57,6 +57,11 @@ impl Log {
         self.lifetime
     }
 
+    /// The most entries a log can hold: one for each unit, debits included, or one for each slice.
+    pub(crate) fn entries_max(&self) -> u64 {
+        (2 * self.limit).min(self.lifetime / self.slice + 1)
+    }
+
     /// When a charge at `now` is out.
     fn out_at(&self, now: u64) -> u64 {
         now - now % self.slice + self.lifetime

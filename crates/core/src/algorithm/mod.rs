@@ -30,6 +30,10 @@ pub(crate) trait Words<const WORDS: usize> {
         true
     }
 
+    /// Gives back what was made ready and not used.
+    #[inline]
+    fn settle(&self, _state: &mut [u64; WORDS]) {}
+
     /// Gives back what a state that is forgotten had beside its words.
     #[inline]
     fn forget(&self, _state: [u64; WORDS]) {}

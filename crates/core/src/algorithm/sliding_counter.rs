@@ -57,7 +57,10 @@ impl SlidingCounter {
         // A product of 64 bits is divided several times faster than one of 128.
         let weight = match prev.checked_mul(covered) {
             Some(product) => product.div_ceil(self.window),
-            None => (u128::from(prev) * u128::from(covered)).div_ceil(u128::from(self.window)) as u64,
+            None => {
+                let weight = (u128::from(prev) * u128::from(covered)).div_ceil(u128::from(self.window));
+                u64::try_from(weight).unwrap_or(u64::MAX)
+            }
         };
         weight.min(prev)
     }

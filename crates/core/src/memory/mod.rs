@@ -1,8 +1,9 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
-//! `fingerprint.rs` turns a key into 128 bits, `table.rs` and `slot.rs` keep their state, `pool.rs` the entries of logs,
+//! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep their state, `pool.rs` the entries of logs,
 //! `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
 
+mod cell;
 mod fingerprint;
 mod pages;
 mod pool;
@@ -11,7 +12,9 @@ mod slot;
 mod table;
 mod transaction;
 
+pub(crate) use cell::Cell;
 pub(crate) use fingerprint::{Fingerprint, Seeds};
+pub(crate) use pool::{Pool, PooledLog};
 pub(crate) use table::Table;
 pub use transaction::{Charge, ChargeError, Decisions};
 
@@ -20,7 +23,7 @@ use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
 use crate::decision::Answer;
 use crate::limit::Shape;
 use crate::{Clock, Decision, Key, Limit, Op, Time};
-use pool::{BLOCK_ENTRIES, Pool, PooledLog};
+use pool::BLOCK_ENTRIES;
 use sketch::Sketch;
 
 /// Keys of a batch whose memory is asked for before the first of them is decided.
@@ -56,7 +59,6 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     /// A store to be sized.
-    #[must_use]
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { keys: KEYS_DEFAULT, log_entries: None, clock: None }
     }
@@ -135,6 +137,7 @@ impl MemoryStore {
             let mut state = held.state();
             if !op.may_charge() || algorithm.is_ready(&state) {
                 let decision = algorithm.decide(&mut state, now, op);
+                algorithm.settle(&mut state);
                 held.release(state);
                 return decision;
             }
@@ -174,6 +177,7 @@ impl MemoryStore {
             self.take_over(algorithm, limit, print, found.now, &mut state);
         }
         let decision = algorithm.decide(&mut state, found.now, op);
+        algorithm.settle(&mut state);
         found.held.release(state);
         decision
     }

@@ -1,5 +1,7 @@
 //! Blocks of log entries, shared by all logs of a store.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers are cut out of packed words")]
+
 use std::ops::ControlFlow;
 
 use super::pages::{Pages, Zeroed};
@@ -52,8 +54,23 @@ impl Pool {
         Ok(Pool { blocks, free: AtomicU64::new(0), unused: AtomicU64::new(1) })
     }
 
+    /// A pool that one log of so many entries never empties: its oldest block may be used up but not yet given back.
+    pub(crate) fn for_one_log(entries: u64) -> std::io::Result<Pool> {
+        Pool::with_room_for(usize::try_from(entries).unwrap_or(usize::MAX).saturating_add(2 * BLOCK_ENTRIES))
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.blocks)
+    }
+
+    /// Takes the last block back from a log that has nothing in it.
+    pub(crate) fn settle(&self, state: &mut [u64; 3]) {
+        let mut chain = Chain::from_words(self, *state);
+        if chain.head != 0 && chain.back().is_none() {
+            self.give(chain.head, chain.tail);
+            (chain.head, chain.tail) = (0, 0);
+            *state = chain.to_words();
+        }
     }
 
     fn block(&self, number: u32) -> &Block {
@@ -136,14 +153,6 @@ impl<'a> Chain<'a> {
         true
     }
 
-    /// Gives the last block back if nothing is in it.
-    fn settle(&mut self) {
-        if self.head != 0 && self.back().is_none() {
-            self.pool.give(self.head, self.tail);
-            (self.head, self.tail) = (0, 0);
-        }
-    }
-
     fn entry(&self, block: u32, place: usize) -> Entry {
         let [out_at, units] = &self.pool.block(block).entries[place];
         Entry { out_at: out_at.load(Ordering::Relaxed), units: units.load(Ordering::Relaxed) }
@@ -191,9 +200,12 @@ impl Words<3> for PooledLog<'_> {
     fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
         let mut chain = self.chain(*state);
         let decision = self.log.decide(&mut chain, now, op);
-        chain.settle();
         *state = chain.to_words();
         decision
+    }
+
+    fn settle(&self, state: &mut [u64; 3]) {
+        self.pool.settle(state);
     }
 
     fn is_ready(&self, state: &[u64; 3]) -> bool {
@@ -210,7 +222,7 @@ impl Words<3> for PooledLog<'_> {
     fn forget(&self, state: [u64; 3]) {
         let mut chain = self.chain(state);
         chain.clear();
-        chain.settle();
+        self.pool.settle(&mut chain.to_words());
     }
 }
 

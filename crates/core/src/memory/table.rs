@@ -5,9 +5,12 @@
 //! the gate of its home bucket, so no key is inserted twice. Slots are found without any lock; see `slot.rs` for how
 //! they are changed.
 
+#![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the number of buckets")]
+
+use super::cell::Held;
 use super::fingerprint::Fingerprint;
 use super::pages::{Pages, Zeroed, prefetch};
-use super::slot::{Held, Slot};
+use super::slot::Slot;
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
 
@@ -146,9 +149,9 @@ impl<const WORDS: usize> Table<WORDS> {
             return Some(Found { held, now, is_new: false });
         }
         let home = self.home(print);
-        let (place, mut held) =
-            self.reach(home).enumerate().find_map(|(place, slot)| Some((place, slot.claim(now)?)))?;
-        let before = held.print();
+        let (place, slot, mut held) =
+            self.reach(home).enumerate().find_map(|(place, slot)| Some((place, slot, slot.cell.claim(now)?)))?;
+        let before = slot.print();
         if before.low != 0 {
             self.horizon(before).fetch_max(now.as_nanos(), Ordering::Release);
             reclaim(held.state());
@@ -156,7 +159,7 @@ impl<const WORDS: usize> Table<WORDS> {
         if place >= SLOTS {
             self.buckets[home].gate.fetch_add(1, Ordering::Relaxed);
         }
-        held.assign(print);
+        slot.assign(&mut held, print);
         if before.low != 0 && self.is_displaced(before, home, place) {
             self.buckets[self.home(before)].gate.fetch_sub(1, Ordering::Release);
         }

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
+use super::cell::Held;
 use super::pool::PooledLog;
-use super::slot::Held;
 use super::table::{Gate, Table};
 use super::{Fingerprint, MemoryStore, approximate};
 use crate::algorithm::Words;
@@ -290,7 +290,10 @@ impl Place<'_> {
             Kept::Bucket(taken) => taken.release(allowed),
             Kept::Window(taken) => taken.release(allowed),
             Kept::Counter(taken) => taken.release(allowed),
-            Kept::Log(taken, _) => taken.held.release(taken.before),
+            Kept::Log(mut taken, _) => {
+                store.pool.settle(&mut taken.before);
+                taken.held.release(taken.before);
+            }
             Kept::Overflow { arrival, scratch: [raised], .. } => {
                 if allowed && raised > arrival {
                     store.overflow.raise(self.print, raised);

@@ -1,0 +1,118 @@
+//! A limiter without keys.
+
+use crate::algorithm::Words;
+use crate::algorithm::bucket::Bucket;
+use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::log::Log;
+use crate::algorithm::sliding_counter::SlidingCounter;
+use crate::limit::Shape;
+use crate::memory::{CapacityError, Cell, Pool, PooledLog};
+use crate::{Clock, Decision, Limit, Op, Receipt, Time};
+
+/// One limit on one thing: a whole process, a connection, a job.
+///
+/// ```
+/// use tidegate_core::{DirectLimiter, Limit, Rate};
+///
+/// let limiter = DirectLimiter::new(Limit::token_bucket(Rate::per_second(10)?, 2)?)?;
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.check().is_allowed());
+/// assert!(!limiter.check().is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DirectLimiter {
+    limit: Limit,
+    clock: Clock,
+    state: Kept,
+}
+
+enum Kept {
+    Bucket(Bucket, Cell<1>),
+    Window(FixedWindow, Cell<2>),
+    Counter(SlidingCounter, Cell<3>),
+    Log(Log, Cell<3>, Pool),
+}
+
+impl DirectLimiter {
+    /// A limiter on the machine's clock.
+    ///
+    /// # Errors
+    /// If the system has no memory for the entries of a log.
+    pub fn new(limit: Limit) -> Result<DirectLimiter, CapacityError> {
+        DirectLimiter::with_clock(limit, Clock::system())
+    }
+
+    /// A limiter on this clock.
+    ///
+    /// # Errors
+    /// If the system has no memory for the entries of a log.
+    pub fn with_clock(limit: Limit, clock: impl Into<Clock>) -> Result<DirectLimiter, CapacityError> {
+        let state = match limit.shape() {
+            Shape::Bucket(bucket) => Kept::Bucket(*bucket, Cell::fresh()),
+            Shape::Window(window) => Kept::Window(*window, Cell::fresh()),
+            Shape::Counter(counter) => Kept::Counter(*counter, Cell::fresh()),
+            Shape::Log(log) => Kept::Log(*log, Cell::fresh(), Pool::for_one_log(log.entries_max())?),
+        };
+        Ok(DirectLimiter { limit, clock: clock.into(), state })
+    }
+
+    /// Takes one unit if it fits.
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.decide(Op::Take(1))
+    }
+
+    /// Takes `units` if they all fit; 0 looks only.
+    #[inline]
+    pub fn check_n(&self, units: u64) -> Decision {
+        self.decide(Op::Take(units))
+    }
+
+    /// Counts units that were used already, whether they fit or not.
+    pub fn debit(&self, units: u64) -> Decision {
+        self.decide(Op::Debit(units))
+    }
+
+    /// Looks and changes nothing.
+    pub fn peek(&self) -> Decision {
+        self.decide(Op::Peek)
+    }
+
+    /// Gives back units that were taken and not used. It has no effect once they would have come back by themselves.
+    pub fn refund(&self, units: u64, receipt: Receipt) -> Decision {
+        self.decide(Op::Refund(units, Some(receipt)))
+    }
+
+    /// Forgets what was used.
+    pub fn reset(&self) -> Decision {
+        self.decide(Op::Reset)
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Decides any operation.
+    #[inline]
+    pub fn decide(&self, op: Op) -> Decision {
+        let now = self.clock.now();
+        match &self.state {
+            Kept::Bucket(bucket, cell) => run(cell, bucket, now, op),
+            Kept::Window(window, cell) => run(cell, window, now, op),
+            Kept::Counter(counter, cell) => run(cell, counter, now, op),
+            Kept::Log(log, cell, pool) => run(cell, &PooledLog { log, pool }, now, op),
+        }
+    }
+}
+
+#[inline]
+fn run<const WORDS: usize>(cell: &Cell<WORDS>, algorithm: &impl Words<WORDS>, now: Time, op: Op) -> Decision {
+    let held = cell.lock();
+    let mut state = held.state();
+    let decision = algorithm.decide(&mut state, now, op);
+    algorithm.settle(&mut state);
+    held.release(state);
+    decision
+}

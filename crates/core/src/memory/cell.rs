@@ -1,0 +1,90 @@
+//! A state that threads share, and the lock in it.
+//!
+//! The first word of the state doubles as the lock: whoever swaps [`LOCKED`] in and gets something else back holds the
+//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, but it
+//! never has to be tried again for a state that changed in between, and it serves states of several words as well.
+
+use crate::Time;
+use crate::sync::{AtomicU64, Ordering, Wait};
+
+/// The first word of a cell that somebody holds: later than any instant.
+const LOCKED: u64 = u64::MAX;
+
+#[repr(transparent)]
+pub(crate) struct Cell<const WORDS: usize>([AtomicU64; WORDS]);
+
+impl<const WORDS: usize> Cell<WORDS> {
+    /// A state that equals never seen.
+    pub(crate) fn fresh() -> Cell<WORDS> {
+        Cell(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// Holds the cell, waiting for whoever holds it.
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_, WORDS> {
+        let mut wait = Wait::new();
+        loop {
+            if let Some(held) = self.try_lock() {
+                return held;
+            }
+            while self.is_locked() {
+                wait.pause();
+            }
+        }
+    }
+
+    /// Holds the cell if nobody else does.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, WORDS>> {
+        let first = self.0[0].swap(LOCKED, Ordering::Acquire);
+        // Where somebody else holds it, the swap changed nothing.
+        if first == LOCKED { None } else { Some(Held { cell: self, first }) }
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.0[0].load(Ordering::Relaxed) == LOCKED
+    }
+
+    /// Holds the cell if its state equals never seen at `now` and nobody holds it.
+    pub(crate) fn claim(&self, now: Time) -> Option<Held<'_, WORDS>> {
+        let first = self.0[0].load(Ordering::Relaxed);
+        let claimed = first <= now.as_nanos()
+            && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        claimed.then_some(Held { cell: self, first })
+    }
+}
+
+/// A cell that this thread holds. Dropped, its state is left as it was.
+pub(crate) struct Held<'a, const WORDS: usize> {
+    cell: &'a Cell<WORDS>,
+    first: u64,
+}
+
+impl<const WORDS: usize> Held<'_, WORDS> {
+    #[inline]
+    pub(crate) fn state(&self) -> [u64; WORDS] {
+        std::array::from_fn(|word| if word == 0 { self.first } else { self.cell.0[word].load(Ordering::Relaxed) })
+    }
+
+    /// Sets the state without letting go.
+    #[inline]
+    pub(crate) fn set(&mut self, state: [u64; WORDS]) {
+        for (word, value) in self.cell.0.iter().zip(state).skip(1) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.first = state[0];
+    }
+
+    /// Sets the state and lets go.
+    #[inline]
+    pub(crate) fn release(mut self, state: [u64; WORDS]) {
+        self.set(state);
+    }
+}
+
+impl<const WORDS: usize> Drop for Held<'_, WORDS> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell.0[0].store(self.first, Ordering::Release);
+    }
+}

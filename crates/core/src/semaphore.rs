@@ -1,0 +1,171 @@
+//! Permits: how many may be at it at once, for each key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bounds::{KEYS_DEFAULT, KEYS_MAX};
+use crate::memory::{CapacityError, Fingerprint, Seeds, Table};
+use crate::{Key, LimitError, Time};
+
+/// Lets so many holders in at once for each key: connections of a pool, jobs of a tenant, uploads of a user.
+///
+/// A permit is a guard: the place is free again when it is dropped. Keys that nobody holds take no room.
+///
+/// ```
+/// use tidegate_core::{Key, Semaphore};
+///
+/// let uploads = Semaphore::new(2)?;
+/// let ann = Key::new("ann")?;
+/// let first = uploads.try_acquire(ann)?;
+/// let second = uploads.try_acquire(ann)?;
+/// assert!(uploads.try_acquire(ann).is_err());
+/// drop(first);
+/// assert!(uploads.try_acquire(ann).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Semaphore(Arc<Shared>);
+
+struct Shared {
+    permits: u64,
+    keys: usize,
+    seeds: Seeds,
+    table: Table<1>,
+}
+
+/// A word in the table is 0, or this plus the permits out: later than any instant, so the slot is never reclaimed.
+const OUT: u64 = Time::MAX.as_nanos() + 1;
+
+/// Most permits a key: with [`OUT`] added they stay below the mark of a locked slot.
+const PERMITS_MAX: u64 = u32::MAX as u64;
+
+impl Semaphore {
+    /// `permits` for each key, with room for 100,000 keys in use at once.
+    ///
+    /// # Errors
+    /// If `permits` is zero or above 4,294,967,295, or the system has no memory for the table.
+    pub fn new(permits: u64) -> Result<Semaphore, SemaphoreError> {
+        Semaphore::with_capacity(permits, KEYS_DEFAULT)
+    }
+
+    /// `permits` for each key, with room for `keys` keys in use at once.
+    ///
+    /// # Errors
+    /// If a number is zero or too large, or the system has no memory for the table.
+    pub fn with_capacity(permits: u64, keys: usize) -> Result<Semaphore, SemaphoreError> {
+        if permits == 0 {
+            return Err(LimitError::Zero { field: "permits" }.into());
+        }
+        if permits > PERMITS_MAX {
+            return Err(LimitError::TooLarge { field: "permits", value: permits, max: PERMITS_MAX }.into());
+        }
+        if keys == 0 {
+            return Err(CapacityError::Zero { field: "keys" }.into());
+        }
+        if keys > KEYS_MAX {
+            return Err(CapacityError::TooLarge { field: "keys", value: keys, max: KEYS_MAX }.into());
+        }
+        let table = Table::with_room_for(keys).map_err(CapacityError::NoMemory)?;
+        Ok(Semaphore(Arc::new(Shared { permits, keys, seeds: Seeds::random(), table })))
+    }
+
+    /// Takes one permit if one is free.
+    ///
+    /// # Errors
+    /// If all are out, or there is no room for another key.
+    pub fn try_acquire(&self, key: Key<'_>) -> Result<Permit, Busy> {
+        self.try_acquire_n(key, 1)
+    }
+
+    /// Takes `permits` at once if so many are free.
+    ///
+    /// # Errors
+    /// If fewer are free, or there is no room for another key.
+    pub fn try_acquire_n(&self, key: Key<'_>, permits: u64) -> Result<Permit, Busy> {
+        let shared = &*self.0;
+        let print = shared.seeds.fingerprint(0, key);
+        let held = match shared.table.lock(print) {
+            Some(held) => held,
+            None => {
+                let _gate = shared.table.gate(shared.table.home(print));
+                // Places that nobody holds are 0, so they are free at any instant.
+                let found = shared.table.lock_or_insert(print, Time::from_nanos(0), |_| ());
+                found.ok_or(Busy::NoRoom { keys: shared.keys })?.held
+            }
+        };
+        let in_use = out(held.state());
+        if permits > shared.permits.saturating_sub(in_use) {
+            return Err(Busy::InUse { permits: shared.permits, in_use });
+        }
+        held.release(word(in_use + permits));
+        Ok(Permit { shared: Arc::clone(&self.0), print, permits })
+    }
+
+    /// Permits that are out for a key.
+    #[must_use]
+    pub fn in_use(&self, key: Key<'_>) -> u64 {
+        let print = self.0.seeds.fingerprint(0, key);
+        self.0.table.lock(print).map_or(0, |held| out(held.state()))
+    }
+}
+
+fn out([word]: [u64; 1]) -> u64 {
+    word.saturating_sub(OUT)
+}
+
+fn word(out: u64) -> [u64; 1] {
+    [if out == 0 { 0 } else { OUT + out }]
+}
+
+/// A place that is held until this is dropped.
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    print: Fingerprint,
+    permits: u64,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(held) = self.shared.table.lock(self.print) {
+            let left = out(held.state()).saturating_sub(self.permits);
+            held.release(word(left));
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Permit").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    /// Not so many are free.
+    #[error("{in_use} of {permits} permits are in use")]
+    InUse {
+        /// Permits a key has.
+        permits: u64,
+        /// Those that are out.
+        in_use: u64,
+    },
+    /// So many other keys are in use that there is no place for this one.
+    #[error("no room for another key: the semaphore was made for {keys} keys in use at once")]
+    NoRoom {
+        /// The keys it was made for.
+        keys: usize,
+    },
+}
+
+/// Why a semaphore cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SemaphoreError {
+    /// The permits are out of bounds.
+    #[error(transparent)]
+    Permits(#[from] LimitError),
+    /// The keys are out of bounds.
+    #[error(transparent)]
+    Keys(#[from] CapacityError),
+}
