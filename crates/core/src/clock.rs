@@ -33,6 +33,13 @@ impl Clock {
             Clock::Fake(clock) => clock.now(),
         }
     }
+
+    /// The present instant again if an earlier one turned out to be old, else that one. A thread that was suspended
+    /// between reading the clock and holding a state would otherwise take the state for one of a clock that jumped.
+    #[inline]
+    pub(crate) fn again_if(&self, is_old: bool, earlier: Time) -> Time {
+        if is_old { self.now().max(earlier) } else { earlier }
+    }
 }
 
 impl Default for Clock {

@@ -99,20 +99,27 @@ impl DirectLimiter {
     pub fn decide(&self, op: Op) -> Decision {
         let now = self.clock.now();
         match &self.state {
-            Kept::Bucket(bucket, cell) => run(cell, bucket, now, op),
-            Kept::Window(window, cell) => run(cell, window, now, op),
-            Kept::Counter(counter, cell) => run(cell, counter, now, op),
-            Kept::Log(log, cell, pool) => run(cell, &PooledLog { log, pool }, now, op),
+            Kept::Bucket(bucket, cell) => self.run(cell, bucket, now, op),
+            Kept::Window(window, cell) => self.run(cell, window, now, op),
+            Kept::Counter(counter, cell) => self.run(cell, counter, now, op),
+            Kept::Log(log, cell, pool) => self.run(cell, &PooledLog { log, pool }, now, op),
         }
     }
-}
 
-#[inline]
-fn run<const WORDS: usize>(cell: &Cell<WORDS>, algorithm: &impl Words<WORDS>, now: Time, op: Op) -> Decision {
-    let held = cell.lock();
-    let mut state = held.state();
-    let decision = algorithm.decide(&mut state, now, op);
-    algorithm.settle(&mut state);
-    held.release(state);
-    decision
+    #[inline]
+    fn run<const WORDS: usize>(
+        &self,
+        cell: &Cell<WORDS>,
+        algorithm: &impl Words<WORDS>,
+        now: Time,
+        op: Op,
+    ) -> Decision {
+        let held = cell.lock();
+        let mut state = held.state();
+        let now = self.clock.again_if(algorithm.is_ahead(&state, now), now);
+        let decision = algorithm.decide(&mut state, now, op);
+        algorithm.settle(&mut state);
+        held.release(state);
+        decision
+    }
 }

@@ -2,33 +2,37 @@
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(shuttle))]
+use std::thread::yield_now;
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+#[cfg(shuttle)]
+use shuttle::thread::yield_now;
 
 /// Waits a moment for another thread to finish a few instructions: spins at first, then gives way, because the other
 /// thread may have been descheduled in the middle of them.
-pub(crate) struct Wait(u32);
+pub(crate) struct Wait {
+    rounds: u32,
+}
+
+/// Rounds of spinning, each twice as long as the one before.
+const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 0 } else { 6 };
 
 impl Wait {
-    const SPINS: u32 = 6;
-
     pub(crate) fn new() -> Wait {
-        Wait(0)
+        Wait { rounds: 0 }
     }
 
     #[cold]
     pub(crate) fn pause(&mut self) {
-        #[cfg(shuttle)]
-        return shuttle::thread::yield_now();
-        #[cfg(not(shuttle))]
-        if self.0 < Wait::SPINS {
-            for _ in 0..1 << self.0 {
+        if self.rounds < SPIN_ROUNDS {
+            for _ in 0..1 << self.rounds {
                 std::hint::spin_loop();
             }
-            self.0 += 1;
+            self.rounds += 1;
         } else {
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }

@@ -60,6 +60,11 @@ impl Bucket {
 
 impl Words<1> for Bucket {
     #[inline]
+    fn is_ahead(&self, [tat]: &[u64; 1], now: Time) -> bool {
+        tat.saturating_sub(now.as_nanos()) > self.debt_max()
+    }
+
+    #[inline]
     fn decide(&self, [tat]: &mut [u64; 1], now: Time, op: Op) -> Decision {
         let now = now.as_nanos();
         let debt = tat.saturating_sub(now).min(self.debt_max());

@@ -34,25 +34,31 @@ impl FixedWindow {
     }
 
     /// The window that counts, by its end, and the units in it.
-    fn current(&self, [end, count]: [u64; 2], now: u64) -> (u64, u64) {
-        let end_now = self.end(now);
-        if end <= now {
+    fn current(&self, state: [u64; 2], now: Time) -> (u64, u64) {
+        let [end, count] = state;
+        let end_now = self.end(now.as_nanos());
+        if end <= now.as_nanos() {
             (end_now, 0)
-        } else if end > end_now && end - end_now <= self.window {
-            // The caller's instant is stale: it counts as the start of the state's own window.
-            (end, count)
-        } else {
-            // The same window; or a clock that jumped back further, which must not lock the key out until it catches up.
+        } else if self.is_ahead(&state, now) {
+            // A clock that jumped back must not lock the key out until it catches up.
             (end_now, count)
+        } else {
+            // The same window; or the caller's instant is stale: it counts as the start of the state's own window.
+            (end.max(end_now), count)
         }
     }
 }
 
 impl Words<2> for FixedWindow {
     #[inline]
+    fn is_ahead(&self, [end, _]: &[u64; 2], now: Time) -> bool {
+        end.saturating_sub(self.end(now.as_nanos())) > self.window
+    }
+
+    #[inline]
     fn decide(&self, state: &mut [u64; 2], now: Time, op: Op) -> Decision {
-        let now = now.as_nanos();
         let (end, mut count) = self.current(*state, now);
+        let now = now.as_nanos();
         let start = end.saturating_sub(self.window);
         let mut answer = Answer::Allow;
         match op {

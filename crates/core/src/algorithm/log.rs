@@ -128,7 +128,7 @@ impl Log {
     }
 
     /// Whether a log whose newest entry is out at `newest` was written by a clock more than a window ahead of `now`.
-    fn is_ahead(&self, newest: u64, now: u64) -> bool {
+    pub(crate) fn is_ahead(&self, newest: u64, now: u64) -> bool {
         newest > self.out_at(now).saturating_add(self.window)
     }
 

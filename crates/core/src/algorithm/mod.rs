@@ -18,6 +18,10 @@ use log::Entry;
 pub(crate) trait Words<const WORDS: usize> {
     fn decide(&self, state: &mut [u64; WORDS], now: Time, op: Op) -> Decision;
 
+    /// Whether the state was written so far ahead of `now` that deciding would pull it back, as after a clock that
+    /// jumped. A store on a steady clock asks this first: there it means that the caller slept after it read the clock.
+    fn is_ahead(&self, state: &[u64; WORDS], now: Time) -> bool;
+
     /// Whether a charge finds all it needs beside the words.
     #[inline]
     fn is_ready(&self, _state: &[u64; WORDS]) -> bool {

@@ -35,20 +35,25 @@ impl SlidingCounter {
     }
 
     /// Moves the counts to the window that `now` lies in.
-    fn current(&self, state: [u64; 3], now: u64) -> Counts {
-        let start = now - now % self.window;
+    fn current(&self, state: [u64; 3], now: Time) -> Counts {
+        let start = self.start(now);
         let counts = self.unpack(state);
-        if state[0] <= now {
+        if state[0] <= now.as_nanos() {
             Counts { start, prev: 0, curr: 0 }
-        } else if counts.start == start || counts.start > start && counts.start - start <= self.window {
-            // The same window; or the caller's instant is stale: it counts as the start of the state's own window.
-            counts
         } else if counts.start < start {
             Counts { start, prev: counts.curr, curr: 0 }
-        } else {
+        } else if self.is_ahead(&state, now) {
             // A clock that jumped back must not lock the key out until it catches up.
             Counts { start, ..counts }
+        } else {
+            // The same window; or the caller's instant is stale: it counts as the start of the state's own window.
+            counts
         }
+    }
+
+    /// The start of the window that `now` lies in.
+    fn start(&self, now: Time) -> u64 {
+        now.as_nanos() - now.as_nanos() % self.window
     }
 
     /// What the previous window still weighs after `elapsed` nanoseconds of the current one, in units, rounded up.
@@ -81,9 +86,14 @@ impl SlidingCounter {
 
 impl Words<3> for SlidingCounter {
     #[inline]
+    fn is_ahead(&self, state: &[u64; 3], now: Time) -> bool {
+        self.unpack(*state).start.saturating_sub(self.start(now)) > self.window
+    }
+
+    #[inline]
     fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
-        let now = now.as_nanos();
         let mut counts = self.current(*state, now);
+        let now = now.as_nanos();
         let instant = now.max(counts.start);
         let elapsed = instant - counts.start;
         let mut answer = Answer::Allow;

@@ -50,7 +50,7 @@ impl<const WORDS: usize> Cell<WORDS> {
         let first = self.0[0].load(Ordering::Relaxed);
         let claimed = first <= now.as_nanos()
             && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        claimed.then_some(Held { cell: self, first })
+        claimed.then(|| Held { cell: self, first })
     }
 }
 

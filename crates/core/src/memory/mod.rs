@@ -19,15 +19,20 @@ pub(crate) use table::Table;
 pub use transaction::{Charge, ChargeError, Decisions};
 
 use crate::algorithm::Words;
+use crate::algorithm::log::Log;
 use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
 use crate::decision::Answer;
 use crate::limit::Shape;
+use crate::sync::{AtomicU64, Ordering};
 use crate::{Clock, Decision, Key, Limit, Op, Time};
 use pool::BLOCK_ENTRIES;
 use sketch::Sketch;
 
 /// Keys of a batch whose memory is asked for before the first of them is decided.
 const BATCH: usize = 16;
+
+/// Most buckets searched for expired logs by a charge that finds the pool dry: a microsecond or two.
+const SWEEP_BUCKETS: u32 = 64;
 
 /// Keeps the state of many keys under any limits.
 ///
@@ -54,6 +59,8 @@ pub struct MemoryStore {
     counters: Table<3>,
     logs: Table<3>,
     pool: Pool,
+    /// Where the next search for expired logs begins.
+    sweep: AtomicU64,
     overflow: Sketch,
 }
 
@@ -119,8 +126,22 @@ impl MemoryStore {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, limit, print, now, op),
             Shape::Window(window) => self.run(&self.windows, &window.for_key(key), limit, print, now, op),
             Shape::Counter(counter) => self.run(&self.counters, counter, limit, print, now, op),
-            Shape::Log(log) => self.run(&self.logs, &PooledLog { log, pool: &self.pool }, limit, print, now, op),
+            Shape::Log(log) => {
+                let log = self.pooled(log, now);
+                self.run(&self.logs, &log, limit, print, now, op)
+            }
         }
+    }
+
+    /// A log with its entries in the pool, from which expired logs were taken if it ran dry: a few at a time.
+    fn pooled<'a>(&'a self, log: &'a Log, now: Time) -> PooledLog<'a> {
+        let log = PooledLog { log, pool: &self.pool };
+        if self.pool.is_dry() {
+            let next = |_| self.sweep.fetch_add(1, Ordering::Relaxed);
+            let numbers = (0..SWEEP_BUCKETS).map(next).take_while(|_| self.pool.is_dry());
+            self.logs.sweep(numbers, now, |old| log.forget(old));
+        }
+        log
     }
 
     #[inline]
@@ -135,6 +156,7 @@ impl MemoryStore {
     ) -> Decision {
         if let Some(held) = table.lock(print) {
             let mut state = held.state();
+            let now = self.clock.again_if(algorithm.is_ahead(&state, now), now);
             if !op.may_charge() || algorithm.is_ready(&state) {
                 let decision = algorithm.decide(&mut state, now, op);
                 algorithm.settle(&mut state);
@@ -166,17 +188,18 @@ impl MemoryStore {
         }
         let _gate = table.gate(table.home(print));
         let Some(found) = table.lock_or_insert(print, now, |old| algorithm.forget(old)) else {
-            return self.overflowed(limit, print, now, op);
+            return self.overflowed(limit, print, table.not_forgotten_at(print, now), op);
         };
         let mut state = found.held.state();
         let starts = found.is_new || state == [0; WORDS];
+        let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
         if !algorithm.prepare(&mut state) {
             return self.overflowed(limit, print, now, op);
         }
         if starts {
-            self.take_over(algorithm, limit, print, found.now, &mut state);
+            self.take_over(algorithm, limit, print, now, &mut state);
         }
-        let decision = algorithm.decide(&mut state, found.now, op);
+        let decision = algorithm.decide(&mut state, now, op);
         algorithm.settle(&mut state);
         found.held.release(state);
         decision
@@ -275,6 +298,7 @@ impl MemoryStoreBuilder {
             counters: Table::with_room_for(keys)?,
             logs: Table::with_room_for(keys)?,
             pool: Pool::with_room_for(entries)?,
+            sweep: AtomicU64::new(0),
             overflow: Sketch::beside(keys)?,
         })
     }

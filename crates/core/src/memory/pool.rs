@@ -63,6 +63,12 @@ impl Pool {
         size_of_val(&*self.blocks)
     }
 
+    /// Whether the next log that needs a block gets none.
+    #[inline]
+    pub(crate) fn is_dry(&self) -> bool {
+        self.free.load(Ordering::Relaxed) as u32 == 0 && self.unused.load(Ordering::Relaxed) >= self.blocks.len() as u64
+    }
+
     /// Takes the last block back from a log that has nothing in it.
     pub(crate) fn settle(&self, state: &mut [u64; 3]) {
         let mut chain = Chain::from_words(self, *state);
@@ -206,6 +212,10 @@ impl Words<3> for PooledLog<'_> {
 
     fn settle(&self, state: &mut [u64; 3]) {
         self.pool.settle(state);
+    }
+
+    fn is_ahead(&self, [newest, ..]: &[u64; 3], now: Time) -> bool {
+        self.log.is_ahead(*newest, now.as_nanos())
     }
 
     fn is_ready(&self, state: &[u64; 3]) -> bool {

@@ -1,9 +1,9 @@
 //! A hash table of fixed size whose slots are reclaimed, never moved.
 //!
-//! A bucket is a gate and five slots. A key lives in its home bucket or, if that was full when it came, in one of the
-//! next ones; the gate counts how many did that, so that most look-ups end in one bucket. Whoever inserts a key holds
-//! the gate of its home bucket, so no key is inserted twice. Slots are found without any lock; see `slot.rs` for how
-//! they are changed.
+//! A bucket is a gate and five slots. A key lives in its home bucket or, if that was full when it came, in one of a few
+//! others that its fingerprint picks; the gate knows how many keys did that and how far they went, so that most
+//! look-ups end in one bucket. Whoever inserts a key holds the gate of its home bucket, so no key is inserted twice.
+//! Slots are found without any lock; see `slot.rs` for how they are changed.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the number of buckets")]
 
@@ -16,8 +16,8 @@ use crate::sync::{AtomicU64, Ordering, Wait};
 
 const SLOTS: usize = 5;
 
-/// Buckets a key may live in. With seven of eight slots live, fewer than one key in a million finds none.
-const REACH: usize = 16;
+/// Buckets a key may live in. With seven of eight slots live, fewer than one newcomer in a million finds no place.
+const REACH: u64 = 32;
 
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
 const HORIZONS: usize = 64;
@@ -44,8 +44,24 @@ unsafe impl<const WORDS: usize> Zeroed for Bucket<WORDS> {
     }
 }
 
-/// The lock of a gate; the bits below count the keys of this home bucket that live in another one.
+/// The lock of a gate.
 const GATE_LOCKED: u64 = 1 << 63;
+
+/// Above this bit of a gate stands the farthest probe that a displaced key of this home took, below it how many are
+/// displaced.
+const FARTHEST_SHIFT: u32 = 32;
+
+/// The probes after the home bucket that a look-up has to make, by the word of a gate.
+fn probes_beyond(gate: u64) -> std::ops::RangeInclusive<u64> {
+    let is_any_displaced = gate as u32 != 0;
+    1..=if is_any_displaced { (gate & !GATE_LOCKED) >> FARTHEST_SHIFT } else { 0 }
+}
+
+/// The word of a gate after one more key of its home was placed at probe `probe`.
+fn with_displaced(gate: u64, probe: u64) -> u64 {
+    let farthest = (*probes_beyond(gate).end()).max(probe);
+    (gate & GATE_LOCKED) | farthest << FARTHEST_SHIFT | (u64::from(gate as u32) + 1)
+}
 
 /// Where a key may be inserted: its home bucket, locked against other inserters.
 pub(crate) struct Gate<'a> {
@@ -58,10 +74,16 @@ impl Drop for Gate<'_> {
     }
 }
 
+/// A number that looks independent for each `probe`: both are spread over 128 bits, which are folded.
+fn mix(bits: u64, probe: u64) -> u64 {
+    let spread = u128::from(bits ^ probe.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * 0xd6e8_feb8_6659_fd93;
+    (spread >> 64) as u64 ^ spread as u64
+}
+
 /// A key's slot, and how it was found.
 pub(crate) struct Found<'a, const WORDS: usize> {
     pub(crate) held: Held<'a, WORDS>,
-    /// The instant to decide at: for a new key, not before it was last forgotten.
+    /// The instant to decide at; see [`Table::not_forgotten_at`].
     pub(crate) now: Time,
     pub(crate) is_new: bool,
 }
@@ -84,7 +106,15 @@ impl<const WORDS: usize> Table<WORDS> {
     /// The number of a key's home bucket.
     #[inline]
     pub(crate) fn home(&self, print: Fingerprint) -> usize {
-        ((u128::from(print.high) * self.buckets.len() as u128) >> 64) as usize
+        self.bucket_at(print, 0)
+    }
+
+    /// The number of the bucket that a key's probe leads to; probe 0 is home. Probes jump to and fro at random: beside
+    /// each other, full buckets would clump together and fill whole stretches of the table.
+    #[inline]
+    fn bucket_at(&self, print: Fingerprint, probe: u64) -> usize {
+        let hash = if probe == 0 { print.high } else { mix(print.low, probe) };
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
     /// Asks for the memory that [`Table::lock`] is going to read.
@@ -113,16 +143,10 @@ impl<const WORDS: usize> Table<WORDS> {
                 return Some(slot);
             }
         }
-        if bucket.gate.load(Ordering::Acquire) & !GATE_LOCKED == 0 {
-            return None;
-        }
-        self.reach(home).skip(SLOTS).find(|slot| slot.matches(print))
-    }
-
-    /// The slots a key of this home may live in, nearest first.
-    fn reach(&self, home: usize) -> impl Iterator<Item = &Slot<WORDS>> {
-        let (before, from) = self.buckets.split_at(home);
-        from.iter().chain(before).take(REACH).flat_map(|bucket| &bucket.slots)
+        probes_beyond(bucket.gate.load(Ordering::Acquire)).find_map(|probe| {
+            let bucket = &self.buckets[self.bucket_at(print, probe)];
+            bucket.slots.iter().find(|slot| slot.matches(print))
+        })
     }
 
     /// Locks a key's home bucket against other inserters. Who takes several takes them in ascending order of homes.
@@ -146,31 +170,55 @@ impl<const WORDS: usize> Table<WORDS> {
         reclaim: impl FnOnce([u64; WORDS]),
     ) -> Option<Found<'_, WORDS>> {
         if let Some(held) = self.lock(print) {
-            return Some(Found { held, now, is_new: false });
+            return Some(Found { held, now: self.not_forgotten_at(print, now), is_new: false });
         }
-        let home = self.home(print);
-        let (place, slot, mut held) =
-            self.reach(home).enumerate().find_map(|(place, slot)| Some((place, slot, slot.cell.claim(now)?)))?;
+        let (probe, slot, mut held) = (0..REACH).find_map(|probe| {
+            let bucket = &self.buckets[self.bucket_at(print, probe)];
+            bucket.slots.iter().find_map(|slot| Some((probe, slot, slot.cell.claim(now)?)))
+        })?;
         let before = slot.print();
         if before.low != 0 {
             self.horizon(before).fetch_max(now.as_nanos(), Ordering::Release);
             reclaim(held.state());
         }
-        if place >= SLOTS {
-            self.buckets[home].gate.fetch_add(1, Ordering::Relaxed);
+        if probe > 0 {
+            let displaced = |gate| Some(with_displaced(gate, probe));
+            // The update never declines, so there is no error to look at.
+            let _ = self.gate_of(print).fetch_update(Ordering::Release, Ordering::Relaxed, displaced);
         }
         slot.assign(&mut held, print);
-        if before.low != 0 && self.is_displaced(before, home, place) {
-            self.buckets[self.home(before)].gate.fetch_sub(1, Ordering::Release);
+        if before.low != 0 && !self.is_at_home(before, slot) {
+            self.gate_of(before).fetch_sub(1, Ordering::Release);
         }
-        let horizon = Time::from_nanos(self.horizon(print).load(Ordering::Acquire));
-        Some(Found { held, now: now.max(horizon), is_new: true })
+        Some(Found { held, now: self.not_forgotten_at(print, now), is_new: true })
     }
 
-    /// Whether a key was kept elsewhere than in its home bucket: in the slot that is `place` slots from the start of
-    /// bucket `home`.
-    fn is_displaced(&self, print: Fingerprint, home: usize, place: usize) -> bool {
-        (home + place / SLOTS) % self.buckets.len() != self.home(print)
+    /// Gives up the states that equal never seen at `now` in the buckets that `numbers` turn to, without waiting.
+    pub(crate) fn sweep(&self, numbers: impl Iterator<Item = u64>, now: Time, reclaim: impl Fn([u64; WORDS])) {
+        for number in numbers {
+            for slot in &self.buckets[(number % self.buckets.len() as u64) as usize].slots {
+                if let Some(mut held) = slot.cell.claim(now)
+                    && held.state() != [0; WORDS]
+                {
+                    self.horizon(slot.print()).fetch_max(now.as_nanos(), Ordering::Release);
+                    reclaim(held.state());
+                    held.set([0; WORDS]);
+                }
+            }
+        }
+    }
+
+    fn gate_of(&self, print: Fingerprint) -> &AtomicU64 {
+        &self.buckets[self.home(print)].gate
+    }
+
+    fn is_at_home(&self, print: Fingerprint, slot: &Slot<WORDS>) -> bool {
+        self.buckets[self.home(print)].slots.as_ptr_range().contains(&std::ptr::from_ref(slot))
+    }
+
+    /// The instant at which to decide for a key whose state is missing: not before it was last forgotten.
+    pub(crate) fn not_forgotten_at(&self, print: Fingerprint, now: Time) -> Time {
+        now.max(Time::from_nanos(self.horizon(print).load(Ordering::Acquire)))
     }
 
     fn horizon(&self, print: Fingerprint) -> &AtomicU64 {

@@ -173,17 +173,18 @@ impl MemoryStore {
             }
             Shape::Counter(counter) => self.taken(&self.counters, counter, charge, print, now).map(Kept::Counter),
             Shape::Log(log) => {
-                let log = PooledLog { log, pool: &self.pool };
+                let log = self.pooled(log, now);
                 self.taken(&self.logs, &log, charge, print, now).map(|taken| Kept::Log(taken, 0))
             }
         };
-        let overflow = || {
+        let overflow = |now| {
             let arrival = self.overflow.arrival(print);
             Kept::Overflow { now, arrival, scratch: [arrival] }
         };
         Place { print, kept: kept.unwrap_or_else(overflow) }
     }
 
+    /// The place of a key in its table, or the instant to decide at in the sketch.
     fn taken<'a, const WORDS: usize>(
         &'a self,
         table: &'a Table<WORDS>,
@@ -191,17 +192,19 @@ impl MemoryStore {
         charge: &Charge<'_>,
         print: Fingerprint,
         now: Time,
-    ) -> Option<Taken<'a, WORDS>> {
-        let found = table.lock_or_insert(print, now, |old| algorithm.forget(old))?;
+    ) -> Result<Taken<'a, WORDS>, Time> {
+        let found = table.lock_or_insert(print, now, |old| algorithm.forget(old));
+        let found = found.ok_or_else(|| table.not_forgotten_at(print, now))?;
         let mut state = found.held.state();
         let starts = found.is_new || !algorithm.is_ready(&state);
+        let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
         if charge.op.may_charge() && !algorithm.prepare(&mut state) {
-            return None;
+            return Err(now);
         }
         if starts {
-            self.take_over(algorithm, charge.limit, print, found.now, &mut state);
+            self.take_over(algorithm, charge.limit, print, now, &mut state);
         }
-        Some(Taken { held: found.held, now: found.now, before: state, scratch: state })
+        Ok(Taken { held: found.held, now, before: state, scratch: state })
     }
 }
 

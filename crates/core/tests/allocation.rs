@@ -1,0 +1,79 @@
+//! A decision allocates nothing.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use tidegate_core::{Charge, DirectLimiter, Key, Limit, MemoryStore, Op, Rate, Semaphore};
+
+/// The system's allocator, counting what this thread asks of it.
+struct Counting;
+
+thread_local!(static ASKED: Cell<u64> = const { Cell::new(0) });
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = ASKED.get();
+    run();
+    ASKED.get() - before
+}
+
+fn every_shape() -> [Limit; 5] {
+    let window = Duration::from_millis(1);
+    [
+        Limit::gcra(Rate::per_second(1_000).unwrap(), 5).unwrap(),
+        Limit::fixed_window(5, window).unwrap(),
+        Limit::sliding_counter(5, window).unwrap(),
+        Limit::sliding_log(5, window).unwrap(),
+        Limit::sliced_window(5, window).unwrap(),
+    ]
+}
+
+#[test]
+fn decisions_allocate_nothing() {
+    assert_eq!(allocations(|| drop(Box::new(1))), 1, "the counter counts");
+    let store = MemoryStore::builder().keys(100).build().unwrap();
+    let semaphore = Semaphore::new(2).unwrap();
+    let names: Vec<String> = (0..500).map(|number| format!("user:{number}")).collect();
+    let keys: Vec<Key<'_>> = names.iter().map(|name| Key::new(name).unwrap()).collect();
+    let limits = every_shape();
+    let direct = limits.map(|limit| DirectLimiter::new(limit).unwrap());
+    let mut decisions = Vec::with_capacity(keys.len());
+    let made = allocations(|| {
+        for key in &keys {
+            for (limit, direct) in limits.iter().zip(&direct) {
+                let taken = store.decide(*key, limit, Op::Take(1));
+                store.decide(*key, limit, Op::Debit(9));
+                store.decide(*key, limit, Op::Refund(1, Some(taken.receipt())));
+                store.decide(*key, limit, Op::Peek);
+                store.decide(*key, limit, Op::Reset);
+                direct.check();
+            }
+            let charges = limits.each_ref().map(|limit| Charge::take(*key, limit, 1));
+            assert_eq!(store.charge(&charges).unwrap().iter().len(), 5);
+            drop(semaphore.try_acquire(*key));
+        }
+        for limit in &limits {
+            decisions.clear();
+            store.decide_batch(&keys, limit, Op::Take(1), &mut decisions);
+        }
+    });
+    assert_eq!(made, 0);
+}

@@ -1,0 +1,758 @@
+//! The code against the models of `model/`, and the invariants of the specification, on random histories.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
+
+mod model;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use model::{Answer, Numbers, Verdict};
+use proptest::prelude::*;
+use tidegate_core::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX, YEAR_NANOS};
+use tidegate_core::{Algorithm, Charge, FakeClock, Key, KeyBuf, Limit, MemoryStore, Op, Receipt, State, Time, decide};
+
+const ALGORITHMS: [Algorithm; 7] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingCounter,
+    Algorithm::SlicedWindow,
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::Gcra,
+];
+
+/// A source of small choices, from one random word: a history is a list of words, so that it is cheap to make and
+/// shrinks to fewer and smaller ones.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, bound: u64) -> u64 {
+        let choice = self.0 % bound;
+        self.0 /= bound;
+        choice
+    }
+
+    /// Anything below the bound, however large.
+    fn any_below(&mut self, bound: u64) -> u64 {
+        // The finaliser of SplitMix64 makes a new word of what is left.
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.0 = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 % bound.max(1)
+    }
+}
+
+/// Which way a history's clock goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Steps {
+    Forward,
+    AlsoBack,
+}
+
+/// Limits small enough for coincidences, and now and then as large as they can be.
+fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
+    let mut choices = Choices(word);
+    let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra);
+    let size = choices.below(8);
+    if is_bucket {
+        let rate = 1 + choices.below(7);
+        let period = match size {
+            0 => rate * 100,
+            1 => YEAR_NANOS - choices.any_below(1000),
+            2 => 1_000_000_000,
+            _ => rate * 100 + choices.any_below(300),
+        };
+        let most = SPAN_NANOS_MAX / period.div_ceil(rate);
+        let units = if size == 7 { 1 + choices.any_below(most) } else { 1 + choices.below(6) };
+        return Numbers::bucket(algorithm, rate, period, units);
+    }
+    let slices = 1 + choices.below(6);
+    let mut units = 1 + choices.below(6);
+    let window = match size {
+        0 => units * 100,
+        1 => WINDOW_NANOS_MAX,
+        2 => 60_000_000_000,
+        _ => units * 100 + choices.any_below(1000),
+    };
+    if size == 1 {
+        units = if algorithm == Algorithm::SlidingLog { 10_000 } else { 1 + choices.any_below(window / 100) };
+    }
+    Numbers { slices, ..Numbers::window(algorithm, units, window) }
+}
+
+/// Other numbers under which the state is kept.
+fn changed(before: Numbers, choices: &mut Choices) -> Numbers {
+    let word = choices.any_below(u64::MAX);
+    let mut after = numbers(before.algorithm, word);
+    if !before.is_bucket() {
+        (after.window, after.slices) = (before.window, before.slices);
+        after.units = after.units.min(before.window / 100);
+    }
+    after
+}
+
+/// One step of a history: when, and what.
+struct Call {
+    now: u64,
+    op: Op,
+}
+
+/// What a history needs to know of itself to make the next call interesting.
+struct History {
+    numbers: Numbers,
+    steps: Steps,
+    now: u64,
+    last: Option<Answer>,
+    receipts: Vec<u64>,
+}
+
+impl History {
+    fn new(numbers: Numbers, steps: Steps, start: u64) -> History {
+        let starts = [0, 1, numbers.window * 3 + 7, 1_700_000_000_000_000_000, Time::MAX.as_nanos() - start % 100_000];
+        let now = starts[(start % 5) as usize].min(Time::MAX.as_nanos());
+        History { numbers, steps, now, last: None, receipts: Vec::new() }
+    }
+
+    fn call(&mut self, word: u64) -> Call {
+        let mut choices = Choices(word);
+        let op = self.op(&mut choices);
+        self.step(&mut choices);
+        Call { now: self.now, op }
+    }
+
+    fn op(&mut self, choices: &mut Choices) -> Op {
+        let units = self.numbers.units;
+        let small = |choices: &mut Choices| 1 + choices.below(units.clamp(1, 7));
+        let receipt = |history: &History, choices: &mut Choices| {
+            let count = history.receipts.len() as u64;
+            match choices.below(8) {
+                0 => Some(Receipt::from_bits(choices.any_below(u64::MAX))),
+                1 | 2 => None,
+                _ if count == 0 => None,
+                _ => Some(Receipt::from_bits(history.receipts[choices.any_below(count) as usize])),
+            }
+        };
+        match choices.below(20) {
+            0 => Op::Peek,
+            1 => Op::Take(0),
+            2 => Op::Take([units, units + 1, units.div_ceil(2), u64::MAX][choices.below(4) as usize]),
+            3 => Op::Debit([0, units, 3 * units, u64::MAX][choices.below(4) as usize]),
+            4 | 5 => Op::Debit(small(choices)),
+            6..=8 => Op::Refund(small(choices), receipt(self, choices)),
+            9 => Op::Refund([0, u64::MAX][choices.below(2) as usize], receipt(self, choices)),
+            10 if choices.below(3) == 0 => Op::Reset,
+            _ => Op::Take(small(choices)),
+        }
+    }
+
+    fn step(&mut self, choices: &mut Choices) {
+        let scale = if self.numbers.is_bucket() { self.numbers.interval() } else { self.numbers.window };
+        let forward = match choices.below(10) {
+            0..=2 => 0,
+            3 => 1 + choices.below(2),
+            4 | 5 => choices.any_below(scale),
+            6 => (1 + choices.below(4)).saturating_mul(scale),
+            7 => match self.last.map(|answer| answer.verdict) {
+                Some(Verdict::After(wait)) => wait - choices.below(2),
+                _ => 0,
+            },
+            8 => self.last.map_or(0, |answer| answer.reset_after.saturating_sub(choices.below(2))),
+            _ if choices.below(4) == 0 => choices.any_below(50 * YEAR_NANOS),
+            _ => self.numbers.slice(),
+        };
+        let goes_back = self.steps == Steps::AlsoBack && choices.below(4) == 0;
+        let back = match choices.below(if goes_back { 5 } else { 1 }) {
+            0 => 0,
+            1 => 1,
+            2 => choices.any_below(scale),
+            3 => choices.any_below(5 * scale.min(YEAR_NANOS)),
+            _ => choices.any_below(self.now),
+        };
+        self.now = self.now.saturating_sub(back);
+        if back == 0 {
+            self.now = self.now.saturating_add(forward).min(Time::MAX.as_nanos());
+        }
+    }
+
+    fn note(&mut self, answer: Answer) {
+        self.receipts.extend(answer.receipt);
+        self.last = Some(answer);
+    }
+}
+
+/// The pure function with its state, as one thing.
+struct Code {
+    limit: Limit,
+    state: State,
+}
+
+impl Code {
+    fn new(numbers: Numbers) -> Code {
+        let limit = numbers.limit();
+        Code { state: State::fresh(&limit), limit }
+    }
+
+    fn apply(&mut self, now: u64, op: Op) -> Answer {
+        Answer::of(op, &decide(&self.limit, &mut self.state, Time::from_nanos(now), op))
+    }
+
+    /// What it would answer, without a change.
+    fn ask(&self, now: u64, op: Op) -> Answer {
+        Answer::of(op, &decide(&self.limit, &mut self.state.clone(), Time::from_nanos(now), op))
+    }
+}
+
+/// A store of one key, on a clock of its own.
+fn small_store() -> (FakeClock, MemoryStore) {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(64).log_entries(10_000).clock(clock.clone()).build().unwrap();
+    (clock, store)
+}
+
+/// Runs a history through the pure function, a store and the model, with changes of the limit on the way.
+fn check_agreement(algorithm: Algorithm, steps: Steps, seed: (u64, u64), words: &[u64]) {
+    let mut now_numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(now_numbers, steps, seed.1);
+    let (mut code, mut model) = (Code::new(now_numbers), now_numbers.model());
+    let (clock, store) = small_store();
+    let key = Key::new("k").unwrap();
+    for (step, word) in words.iter().enumerate() {
+        if word % 23 == 0 {
+            now_numbers = changed(now_numbers, &mut Choices(*word));
+            history.numbers = now_numbers;
+            code.limit = now_numbers.limit();
+            model.change(now_numbers);
+        }
+        let Call { now, op } = history.call(*word);
+        clock.set(Time::from_nanos(now));
+        let expected = model.apply(now, op);
+        assert_eq!(code.apply(now, op), expected, "decide, step {step}: {op:?} at {now} under {now_numbers:?}");
+        let stored = Answer::of(op, &store.decide(key, &code.limit, op));
+        assert_eq!(stored, expected, "memory store, step {step}: {op:?} at {now} under {now_numbers:?}");
+        history.note(expected);
+    }
+}
+
+fn history() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(any::<u64>(), 1..24)
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+macro_rules! agreement {
+    ($($name:ident: $algorithm:ident, $steps:ident;)*) => {
+        proptest! {
+            #![proptest_config(cases(10_000))]
+            $(
+                #[test]
+                fn $name(seed in any::<(u64, u64)>(), words in history()) {
+                    check_agreement(Algorithm::$algorithm, Steps::$steps, seed, &words);
+                }
+            )*
+        }
+    };
+}
+
+agreement! {
+    fixed_window_agrees_with_its_model: FixedWindow, Forward;
+    sliding_log_agrees_with_its_model: SlidingLog, Forward;
+    sliding_counter_agrees_with_its_model: SlidingCounter, Forward;
+    sliced_window_agrees_with_its_model: SlicedWindow, Forward;
+    token_bucket_agrees_with_its_model: TokenBucket, Forward;
+    leaky_bucket_agrees_with_its_model: LeakyBucket, Forward;
+    gcra_agrees_with_its_model: Gcra, Forward;
+    fixed_window_agrees_with_its_model_when_the_clock_goes_back: FixedWindow, AlsoBack;
+    sliding_log_agrees_with_its_model_when_the_clock_goes_back: SlidingLog, AlsoBack;
+    sliding_counter_agrees_with_its_model_when_the_clock_goes_back: SlidingCounter, AlsoBack;
+    sliced_window_agrees_with_its_model_when_the_clock_goes_back: SlicedWindow, AlsoBack;
+    token_bucket_agrees_with_its_model_when_the_clock_goes_back: TokenBucket, AlsoBack;
+    leaky_bucket_agrees_with_its_model_when_the_clock_goes_back: LeakyBucket, AlsoBack;
+    gcra_agrees_with_its_model_when_the_clock_goes_back: Gcra, AlsoBack;
+}
+
+/// Many keys of many limits, interleaved in one store: each answers like a model of its own.
+fn check_interleaved(seed: u64, words: &[u64]) {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(256).log_entries(10_000).clock(clock.clone()).build().unwrap();
+    // Keys "a", "b", "c" under two window lengths of each window, and once under each bucket.
+    let mut places: Vec<(Numbers, &str, Box<dyn model::Model>)> = Vec::new();
+    for algorithm in ALGORITHMS {
+        for key in ["a", "b", "c"] {
+            for window in [700, 1300] {
+                let mut numbers = numbers(algorithm, seed % 1000 * 8 + 3);
+                if !numbers.is_bucket() {
+                    numbers.window = window + numbers.slices;
+                    numbers.units = numbers.units.min(7);
+                } else if window == 1300 {
+                    continue;
+                }
+                places.push((numbers, key, numbers.model()));
+            }
+        }
+    }
+    let mut history = History::new(places[0].0, Steps::Forward, 3);
+    for (step, word) in words.iter().enumerate() {
+        let count = places.len() as u64;
+        let (numbers, key, model) = &mut places[(word % count) as usize];
+        history.numbers = *numbers;
+        let Call { now, op } = history.call(word / count);
+        clock.set(Time::from_nanos(now));
+        let expected = model.apply(now, op);
+        let answer = Answer::of(op, &store.decide(Key::new(*key).unwrap(), &numbers.limit(), op));
+        assert_eq!(answer, expected, "step {step}: {op:?} at {now} on {key} under {numbers:?}");
+        history.note(expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+    #[test]
+    fn keys_windows_and_algorithms_never_share_state(seed in any::<u64>(), words in prop::collection::vec(any::<u64>(), 1..200)) {
+        check_interleaved(seed, &words);
+    }
+}
+
+/// Units that were admitted, each with the instant it was admitted at.
+type Admitted = Vec<(u64, u64)>;
+
+/// The most units that any interval `(from − length, from]` of a history holds.
+fn most_in_trailing(admitted: &Admitted, length: u64) -> u64 {
+    let within = |end: u64| admitted.iter().filter(move |(at, _)| *at <= end && end - *at < length);
+    admitted.iter().map(|(end, _)| within(*end).map(|(_, units)| units).sum()).max().unwrap_or(0)
+}
+
+/// The worst case of the specification in an interval of this length that excludes its first instant.
+fn worst_case(numbers: &Numbers, length: u64) -> u64 {
+    match numbers.algorithm {
+        Algorithm::FixedWindow => 2 * numbers.units,
+        Algorithm::SlidingCounter => 2 * numbers.units - 1,
+        Algorithm::SlidingLog | Algorithm::SlicedWindow => numbers.units,
+        _ => numbers.units + (length - 1) / numbers.interval(),
+    }
+}
+
+fn check_never_over_admits(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, Steps::Forward, seed.1);
+    let mut code = Code::new(numbers);
+    let mut admitted = Admitted::new();
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        // What is debited or given back is not admitted; both only ever make later answers stricter or equal.
+        let op = if matches!(op, Op::Refund(..) | Op::Reset) { Op::Take(1) } else { op };
+        let answer = code.apply(now, op);
+        if let (Op::Take(units), Verdict::Allow) = (op, answer.verdict) {
+            admitted.push((now, units));
+        }
+        history.note(answer);
+    }
+    let mut lengths = vec![numbers.window];
+    if numbers.is_bucket() {
+        let instants: HashSet<u64> = admitted.iter().map(|(at, _)| *at).collect();
+        lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
+    }
+    for length in lengths {
+        let most = most_in_trailing(&admitted, length);
+        assert!(most <= worst_case(&numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
+    }
+}
+
+/// Two runs of the code, one of them without the calls that were denied: every later answer is the same.
+fn check_denials_cost_nothing(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, Steps::Forward, seed.1);
+    let (mut code, mut without) = (Code::new(numbers), Code::new(numbers));
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        let answer = code.ask(now, op);
+        if answer.is_allowed() {
+            assert_eq!(code.apply(now, op), without.apply(now, op), "{op:?} at {now} under {numbers:?}");
+        } else {
+            let before = code.ask(now, Op::Peek);
+            code.apply(now, op);
+            assert_eq!(code.ask(now, Op::Peek), before, "a denied {op:?} at {now} under {numbers:?}");
+            assert_eq!((answer.remaining, answer.reset_after), (before.remaining, before.reset_after));
+        }
+        assert_eq!(code.ask(now, Op::Peek), without.ask(now, Op::Peek), "after {op:?} at {now} under {numbers:?}");
+        history.note(answer);
+    }
+}
+
+/// Whoever waits as long as told is admitted, a nanosecond earlier not.
+fn check_retry_is_exact(algorithm: Algorithm, steps: Steps, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, steps, seed.1);
+    let mut code = Code::new(numbers);
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        let answer = code.apply(now, op);
+        if let (Op::Take(_), Verdict::After(wait)) = (op, answer.verdict) {
+            assert!(wait > 0, "a wait of nothing for {op:?} at {now} under {numbers:?}");
+            if now + wait <= Time::MAX.as_nanos() {
+                assert!(code.ask(now + wait, op).is_allowed(), "{op:?} at {now} + {wait} under {numbers:?}");
+                assert!(!code.ask(now + wait - 1, op).is_allowed(), "{op:?} at {now} + {wait} - 1 under {numbers:?}");
+            }
+        }
+        history.note(answer);
+    }
+}
+
+/// From the instant that `reset_after` tells on, a key answers like one that was never seen; a nanosecond earlier not.
+fn check_reset_is_exact(algorithm: Algorithm, steps: Steps, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, steps, seed.1);
+    let mut code = Code::new(numbers);
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        // A look repairs no clock, so it may tell of an instant that only the next charge makes true.
+        let op = if matches!(op, Op::Peek | Op::Take(0)) { Op::Debit(0) } else { op };
+        let answer = code.apply(now, op);
+        let fresh_at = now + answer.reset_after;
+        if fresh_at < Time::MAX.as_nanos() {
+            let fresh = Code::new(numbers);
+            for later in [fresh_at, fresh_at + 1, fresh_at + numbers.window] {
+                for op in [Op::Peek, Op::Take(1), Op::Take(numbers.units), Op::Debit(u64::MAX), Op::Take(u64::MAX)] {
+                    assert_eq!(code.ask(later, op), fresh.ask(later, op), "{op:?} at {later} under {numbers:?}");
+                }
+            }
+            if answer.reset_after > 0 {
+                let (one, other) = (code.ask(fresh_at - 1, Op::Peek), fresh.ask(fresh_at - 1, Op::Peek));
+                assert_ne!(one, other, "a nanosecond before {fresh_at} under {numbers:?}");
+            }
+        }
+        history.note(answer);
+    }
+}
+
+/// A clock that jumps back by any amount shuts nobody out for longer than the specification says.
+fn check_jumps_back(algorithm: Algorithm, seed: (u64, u64), words: &[u64], jump: u64) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, Steps::Forward, seed.1);
+    let mut code = Code::new(numbers);
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        let answer = code.apply(now, op);
+        history.note(answer);
+    }
+    let jump = [jump % (history.now + 1), jump % (4 * numbers.span()).min(history.now + 1)][(jump % 2) as usize];
+    let now = history.now - jump;
+    if now + numbers.lockout(jump) > Time::MAX.as_nanos() {
+        return;
+    }
+    let mut waited = 0;
+    for _ in 0..2 {
+        match code.apply(now + waited, Op::Take(1)).verdict {
+            Verdict::After(wait) => waited += wait,
+            Verdict::Allow => {
+                let most = numbers.lockout(jump);
+                assert!(waited <= most, "shut for {waited} ns, at most {most}: back by {jump} ns under {numbers:?}");
+                return;
+            }
+            verdict => panic!("{verdict:?} to one unit under {numbers:?}"),
+        }
+    }
+    panic!("shut after the wait that was told: back by {jump} ns under {numbers:?}");
+}
+
+/// The same through transactions: their denials must repair the clock too.
+fn check_jumps_back_in_transactions(algorithm: Algorithm, jump_windows: u64) {
+    let mut numbers = numbers(algorithm, 3);
+    numbers.window = if numbers.is_bucket() { 100 * numbers.rate } else { 1_200 };
+    numbers.units = 3;
+    let limit = numbers.limit();
+    let free = Limit::fixed_window(1_000, Duration::from_secs(1)).unwrap();
+    let (clock, store) = small_store();
+    let (key, other) = (Key::new("k").unwrap(), Key::new("other").unwrap());
+    let charge = |at: u64, units: u64| {
+        clock.set(Time::from_nanos(at));
+        store.charge(&[Charge::take(key, &limit, units), Charge::take(other, &free, 1)]).unwrap()
+    };
+    let start = 1_000 * numbers.span();
+    assert!(charge(start, 3).is_allowed());
+    let jump = jump_windows * numbers.span();
+    let (now, most) = (start - jump, numbers.lockout(jump));
+    for step in 0..=20 {
+        if charge(now + most * step / 20, 1).is_allowed() {
+            return;
+        }
+    }
+    panic!("shut for more than {most} ns: back by {jump} ns under {numbers:?}");
+}
+
+/// A refund by receipt leaves at least the debt there would be if the take had never been.
+fn check_refunds(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let mut numbers = numbers(algorithm, seed.0);
+    numbers.units = numbers.units.max(2);
+    numbers.window = if numbers.is_bucket() { numbers.window.min(YEAR_NANOS) } else { numbers.window.max(200) };
+    let mut history = History::new(numbers, Steps::Forward, seed.1);
+    let (mut code, mut without) = (Code::new(numbers), Code::new(numbers));
+    let cost = 1 + seed.0 % (numbers.units - 1);
+    let receipt = code.apply(history.now, Op::Take(cost)).receipt.map(Receipt::from_bits);
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        // Only takes: a debit that meets its cap forgets how much was there before.
+        let Op::Take(_) = op else { continue };
+        let answer = code.apply(now, op);
+        if answer.is_allowed() {
+            assert!(without.apply(now, op).is_allowed(), "{op:?} at {now} under {numbers:?}");
+        }
+        history.note(answer);
+    }
+    let now = history.now;
+    let before = code.ask(now, Op::Peek);
+    let refunded = code.apply(now, Op::Refund(cost, receipt));
+    assert!(refunded.remaining >= before.remaining && refunded.reset_after <= before.reset_after);
+    for later in [now, now + numbers.span() / 3, now + numbers.span()] {
+        let (with, never) = (code.ask(later, Op::Peek), without.ask(later, Op::Peek));
+        assert!(with.remaining <= never.remaining, "{with:?}, never taken {never:?}, at {later} under {numbers:?}");
+        assert!(with.reset_after >= never.reset_after, "{with:?}, never taken {never:?}, at {later} under {numbers:?}");
+    }
+}
+
+/// What was used stays used under other numbers, for as long as it would have.
+fn check_changed_limits(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let before = numbers(algorithm, seed.0);
+    let mut history = History::new(before, Steps::Forward, seed.1);
+    let mut code = Code::new(before);
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        let answer = code.apply(now, op);
+        history.note(answer);
+    }
+    let now = history.now;
+    let after = changed(before, &mut Choices(seed.1));
+    let old = code.ask(now, Op::Peek);
+    code.limit = after.limit();
+    let new = code.ask(now, Op::Peek);
+    if after.is_bucket() {
+        assert_eq!(new.reset_after, old.reset_after.min(2 * after.span() - after.interval()), "{before:?}, {after:?}");
+    } else {
+        assert_eq!(new.reset_after, old.reset_after, "{before:?}, {after:?}");
+        if old.remaining > 0 {
+            let used = old.limit - old.remaining;
+            assert_eq!(new.remaining, new.limit.saturating_sub(used), "{before:?}, {after:?}");
+        }
+    }
+}
+
+/// Callers whose instants are somewhat stale when they get their turn, as threads are that were descheduled between
+/// reading the clock and taking the lock. The store's own time is what it writes into receipts.
+fn check_stale_instants(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, Steps::Forward, 3);
+    let mut code = Code::new(numbers);
+    let mut admitted = Admitted::new();
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        let op = if matches!(op, Op::Take(_)) { op } else { Op::Take(1) };
+        let mut choices = Choices(word.rotate_left(17));
+        let stale = if choices.below(2) == 0 { 0 } else { choices.any_below(numbers.span() / 2 + 1) };
+        let now = now.saturating_sub(stale);
+        let answer = code.apply(now, op);
+        if let (Op::Take(units @ 1..), Some(receipt)) = (op, answer.receipt) {
+            admitted.push((if numbers.is_bucket() { now } else { receipt }, units));
+        }
+        history.note(answer);
+    }
+    let mut lengths = match algorithm {
+        Algorithm::SlicedWindow => vec![numbers.slice() * (numbers.slices + 1)],
+        _ => vec![numbers.window],
+    };
+    if numbers.is_bucket() {
+        let instants: HashSet<u64> = admitted.iter().map(|(at, _)| *at).collect();
+        lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
+    }
+    for length in lengths {
+        let most = most_in_trailing(&admitted, length);
+        assert!(most <= worst_case(&numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
+    }
+}
+
+macro_rules! stale_instants {
+    ($($name:ident: $algorithm:ident;)*) => {
+        proptest! {
+            #![proptest_config(cases(3_000))]
+            $(
+                #[test]
+                fn $name(seed in any::<(u64, u64)>(), words in history()) {
+                    check_stale_instants(Algorithm::$algorithm, seed, &words);
+                }
+            )*
+        }
+    };
+}
+
+stale_instants! {
+    stale_instants_never_over_admit_in_a_fixed_window: FixedWindow;
+    stale_instants_never_over_admit_in_a_sliding_log: SlidingLog;
+    stale_instants_never_over_admit_in_a_sliding_counter: SlidingCounter;
+    stale_instants_never_over_admit_in_a_sliced_window: SlicedWindow;
+    stale_instants_never_over_admit_in_a_bucket: Gcra;
+}
+
+macro_rules! for_each_algorithm {
+    ($cases:expr; $($name:ident: $check:expr;)*) => {
+        proptest! {
+            #![proptest_config(cases($cases))]
+            $(
+                #[test]
+                fn $name(seed in any::<(u64, u64)>(), words in history(), extra in any::<u64>()) {
+                    for algorithm in ALGORITHMS {
+                        #[allow(clippy::redundant_closure_call)]
+                        ($check)(algorithm, seed, &words, extra);
+                    }
+                }
+            )*
+        }
+    };
+}
+
+for_each_algorithm! {
+    2_000;
+    no_trailing_interval_admits_more_than_the_worst_case: |algorithm, seed, words: &[u64], _| {
+        check_never_over_admits(algorithm, seed, words)
+    };
+    a_denial_costs_nothing: |algorithm, seed, words: &[u64], _| check_denials_cost_nothing(algorithm, seed, words);
+    retry_after_is_exact: |algorithm, seed, words: &[u64], _| {
+        check_retry_is_exact(algorithm, Steps::Forward, seed, words)
+    };
+    retry_after_is_exact_when_the_clock_goes_back: |algorithm, seed, words: &[u64], _| {
+        check_retry_is_exact(algorithm, Steps::AlsoBack, seed, words)
+    };
+    from_reset_after_on_a_key_is_never_seen: |algorithm, seed, words: &[u64], _| {
+        check_reset_is_exact(algorithm, Steps::Forward, seed, words)
+    };
+    from_reset_after_on_a_key_is_never_seen_when_the_clock_goes_back: |algorithm, seed, words: &[u64], _| {
+        check_reset_is_exact(algorithm, Steps::AlsoBack, seed, words)
+    };
+    a_clock_that_jumps_back_shuts_nobody_out_for_long: |algorithm, seed, words: &[u64], jump| {
+        check_jumps_back(algorithm, seed, words, jump)
+    };
+    a_refund_is_never_better_than_no_take: |algorithm, seed, words: &[u64], _| check_refunds(algorithm, seed, words);
+    a_changed_limit_keeps_the_debt: |algorithm, seed, words: &[u64], _| check_changed_limits(algorithm, seed, words);
+}
+
+#[test]
+fn a_clock_that_jumps_back_shuts_no_transaction_out_for_long() {
+    for algorithm in ALGORITHMS {
+        for jump_windows in [1, 2, 3, 10, 100] {
+            check_jumps_back_in_transactions(algorithm, jump_windows);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(10_000))]
+    #[test]
+    fn distinct_parts_make_distinct_keys(
+        one in prop::collection::vec(prop::collection::vec(0u8..3, 0..4), 1..4),
+        other in prop::collection::vec(prop::collection::vec(0u8..3, 0..4), 1..4),
+    ) {
+        let (one_key, other_key) = (KeyBuf::from_parts(&one).unwrap(), KeyBuf::from_parts(&other).unwrap());
+        prop_assert_eq!(one == other, one_key == other_key);
+    }
+}
+
+#[test]
+fn lists_of_parts_up_to_three_bytes_make_as_many_keys() {
+    let parts: Vec<Vec<u8>> = vec![vec![], vec![0], vec![1], vec![0, 0], vec![0, 1], vec![1, 0], vec![0, 0, 0]];
+    let mut keys = HashSet::new();
+    let mut lists = 0;
+    for a in &parts {
+        for b in &parts {
+            for list in [vec![a], vec![a, b], vec![a, b, a], vec![b, b, a, a]] {
+                // A list can be made in several ways here only if it is the same list.
+                lists += usize::from(keys.insert((KeyBuf::from_parts(&list).unwrap(), list)));
+            }
+        }
+    }
+    let distinct: HashSet<_> = keys.iter().map(|(key, _)| key).collect();
+    assert_eq!(distinct.len(), lists);
+}
+
+/// Runs calls in order and compares whether each was allowed.
+fn check_calls(numbers: Numbers, calls: &[(u64, Op, bool)]) {
+    let mut code = Code::new(numbers);
+    for (step, (now, op, allowed)) in calls.iter().enumerate() {
+        let answer = code.apply(*now, *op);
+        assert_eq!(answer.is_allowed(), *allowed, "step {step}: {op:?} at {now}: {answer:?}");
+    }
+}
+
+/// One unit each 100 ns: the second and third caller are 50 ns apart.
+#[test]
+fn a_stale_denial_does_not_take_debt_off_a_bucket_of_one() {
+    let one = Op::Take(1);
+    let numbers = Numbers::bucket(Algorithm::Gcra, 1, 100, 1);
+    check_calls(numbers, &[(1_000, one, true), (950, one, false), (1_050, one, false), (1_100, one, true)]);
+}
+
+/// At 1,900 the trailing window still holds the units of 1,000 and 1,500, whatever was asked at 2,200.
+#[test]
+fn a_denial_forgets_nothing_of_a_log() {
+    for numbers in [Numbers::window(Algorithm::SlidingLog, 2, 1_000), Numbers::sliced(2, 1_000, 10)] {
+        let (one, two) = (Op::Take(1), Op::Take(2));
+        check_calls(numbers, &[(1_000, one, true), (1_500, one, true), (2_200, two, false), (1_900, one, false)]);
+    }
+}
+
+/// A cost above the whole limit is denied for ever and must not even forget what has just come back: a caller whose
+/// instant is a little older would see less than was there at its instant.
+#[test]
+fn a_cost_that_never_fits_forgets_nothing() {
+    let (one, never) = (Op::Take(1), Op::Take(2));
+    for algorithm in ALGORITHMS {
+        let numbers = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra) {
+            Numbers::bucket(algorithm, 1, 1_000, 1)
+        } else {
+            Numbers { slices: 10, ..Numbers::window(algorithm, 1, 1_000) }
+        };
+        // 500 ns into a window, then far enough for all algorithms to be fresh, then back into the same window.
+        check_calls(numbers, &[(5_500, one, true), (7_500, never, false), (5_600, one, false)]);
+    }
+}
+
+/// The same for a refund that comes too late to give anything back.
+#[test]
+fn a_void_refund_forgets_nothing() {
+    let one = Op::Take(1);
+    for algorithm in ALGORITHMS {
+        let numbers = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra) {
+            Numbers::bucket(algorithm, 1, 1_000, 1)
+        } else {
+            Numbers { slices: 10, ..Numbers::window(algorithm, 1, 1_000) }
+        };
+        let late = Op::Refund(1, Some(Receipt::from_bits(1)));
+        check_calls(numbers, &[(5_500, one, true), (7_500, late, true), (5_600, one, false)]);
+    }
+}
+
+/// Nine units at 58 µs count until 118 µs at least, however the slices change meanwhile.
+#[test]
+fn changed_slices_forget_nothing() {
+    let (fine, coarse) = (Numbers::sliced(10, 60_000, 60), Numbers::sliced(10, 60_000, 1));
+    let mut code = Code::new(fine);
+    assert!(code.apply(58_000, Op::Take(9)).is_allowed());
+    code.limit = coarse.limit();
+    assert!(code.apply(61_500, Op::Take(1)).is_allowed());
+    code.limit = fine.limit();
+    let answer = code.apply(61_500, Op::Take(1));
+    assert!(!answer.is_allowed(), "eleven units in 3.5 µs: {answer:?}");
+}
+
+/// The unit of window 9 is the previous one's when the clock jumps back: it must not come off the current count.
+#[test]
+fn a_refund_after_a_jump_back_is_never_better_than_no_take() {
+    let numbers = Numbers::window(Algorithm::SlidingCounter, 4, 1_000);
+    let (mut code, mut without) = (Code::new(numbers), Code::new(numbers));
+    let receipt = code.apply(9_000, Op::Take(2)).receipt.map(Receipt::from_bits);
+    for one in [&mut code, &mut without] {
+        assert!(one.apply(10_900, Op::Take(2)).is_allowed());
+        one.apply(2_900, Op::Debit(0));
+    }
+    let refunded = code.apply(2_900, Op::Refund(2, receipt));
+    let never = without.ask(2_900, Op::Peek);
+    assert!(refunded.remaining <= never.remaining, "{refunded:?}, never taken {never:?}");
+}

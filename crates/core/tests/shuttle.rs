@@ -1,0 +1,245 @@
+//! The store's concurrent parts under every interleaving that a random scheduler finds.
+//!
+//! Run with `make test`, which sets `--cfg shuttle`; without it this file is empty. Waiting yields to the scheduler, so
+//! a deadlock shows as a run that exceeds its steps.
+#![cfg(shuttle)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::thread;
+use tidegate_core::{Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, Rate, Semaphore, Time};
+
+/// Schedules tried for each test.
+const SCHEDULES: usize = 3_000;
+
+/// Runs a scenario under many random schedules.
+fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules);
+    shuttle::Runner::new(scheduler, config).run(scenario);
+}
+
+type Task = Box<dyn FnOnce() -> u64 + Send>;
+
+fn store(clock: &FakeClock, keys: usize) -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::builder().keys(keys).log_entries(21).clock(clock.clone()).build().unwrap())
+}
+
+fn every_shape(units: u64) -> [Limit; 5] {
+    let window = Duration::from_secs(1);
+    [
+        Limit::gcra(Rate::per_second(1).unwrap(), units).unwrap(),
+        Limit::fixed_window(units, window).unwrap(),
+        Limit::sliding_counter(units, window).unwrap(),
+        Limit::sliding_log(units, window).unwrap(),
+        Limit::sliced_window(units, window).unwrap(),
+    ]
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(name).unwrap()
+}
+
+/// Runs each task in a thread of its own and sums what they answer.
+fn sum_of(tasks: Vec<Task>) -> u64 {
+    let running: Vec<_> = tasks.into_iter().map(thread::spawn).collect();
+    running.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
+/// A task that tries `tries` times to take one unit of `name`, and answers how often it could.
+fn taking(store: &Arc<MemoryStore>, limit: Limit, name: &'static str, tries: u64) -> Task {
+    let store = Arc::clone(store);
+    Box::new(move || (0..tries).filter(|_| store.decide(key(name), &limit, Op::Take(1)).is_allowed()).count() as u64)
+}
+
+#[test]
+fn a_new_key_is_inserted_once_and_admits_its_limit() {
+    for limit in every_shape(3) {
+        check(SCHEDULES, move || {
+            let store = store(&FakeClock::new(), 1);
+            let tasks = (0..3).map(|_| taking(&store, limit, "a", 2)).collect();
+            assert_eq!(sum_of(tasks), 3, "{}", limit.algorithm());
+        });
+    }
+}
+
+#[test]
+fn single_charges_and_transactions_do_not_race() {
+    for limit in every_shape(3) {
+        check(SCHEDULES, move || {
+            let store = store(&FakeClock::new(), 2);
+            let pairs = |first: &'static str, second: &'static str| -> Task {
+                let store = Arc::clone(&store);
+                Box::new(move || {
+                    let charges = [Charge::take(key(first), &limit, 1), Charge::take(key(second), &limit, 1)];
+                    (0..2).filter(|_| store.charge(&charges).unwrap().is_allowed()).count() as u64
+                })
+            };
+            let singles = taking(&store, limit, "a", 2);
+            let hundreds: Task = Box::new(|| 100 * singles());
+            let sum = sum_of(vec![pairs("a", "b"), pairs("b", "a"), hundreds]);
+            let (singles, pairs) = (sum / 100, sum % 100);
+            let taken = |name| 3 - store.decide(key(name), &limit, Op::Peek).remaining();
+            assert_eq!((singles + pairs, taken("a"), taken("b")), (3, 3, pairs), "{}", limit.algorithm());
+        });
+    }
+}
+
+#[test]
+fn transactions_over_the_same_keys_in_any_order_finish_and_stay_whole() {
+    let limits = every_shape(2);
+    check(SCHEDULES, move || {
+        let store = store(&FakeClock::new(), 8);
+        let run = |order: [usize; 5]| -> Task {
+            let store = Arc::clone(&store);
+            Box::new(move || {
+                let charges = order.map(|number| Charge::take(key("a"), &limits[number], 1));
+                u64::from(store.charge(&charges).unwrap().is_allowed())
+            })
+        };
+        assert_eq!(sum_of(vec![run([0, 1, 2, 3, 4]), run([4, 3, 2, 1, 0]), run([2, 0, 4, 1, 3])]), 2);
+        for limit in &limits {
+            assert_eq!(store.decide(key("a"), limit, Op::Peek).remaining(), 0, "{}", limit.algorithm());
+        }
+    });
+}
+
+/// Keys come and go through a table of one bucket while time passes; whoever slept with an old instant must not find a
+/// key fresh that was not so at that instant.
+#[test]
+fn reclaiming_never_lets_a_key_exceed_its_rate() {
+    let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 1).unwrap();
+    check(10 * SCHEDULES, move || {
+        let clock = FakeClock::at(Time::from_nanos(1_000));
+        let store = store(&clock, 1);
+        let others: Task = {
+            let (store, clock) = (Arc::clone(&store), clock.clone());
+            Box::new(move || {
+                for name in ["b", "c", "d", "e", "f", "g", "h", "i"] {
+                    clock.advance(Duration::from_nanos(24));
+                    thread::yield_now();
+                    store.decide(key(name), &limit, Op::Take(1));
+                }
+                0
+            })
+        };
+        let passed = sum_of(vec![taking(&store, limit, "a", 3), taking(&store, limit, "a", 3), others]);
+        // From 1,000 to 1,192 ns one unit passes at once and one after 100 ns.
+        assert!(passed <= 2, "{passed} units passed");
+    });
+}
+
+/// One thread reads the clock a nanosecond before a key's unit is back, sleeps, and wakes when the key's only slot was
+/// given away: a nanosecond too early it must not start the key anew.
+#[test]
+fn a_stale_instant_does_not_revive_a_reclaimed_key() {
+    let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 1).unwrap();
+    let long = Limit::gcra(Rate::per_second(1).unwrap(), 1).unwrap();
+    check(10 * SCHEDULES, move || {
+        let clock = FakeClock::at(Time::from_nanos(1_000));
+        let store = store(&clock, 1);
+        for name in ["b", "c", "d", "e"] {
+            store.decide(key(name), &long, Op::Take(1));
+        }
+        assert!(store.decide(key("a"), &limit, Op::Take(1)).is_allowed());
+        let newcomer: Task = {
+            let (store, clock) = (Arc::clone(&store), clock.clone());
+            Box::new(move || {
+                clock.set(Time::from_nanos(1_099));
+                thread::yield_now();
+                clock.set(Time::from_nanos(1_100));
+                store.decide(key("z"), &limit, Op::Take(1));
+                store.decide(key("z"), &limit, Op::Reset);
+                0
+            })
+        };
+        let passed = sum_of(vec![taking(&store, limit, "a", 1), newcomer]);
+        clock.set(Time::from_nanos(1_199));
+        let last = store.decide(key("a"), &limit, Op::Take(1)).is_allowed();
+        assert!(1 + passed + u64::from(last) <= 2, "three units passed in 199 ns");
+    });
+}
+
+#[test]
+fn a_full_table_counts_newcomers_once() {
+    let limit = Limit::gcra(Rate::per_second(1).unwrap(), 2).unwrap();
+    check(SCHEDULES, move || {
+        let store = store(&FakeClock::new(), 1);
+        for name in ["b", "c", "d", "e", "f"] {
+            store.decide(key(name), &limit, Op::Take(1));
+        }
+        let tasks = (0..3).map(|_| taking(&store, limit, "a", 1)).collect();
+        assert_eq!(sum_of(tasks), 2);
+    });
+}
+
+#[test]
+fn logs_share_a_pool_without_losing_a_block() {
+    let limit = Limit::sliding_log(9, Duration::from_nanos(1_000)).unwrap();
+    check(SCHEDULES, move || {
+        let clock = FakeClock::new();
+        let store = store(&clock, 4);
+        let fill = |name: &'static str| -> Task {
+            let (store, clock) = (Arc::clone(&store), clock.clone());
+            Box::new(move || {
+                for _ in 0..9 {
+                    store.decide(key(name), &limit, Op::Take(1));
+                    clock.advance(Duration::from_nanos(1));
+                }
+                store.decide(key(name), &limit, Op::Reset);
+                0
+            })
+        };
+        sum_of(vec![fill("a"), fill("b")]);
+        clock.advance(Duration::from_secs(1));
+        // All three blocks are back: a log of two and one of one find room, exactly.
+        let take = |name| store.decide(key(name), &limit, Op::Take(1));
+        for taken in 1..=9 {
+            clock.advance(Duration::from_nanos(1));
+            assert_eq!(take("c").remaining(), 9 - taken);
+        }
+        assert!(take("d").is_allowed());
+        clock.advance(Duration::from_nanos(992));
+        assert_eq!(store.decide(key("c"), &limit, Op::Peek).remaining(), 1, "the oldest entry is out on time");
+    });
+}
+
+#[test]
+fn a_direct_limiter_admits_its_limit() {
+    for limit in every_shape(3) {
+        check(SCHEDULES, move || {
+            let limiter = Arc::new(DirectLimiter::with_clock(limit, FakeClock::new()).unwrap());
+            let take = |_| -> Task {
+                let limiter = Arc::clone(&limiter);
+                Box::new(move || (0..2).filter(|_| limiter.check().is_allowed()).count() as u64)
+            };
+            assert_eq!(sum_of((0..3).map(take).collect()), 3);
+        });
+    }
+}
+
+#[test]
+fn permits_are_never_exceeded_and_all_come_back() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    check(SCHEDULES, || {
+        let semaphore = Semaphore::with_capacity(2, 1).unwrap();
+        let inside = Arc::new(AtomicU64::new(0));
+        let enter = |_| -> Task {
+            let (semaphore, inside) = (semaphore.clone(), Arc::clone(&inside));
+            Box::new(move || {
+                for _ in 0..2 {
+                    if let Ok(_permit) = semaphore.try_acquire(key("pool")) {
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "three are inside");
+                        thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+                0
+            })
+        };
+        sum_of((0..3).map(enter).collect());
+        assert_eq!(semaphore.in_use(key("pool")), 0);
+    });
+}
