@@ -1,5 +1,7 @@
 //! A limiter without keys.
 
+use std::fmt;
+
 use crate::algorithm::Words;
 use crate::algorithm::bucket::Bucket;
 use crate::algorithm::fixed_window::FixedWindow;
@@ -31,6 +33,12 @@ enum Kept {
     Window(FixedWindow, Cell<2>),
     Counter(SlidingCounter, Cell<3>),
     Log(Log, Cell<3>, Pool),
+}
+
+impl fmt::Debug for DirectLimiter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DirectLimiter").field("limit", &self.limit).finish_non_exhaustive()
+    }
 }
 
 impl DirectLimiter {

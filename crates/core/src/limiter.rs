@@ -16,7 +16,7 @@ use crate::{Clock, Decision, Key, Limit, MemoryStore, Op, Receipt};
 /// assert_eq!(decision.remaining(), 99);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Limiter {
     store: Arc<MemoryStore>,
     limit: Limit,
@@ -101,6 +101,7 @@ impl Limiter {
 }
 
 /// Sizes a [`Limiter`].
+#[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LimiterBuilder {
     limit: Limit,

@@ -109,6 +109,12 @@ impl Semaphore {
     }
 }
 
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Semaphore").field("permits", &self.0.permits).finish_non_exhaustive()
+    }
+}
+
 fn out([word]: [u64; 1]) -> u64 {
     word.saturating_sub(OUT)
 }

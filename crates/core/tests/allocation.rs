@@ -1,5 +1,6 @@
 //! A decision allocates nothing.
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,5 @@
 //! Many threads at once, on real threads. `shuttle.rs` tries the interleavings; this tries the machine.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

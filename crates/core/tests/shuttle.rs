@@ -3,6 +3,7 @@
 //! Run with `make test`, which sets `--cfg shuttle`; without it this file is empty. Waiting yields to the scheduler, so
 //! a deadlock shows as a run that exceeds its steps.
 #![cfg(shuttle)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! The memory store from outside: its bound, its overflow, its batches and its transactions.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
 use std::time::Duration;
 

@@ -18,6 +18,8 @@ pub(crate) use pool::{Pool, PooledLog};
 pub(crate) use table::Table;
 pub use transaction::{Charge, ChargeError, Decisions};
 
+use std::fmt;
+
 use crate::algorithm::Words;
 use crate::algorithm::log::Log;
 use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
@@ -90,7 +92,10 @@ impl MemoryStore {
     /// Decides one operation on one key, now.
     #[inline]
     pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        self.decide_at(self.clock.now(), key, limit, op)
+        let print = self.seeds.fingerprint(limit.identity(), key);
+        // The clock is read while the memory is on its way.
+        self.prefetch(print, limit);
+        self.dispatch(print, self.clock.now(), key, limit, op)
     }
 
     /// Decides the same operation on many keys in order, at one instant, and appends the answers to `decisions`.
@@ -102,12 +107,7 @@ impl MemoryStore {
             let mut prints = [Fingerprint { high: 0, low: 0 }; BATCH];
             for (print, key) in prints.iter_mut().zip(keys) {
                 *print = self.seeds.fingerprint(limit.identity(), *key);
-                match limit.shape() {
-                    Shape::Bucket(_) => self.buckets.prefetch(*print),
-                    Shape::Window(_) => self.windows.prefetch(*print),
-                    Shape::Counter(_) => self.counters.prefetch(*print),
-                    Shape::Log(_) => self.logs.prefetch(*print),
-                }
+                self.prefetch(*print, limit);
             }
             for (print, key) in prints.iter().zip(keys) {
                 decisions.push(self.dispatch(*print, now, *key, limit, op));
@@ -116,8 +116,13 @@ impl MemoryStore {
     }
 
     #[inline]
-    pub(crate) fn decide_at(&self, now: Time, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        self.dispatch(self.seeds.fingerprint(limit.identity(), key), now, key, limit, op)
+    fn prefetch(&self, print: Fingerprint, limit: &Limit) {
+        match limit.shape() {
+            Shape::Bucket(_) => self.buckets.prefetch(print),
+            Shape::Window(_) => self.windows.prefetch(print),
+            Shape::Counter(_) => self.counters.prefetch(print),
+            Shape::Log(_) => self.logs.prefetch(print),
+        }
     }
 
     #[inline]
@@ -231,6 +236,12 @@ impl MemoryStore {
             let units = debt.div_ceil(limit.as_bucket().interval());
             algorithm.decide(state, now, Op::Debit(units));
         }
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("MemoryStore").field("bytes_max", &self.bytes_max()).finish_non_exhaustive()
     }
 }
 

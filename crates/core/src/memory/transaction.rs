@@ -104,14 +104,14 @@ impl MemoryStore {
         if charges.len() > CHARGES_MAX {
             return Err(ChargeError::TooMany { count: charges.len() });
         }
-        let now = self.clock.now();
         if let [charge] = charges {
-            let decision = self.decide_at(now, charge.key, charge.limit, charge.op);
+            let decision = self.decide(charge.key, charge.limit, charge.op);
             return Ok(Decisions { each: ArrayVec::from_iter([(decision, charge.veto)]) });
         }
         let prints: ArrayVec<Fingerprint, CHARGES_MAX> =
             charges.iter().map(|charge| self.seeds.fingerprint(charge.limit.identity(), charge.key)).collect();
         let _gates = self.gates(charges, &prints);
+        let now = self.clock.now();
         let mut places: ArrayVec<Place<'_>, CHARGES_MAX> = ArrayVec::new();
         let mut place_of: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
         for (charge, print) in charges.iter().zip(&prints) {
