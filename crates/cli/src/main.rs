@@ -1,1 +1,78 @@
-fn main() {}
+//! The `tidegate` command.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | `tidegate decide`: JSON lines in, decisions out | `decide/` |
+//! | `tidegate demo`: a short tour in the terminal | `demo/` |
+//! | `tidegate completions`: a script for a shell | `completions.rs` |
+//! | every bound on what comes in, with its reason | `bounds.rs` |
+
+mod bounds;
+mod completions;
+mod decide;
+mod demo;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// Decides, for each request, whether it may pass now and, if not, when.
+#[derive(Parser)]
+#[command(name = "tidegate", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  tidegate demo
+  printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
+  tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate"#;
+
+#[derive(Subcommand)]
+enum Command {
+    Decide(decide::Args),
+    Demo(demo::Args),
+    Completions(completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let done = match cli.command {
+        Command::Decide(args) => decide::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has read enough, as in `tidegate decide | head -1`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the help or version that was asked for, or one line about arguments that cannot be used.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        eprintln!("{}", one_line(&error.to_string()));
+    }
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+/// The first paragraph of a message and its tip, if it has one.
+fn one_line(message: &str) -> String {
+    let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tip.map(|tip| format!("; {tip}")).unwrap_or_default();
+    format!("{}{tip}; see tidegate --help", problem.join(" "))
+}

@@ -1,3 +1,3 @@
-//! Tidegate: rate limits that are fast, exact and pleasant to use.
+#![doc = include_str!("../../../README.md")]
 
 pub use tidegate_core::*;
