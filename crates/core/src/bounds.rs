@@ -38,5 +38,11 @@ pub const KEYS_DEFAULT: usize = 100_000;
 /// Most keys a memory store can be sized for.
 pub const KEYS_MAX: usize = 1 << 32;
 
-/// Most log entries a memory store can be sized for: block numbers take 28 bits, at seven entries a block.
-pub const LOG_ENTRIES_MAX: usize = 7 << 28;
+/// Log entries in a block: with the link to the next block they fill two cache lines.
+pub const BLOCK_ENTRIES: usize = 7;
+
+/// Most log entries a memory store can be sized for: a block's number takes 28 bits.
+pub const LOG_ENTRIES_MAX: usize = BLOCK_ENTRIES * ((1 << 28) - 2);
+
+/// Log entries up to which a limiter makes room for the whole log of every key: 18 MB, touched only as they are used.
+pub const WHOLE_LOGS_ENTRIES_MAX: usize = 1_000_000;

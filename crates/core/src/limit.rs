@@ -195,6 +195,15 @@ impl Limit {
         }
     }
 
+    /// The most log entries that one key can need under this limit; 0 if the algorithm keeps none.
+    #[must_use]
+    pub fn log_entries_max(&self) -> u64 {
+        match self.shape {
+            Shape::Log(log) => log.entries_max(),
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Counter(_) => 0,
+        }
+    }
+
     /// What, beside the key, tells states apart: the algorithm and the window length. All other numbers may change
     /// and the state is kept.
     #[inline]
@@ -275,7 +284,7 @@ fn window_nanos(limit: u64, window: Duration) -> Result<u64, LimitError> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// A zero where something must pass.
-    #[error("{field}: 0 is not a limit; use at least 1 (to let nothing pass, block it with a rule)")]
+    #[error("{field}: 0 is too small; use at least 1")]
     Zero {
         /// The field at fault.
         field: &'static str,

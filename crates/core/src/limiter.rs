@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::memory::CapacityError;
+use crate::bounds::{BLOCK_ENTRIES, KEYS_DEFAULT, LOG_ENTRIES_MAX, WHOLE_LOGS_ENTRIES_MAX};
+use crate::memory::{CapacityError, MemoryStoreBuilder};
 use crate::{Clock, Decision, Key, Limit, MemoryStore, Op, Receipt};
 
 /// One limit for many keys. Clones share their state.
@@ -33,7 +34,7 @@ impl Limiter {
 
     /// A limiter to be sized, or with a clock of its own.
     pub fn builder(limit: Limit) -> LimiterBuilder {
-        LimiterBuilder { limit, store: MemoryStore::builder() }
+        LimiterBuilder { limit, keys: KEYS_DEFAULT, log_entries: None, store: MemoryStore::builder() }
     }
 
     /// One of several limiters over one store. Limiters with the same algorithm and window length there count the same
@@ -105,13 +106,22 @@ impl Limiter {
 #[must_use = "a builder does nothing until `build`"]
 pub struct LimiterBuilder {
     limit: Limit,
-    store: crate::memory::MemoryStoreBuilder,
+    keys: usize,
+    log_entries: Option<usize>,
+    store: MemoryStoreBuilder,
 }
 
 impl LimiterBuilder {
     /// How many keys find an exact place.
     pub fn capacity(mut self, keys: usize) -> Self {
-        self.store = self.store.keys(keys);
+        self.keys = keys;
+        self
+    }
+
+    /// How many entries all logs together can keep. If not said: enough for every key's whole log up to a million
+    /// entries, and seven a key beyond.
+    pub fn log_entries(mut self, entries: usize) -> Self {
+        self.log_entries = Some(entries);
         self
     }
 
@@ -126,6 +136,16 @@ impl LimiterBuilder {
     /// # Errors
     /// If the capacity is zero or too large, or the system has no memory for it.
     pub fn build(self) -> Result<Limiter, CapacityError> {
-        Ok(Limiter { store: Arc::new(self.store.build()?), limit: self.limit })
+        let whole_log = usize::try_from(self.limit.log_entries_max()).unwrap_or(usize::MAX);
+        let entries = self.log_entries.unwrap_or_else(|| {
+            let whole_logs = self.keys.saturating_mul(whole_log).min(WHOLE_LOGS_ENTRIES_MAX);
+            // Two blocks more, since the oldest block of a log may be used up but not yet given back.
+            whole_logs
+                .max(self.keys.saturating_mul(BLOCK_ENTRIES))
+                .saturating_add(2 * BLOCK_ENTRIES)
+                .min(LOG_ENTRIES_MAX)
+        });
+        let store = self.store.keys(self.keys).log_entries(entries).build()?;
+        Ok(Limiter { store: Arc::new(store), limit: self.limit })
     }
 }

@@ -182,7 +182,7 @@ fn check_greedy(numbers: Numbers, steps: &[u64]) {
     let mut now = 1_700_000_000_000_000_000;
     for step in steps {
         attack.drain(now);
-        now += step % (numbers.window + 1) >> (step % 5);
+        now += (step % (numbers.window + 1)) >> (step % 5);
     }
     let lengths = if numbers.is_bucket() {
         vec![1, numbers.window, numbers.span(), 7 * numbers.span()]

@@ -7,10 +7,11 @@ mod model;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use model::history::{Call, Choices, Code, History, Steps, changed, numbers};
 use model::{Answer, Numbers, Verdict};
 use proptest::prelude::*;
-use tidegate_core::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX, YEAR_NANOS};
-use tidegate_core::{Algorithm, Charge, FakeClock, Key, KeyBuf, Limit, MemoryStore, Op, Receipt, State, Time, decide};
+use tidegate_core::bounds::YEAR_NANOS;
+use tidegate_core::{Algorithm, Charge, FakeClock, Key, KeyBuf, Limit, MemoryStore, Op, Receipt, Time};
 
 const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::FixedWindow,
@@ -21,186 +22,6 @@ const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::LeakyBucket,
     Algorithm::Gcra,
 ];
-
-/// A source of small choices, from one random word: a history is a list of words, so that it is cheap to make and
-/// shrinks to fewer and smaller ones.
-struct Choices(u64);
-
-impl Choices {
-    fn below(&mut self, bound: u64) -> u64 {
-        let choice = self.0 % bound;
-        self.0 /= bound;
-        choice
-    }
-
-    /// Anything below the bound, however large.
-    fn any_below(&mut self, bound: u64) -> u64 {
-        // The finaliser of SplitMix64 makes a new word of what is left.
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        self.0 = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.0 % bound.max(1)
-    }
-}
-
-/// Which way a history's clock goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Steps {
-    Forward,
-    AlsoBack,
-}
-
-/// Limits small enough for coincidences, and now and then as large as they can be.
-fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
-    let mut choices = Choices(word);
-    let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra);
-    let size = choices.below(8);
-    if is_bucket {
-        let rate = 1 + choices.below(7);
-        let period = match size {
-            0 => rate * 100,
-            1 => YEAR_NANOS - choices.any_below(1000),
-            2 => 1_000_000_000,
-            _ => rate * 100 + choices.any_below(300),
-        };
-        let most = SPAN_NANOS_MAX / period.div_ceil(rate);
-        let units = if size == 7 { 1 + choices.any_below(most) } else { 1 + choices.below(6) };
-        return Numbers::bucket(algorithm, rate, period, units);
-    }
-    let slices = 1 + choices.below(6);
-    let mut units = 1 + choices.below(6);
-    let window = match size {
-        0 => units * 100,
-        1 => WINDOW_NANOS_MAX,
-        2 => 60_000_000_000,
-        _ => units * 100 + choices.any_below(1000),
-    };
-    if size == 1 {
-        units = if algorithm == Algorithm::SlidingLog { 10_000 } else { 1 + choices.any_below(window / 100) };
-    }
-    Numbers { slices, ..Numbers::window(algorithm, units, window) }
-}
-
-/// Other numbers under which the state is kept.
-fn changed(before: Numbers, choices: &mut Choices) -> Numbers {
-    let word = choices.any_below(u64::MAX);
-    let mut after = numbers(before.algorithm, word);
-    if !before.is_bucket() {
-        (after.window, after.slices) = (before.window, before.slices);
-        after.units = after.units.min(before.window / 100);
-    }
-    after
-}
-
-/// One step of a history: when, and what.
-struct Call {
-    now: u64,
-    op: Op,
-}
-
-/// What a history needs to know of itself to make the next call interesting.
-struct History {
-    numbers: Numbers,
-    steps: Steps,
-    now: u64,
-    last: Option<Answer>,
-    receipts: Vec<u64>,
-}
-
-impl History {
-    fn new(numbers: Numbers, steps: Steps, start: u64) -> History {
-        let starts = [0, 1, numbers.window * 3 + 7, 1_700_000_000_000_000_000, Time::MAX.as_nanos() - start % 100_000];
-        let now = starts[(start % 5) as usize].min(Time::MAX.as_nanos());
-        History { numbers, steps, now, last: None, receipts: Vec::new() }
-    }
-
-    fn call(&mut self, word: u64) -> Call {
-        let mut choices = Choices(word);
-        let op = self.op(&mut choices);
-        self.step(&mut choices);
-        Call { now: self.now, op }
-    }
-
-    fn op(&mut self, choices: &mut Choices) -> Op {
-        let units = self.numbers.units;
-        let small = |choices: &mut Choices| 1 + choices.below(units.clamp(1, 7));
-        let receipt = |history: &History, choices: &mut Choices| {
-            let count = history.receipts.len() as u64;
-            match choices.below(8) {
-                0 => Some(Receipt::from_bits(choices.any_below(u64::MAX))),
-                1 | 2 => None,
-                _ if count == 0 => None,
-                _ => Some(Receipt::from_bits(history.receipts[choices.any_below(count) as usize])),
-            }
-        };
-        match choices.below(20) {
-            0 => Op::Peek,
-            1 => Op::Take(0),
-            2 => Op::Take([units, units + 1, units.div_ceil(2), u64::MAX][choices.below(4) as usize]),
-            3 => Op::Debit([0, units, 3 * units, u64::MAX][choices.below(4) as usize]),
-            4 | 5 => Op::Debit(small(choices)),
-            6..=8 => Op::Refund(small(choices), receipt(self, choices)),
-            9 => Op::Refund([0, u64::MAX][choices.below(2) as usize], receipt(self, choices)),
-            10 if choices.below(3) == 0 => Op::Reset,
-            _ => Op::Take(small(choices)),
-        }
-    }
-
-    fn step(&mut self, choices: &mut Choices) {
-        let scale = if self.numbers.is_bucket() { self.numbers.interval() } else { self.numbers.window };
-        let forward = match choices.below(10) {
-            0..=2 => 0,
-            3 => 1 + choices.below(2),
-            4 | 5 => choices.any_below(scale),
-            6 => (1 + choices.below(4)).saturating_mul(scale),
-            7 => match self.last.map(|answer| answer.verdict) {
-                Some(Verdict::After(wait)) => wait - choices.below(2),
-                _ => 0,
-            },
-            8 => self.last.map_or(0, |answer| answer.reset_after.saturating_sub(choices.below(2))),
-            _ if choices.below(4) == 0 => choices.any_below(50 * YEAR_NANOS),
-            _ => self.numbers.slice(),
-        };
-        let goes_back = self.steps == Steps::AlsoBack && choices.below(4) == 0;
-        let back = match choices.below(if goes_back { 5 } else { 1 }) {
-            0 => 0,
-            1 => 1,
-            2 => choices.any_below(scale),
-            3 => choices.any_below(5 * scale.min(YEAR_NANOS)),
-            _ => choices.any_below(self.now),
-        };
-        self.now = self.now.saturating_sub(back);
-        if back == 0 {
-            self.now = self.now.saturating_add(forward).min(Time::MAX.as_nanos());
-        }
-    }
-
-    fn note(&mut self, answer: Answer) {
-        self.receipts.extend(answer.receipt);
-        self.last = Some(answer);
-    }
-}
-
-/// The pure function with its state, as one thing.
-struct Code {
-    limit: Limit,
-    state: State,
-}
-
-impl Code {
-    fn new(numbers: Numbers) -> Code {
-        let limit = numbers.limit();
-        Code { state: State::fresh(&limit), limit }
-    }
-
-    fn apply(&mut self, now: u64, op: Op) -> Answer {
-        Answer::of(op, &decide(&self.limit, &mut self.state, Time::from_nanos(now), op))
-    }
-
-    /// What it would answer, without a change.
-    fn ask(&self, now: u64, op: Op) -> Answer {
-        Answer::of(op, &decide(&self.limit, &mut self.state.clone(), Time::from_nanos(now), op))
-    }
-}
 
 /// A store of one key, on a clock of its own.
 fn small_store() -> (FakeClock, MemoryStore) {
@@ -277,7 +98,7 @@ fn check_interleaved(seed: u64, words: &[u64]) {
     let clock = FakeClock::new();
     let store = MemoryStore::builder().keys(256).log_entries(10_000).clock(clock.clone()).build().unwrap();
     // Keys "a", "b", "c" under two window lengths of each window, and once under each bucket.
-    let mut places: Vec<(Numbers, &str, Box<dyn model::Model>)> = Vec::new();
+    let mut places: Vec<(History, &str, Box<dyn model::Model>)> = Vec::new();
     for algorithm in ALGORITHMS {
         for key in ["a", "b", "c"] {
             for window in [700, 1300] {
@@ -288,16 +109,18 @@ fn check_interleaved(seed: u64, words: &[u64]) {
                 } else if window == 1300 {
                     continue;
                 }
-                places.push((numbers, key, numbers.model()));
+                places.push((History::new(numbers, Steps::Forward, 3), key, numbers.model()));
             }
         }
     }
-    let mut history = History::new(places[0].0, Steps::Forward, 3);
+    let mut now = places[0].0.now;
     for (step, word) in words.iter().enumerate() {
         let count = places.len() as u64;
-        let (numbers, key, model) = &mut places[(word % count) as usize];
-        history.numbers = *numbers;
-        let Call { now, op } = history.call(word / count);
+        let (history, key, model) = &mut places[(word % count) as usize];
+        history.now = now;
+        let Call { now: then, op } = history.call(word / count);
+        now = then;
+        let numbers = history.numbers;
         clock.set(Time::from_nanos(now));
         let expected = model.apply(now, op);
         let answer = Answer::of(op, &store.decide(Key::new(*key).unwrap(), &numbers.limit(), op));
@@ -333,6 +156,19 @@ fn worst_case(numbers: &Numbers, length: u64) -> u64 {
     }
 }
 
+/// No interval holds more than the worst case: none of this length, and for a bucket none of any length.
+fn check_admitted(numbers: &Numbers, admitted: &Admitted, length: u64) {
+    let mut lengths = vec![length];
+    if numbers.is_bucket() {
+        let instants: HashSet<u64> = admitted.iter().map(|(at, _)| *at).collect();
+        lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
+    }
+    for length in lengths {
+        let most = most_in_trailing(admitted, length);
+        assert!(most <= worst_case(numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
+    }
+}
+
 fn check_never_over_admits(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
     let numbers = numbers(algorithm, seed.0);
     let mut history = History::new(numbers, Steps::Forward, seed.1);
@@ -348,15 +184,7 @@ fn check_never_over_admits(algorithm: Algorithm, seed: (u64, u64), words: &[u64]
         }
         history.note(answer);
     }
-    let mut lengths = vec![numbers.window];
-    if numbers.is_bucket() {
-        let instants: HashSet<u64> = admitted.iter().map(|(at, _)| *at).collect();
-        lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
-    }
-    for length in lengths {
-        let most = most_in_trailing(&admitted, length);
-        assert!(most <= worst_case(&numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
-    }
+    check_admitted(&numbers, &admitted, numbers.window);
 }
 
 /// Two runs of the code, one of them without the calls that were denied: every later answer is the same.
@@ -548,7 +376,9 @@ fn check_stale_instants(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
         let Call { now, op } = history.call(*word);
         let op = if matches!(op, Op::Take(_)) { op } else { Op::Take(1) };
         let mut choices = Choices(word.rotate_left(17));
-        let stale = if choices.below(2) == 0 { 0 } else { choices.any_below(numbers.span() / 2 + 1) };
+        // A bucket takes what is staler than all but one unit of its burst for a jump; stores look at the clock again.
+        let stalest = if numbers.is_bucket() { numbers.span() - numbers.interval() } else { numbers.span() / 2 };
+        let stale = if choices.below(2) == 0 { 0 } else { choices.any_below(stalest + 1) };
         let now = now.saturating_sub(stale);
         let answer = code.apply(now, op);
         if let (Op::Take(units @ 1..), Some(receipt)) = (op, answer.receipt) {
@@ -556,18 +386,11 @@ fn check_stale_instants(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
         }
         history.note(answer);
     }
-    let mut lengths = match algorithm {
-        Algorithm::SlicedWindow => vec![numbers.slice() * (numbers.slices + 1)],
-        _ => vec![numbers.window],
+    let length = match algorithm {
+        Algorithm::SlicedWindow => numbers.slice() * (numbers.slices + 1),
+        _ => numbers.window,
     };
-    if numbers.is_bucket() {
-        let instants: HashSet<u64> = admitted.iter().map(|(at, _)| *at).collect();
-        lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
-    }
-    for length in lengths {
-        let most = most_in_trailing(&admitted, length);
-        assert!(most <= worst_case(&numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
-    }
+    check_admitted(&numbers, &admitted, length);
 }
 
 macro_rules! stale_instants {
@@ -681,12 +504,9 @@ fn check_calls(numbers: Numbers, calls: &[(u64, Op, bool)]) {
     }
 }
 
-/// One unit each 100 ns: the second and third caller are 50 ns apart.
-#[test]
-fn a_stale_denial_does_not_take_debt_off_a_bucket_of_one() {
-    let one = Op::Take(1);
-    let numbers = Numbers::bucket(Algorithm::Gcra, 1, 100, 1);
-    check_calls(numbers, &[(1_000, one, true), (950, one, false), (1_050, one, false), (1_100, one, true)]);
+/// One unit in 1,000 ns.
+fn one_in_1000(algorithm: Algorithm) -> Numbers {
+    Numbers { slices: 10, ..Numbers::window(algorithm, 1, 1_000) }
 }
 
 /// At 1,900 the trailing window still holds the units of 1,000 and 1,500, whatever was asked at 2,200.
@@ -704,13 +524,8 @@ fn a_denial_forgets_nothing_of_a_log() {
 fn a_cost_that_never_fits_forgets_nothing() {
     let (one, never) = (Op::Take(1), Op::Take(2));
     for algorithm in ALGORITHMS {
-        let numbers = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra) {
-            Numbers::bucket(algorithm, 1, 1_000, 1)
-        } else {
-            Numbers { slices: 10, ..Numbers::window(algorithm, 1, 1_000) }
-        };
         // 500 ns into a window, then far enough for all algorithms to be fresh, then back into the same window.
-        check_calls(numbers, &[(5_500, one, true), (7_500, never, false), (5_600, one, false)]);
+        check_calls(one_in_1000(algorithm), &[(5_500, one, true), (7_500, never, false), (5_600, one, false)]);
     }
 }
 
@@ -719,13 +534,8 @@ fn a_cost_that_never_fits_forgets_nothing() {
 fn a_void_refund_forgets_nothing() {
     let one = Op::Take(1);
     for algorithm in ALGORITHMS {
-        let numbers = if matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra) {
-            Numbers::bucket(algorithm, 1, 1_000, 1)
-        } else {
-            Numbers { slices: 10, ..Numbers::window(algorithm, 1, 1_000) }
-        };
         let late = Op::Refund(1, Some(Receipt::from_bits(1)));
-        check_calls(numbers, &[(5_500, one, true), (7_500, late, true), (5_600, one, false)]);
+        check_calls(one_in_1000(algorithm), &[(5_500, one, true), (7_500, late, true), (5_600, one, false)]);
     }
 }
 

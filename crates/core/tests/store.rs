@@ -297,10 +297,7 @@ fn a_semaphore_counts_by_key_and_refuses_by_name() {
     let held: Vec<_> = names.iter().map(|name| semaphore.try_acquire(key(name))).collect();
     let full = held.iter().filter(|permit| matches!(permit, Err(Busy::NoRoom { keys: 10 }))).count();
     assert!((900..=990).contains(&full), "{full}");
-    assert_eq!(
-        Semaphore::new(0).err().unwrap().to_string(),
-        "permits: 0 is not a limit; use at least 1 (to let nothing pass, block it with a rule)"
-    );
+    assert_eq!(Semaphore::new(0).err().unwrap().to_string(), "permits: 0 is too small; use at least 1");
     assert!(Semaphore::new(1 << 40).is_err());
     assert!(Semaphore::with_capacity(1, 0).is_err());
 }

@@ -1,3 +1,3 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 
 pub use tidegate_core::*;

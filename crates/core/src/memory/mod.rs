@@ -22,12 +22,11 @@ use std::fmt;
 
 use crate::algorithm::Words;
 use crate::algorithm::log::Log;
-use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
+use crate::bounds::{BLOCK_ENTRIES, KEYS_DEFAULT, KEYS_MAX, LOG_ENTRIES_MAX};
 use crate::decision::Answer;
 use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Clock, Decision, Key, Limit, Op, Time};
-use pool::BLOCK_ENTRIES;
 use sketch::Sketch;
 
 /// Keys of a batch whose memory is asked for before the first of them is decided.

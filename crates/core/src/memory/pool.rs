@@ -7,11 +7,9 @@ use std::ops::ControlFlow;
 use super::pages::{Pages, Zeroed};
 use crate::algorithm::Words;
 use crate::algorithm::log::{Entries, Entry, Log};
+use crate::bounds::BLOCK_ENTRIES;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Decision, Op, Time};
-
-/// Entries in a block: with the link they fill two cache lines.
-pub(crate) const BLOCK_ENTRIES: usize = 7;
 
 /// Bits of a block's number, so that two of them and two places fit one word of a slot.
 const NUMBER_BITS: u32 = 28;

@@ -6,6 +6,7 @@
 
 mod fixed_window;
 mod gcra;
+pub(crate) mod history;
 mod leaky_bucket;
 mod ratio;
 mod sliced_window;

@@ -103,9 +103,9 @@ impl Model for SlidingCounter {
                 add(current, i128::from(cost).min((2 * self.limit - count).max(0)));
             }
             Op::Refund(cost, receipt) => {
-                let number =
-                    receipt.map_or(current, |receipt| i128::from(receipt.to_bits()) / self.window).min(current);
-                if number >= current - 1 {
+                let number = receipt.map_or(current, |receipt| i128::from(receipt.to_bits()) / self.window);
+                // Any other window is gone, or was never there on this clock.
+                if number == current || number == current - 1 {
                     add(number, -i128::from(cost).min(self.at(now).0.count(number)));
                 }
             }

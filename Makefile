@@ -1,0 +1,49 @@
+# What people type. `make` alone lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+# Where rustup puts cargo, for shells that were open before it was installed.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help run test bench lint-bench clean rust compiler components
+
+help: ## list these targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: rust compiler ## build Tidegate and show the demo
+	@cargo build --locked --release --package tidegate-cli
+	@cargo run --locked --quiet --release --package tidegate-cli -- demo
+
+test: rust compiler components ## check format, lints, tests, docs examples and thread interleavings
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- --deny warnings
+	cargo test --locked
+	RUSTFLAGS="--cfg shuttle" cargo test --locked --release --package tidegate-core --test shuttle --target-dir target/shuttle
+	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps
+
+bench: rust compiler ## measure Tidegate beside its peers
+	cargo bench --locked --package tidegate-bench
+
+lint-bench: rust compiler components ## check the lints of the bench crate, which builds every peer
+	cargo clippy --locked --package tidegate-bench --all-targets -- --deny warnings
+
+clean: rust ## remove what was built
+	cargo clean
+
+rust:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs and run make again" >&2; exit 1; }
+
+compiler:
+	@command -v cc >/dev/null || { \
+		command -v apt-get >/dev/null || { echo "cc is missing: install a C compiler, such as gcc, and run make again" >&2; exit 1; }; \
+		echo "cc is missing: installing build-essential"; \
+		$(SUDO) apt-get update --quiet && $(SUDO) apt-get install --quiet --yes build-essential; \
+	}
+
+components: rust
+	@{ cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || { \
+		command -v rustup >/dev/null || { echo "rustfmt or clippy is missing: install Rust from https://rustup.rs and run make again" >&2; exit 1; }; \
+		echo "rustfmt or clippy is missing: installing both"; \
+		rustup component add rustfmt clippy; \
+	}

@@ -1,0 +1,87 @@
+//! Measures Tidegate beside published rate limiters, all interleaved in one run.
+//!
+//! A machine that is shared or throttled drifts between two runs by more than the differences looked for. So every
+//! scenario runs its subjects round-robin, and the ratios to governor keyed by String are what to trust.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options.rs` | the command line |
+//! | `workload.rs` | the keys and the order in which requests arrive |
+//! | `subjects/` | one file a limiter: how it is built, and how it decides on one request |
+//! | `harness.rs` | rounds: threads, warm-up, timing |
+//! | `scenario.rs` | which subjects run on which workload |
+//! | `memory.rs` | resident bytes a key, each subject in a process of its own |
+//! | `targets.rs` | the ratios that the project wants to reach |
+//! | `report.rs` | the Markdown tables and the JSON file |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the real clock and should stop at the first surprise; it is not shipped"
+)]
+
+mod harness;
+mod memory;
+mod options;
+mod report;
+mod scenario;
+mod subjects;
+mod targets;
+mod workload;
+
+use std::fs;
+use std::process::ExitCode;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::options::{Options, Part};
+use crate::report::{Machine, Report};
+
+/// Reads the command line, measures what it asks for and prints the tables on standard output.
+pub fn run() -> ExitCode {
+    let options = Options::parse();
+    if let Some(probe) = options.memory_probe {
+        println!("{}", memory::measure_here(probe, options.memory_keys));
+        return ExitCode::SUCCESS;
+    }
+    if !options.bench {
+        // `cargo test --all-targets` starts this program without `--bench`; minutes of timing are no test.
+        eprintln!("nothing measured: run `cargo bench -p tidegate-bench`");
+        return ExitCode::SUCCESS;
+    }
+    let report = measure(&options);
+    print!("{report}");
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(&report).expect("a report has only finite numbers");
+        if let Err(error) = fs::write(path, json) {
+            eprintln!("cannot write {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn measure(options: &Options) -> Report {
+    let plan = options.plan();
+    let scenarios: Vec<_> = scenario::ALL.into_iter().filter(|scenario| options.wants(scenario.part)).collect();
+    let probes = if options.wants(Part::Memory) { memory::ALL } else { &[] };
+    let steps = scenarios.len() * (plan.rounds + 1) + probes.len();
+    let progress = ProgressBar::new(steps as u64).with_style(
+        ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len} {msg}").expect("a fixed template"),
+    );
+    let mut report = Report::new(Machine::this(), plan.rounds);
+    for scenario in scenarios {
+        progress.set_message(scenario.to_string());
+        report.timings.extend(scenario.run(plan, &progress));
+    }
+    for &(probe, keys) in probes {
+        progress.set_message(format!("memory: {probe}, {keys} keys"));
+        report.footprints.push(memory::measure_in_child(probe, keys));
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    report
+}

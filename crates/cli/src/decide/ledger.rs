@@ -1,0 +1,90 @@
+//! The limit in force and the state of every key under it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use tidegate::{Key, Limit, State};
+
+use super::complaint::quote;
+use super::request::Charge;
+use super::{Complaint, Reply, Request};
+
+/// The limit in force, and the states by the limit's identity and key.
+pub(super) struct Ledger {
+    limit: Option<Limit>,
+    states: HashMap<(u64, String), State>,
+    keys_max: usize,
+}
+
+impl Ledger {
+    pub(super) fn new(keys_max: usize) -> Ledger {
+        Ledger { limit: None, states: HashMap::new(), keys_max }
+    }
+
+    pub(super) fn answer(&mut self, request: Request) -> Result<Reply, Complaint> {
+        match request {
+            Request::New(limit) => {
+                self.limit = Some(limit);
+                self.states = HashMap::new();
+                Ok(Reply::done())
+            }
+            Request::Change(limit) => {
+                self.limit()?;
+                self.limit = Some(limit);
+                Ok(Reply::done())
+            }
+            Request::Decide(charge) => self.decide(charge),
+        }
+    }
+
+    fn limit(&self) -> Result<Limit, Complaint> {
+        self.limit.ok_or_else(|| Complaint::new("op", "no limit yet", r#"send {"op":"new","limit":"5/second"} first"#))
+    }
+
+    fn decide(&mut self, charge: Charge) -> Result<Reply, Complaint> {
+        let limit = self.limit()?.for_key(Key::new(&charge.key)?);
+        let keys = self.states.len();
+        let mut state = match self.states.entry((limit.identity(), charge.key)) {
+            Entry::Occupied(state) => state,
+            Entry::Vacant(place) if keys < self.keys_max => place.insert_entry(State::fresh(&limit)),
+            Entry::Vacant(place) => {
+                let problem = format_args!("{} would be one more than {keys} keys", quote(&place.key().1));
+                return Err(Complaint::new("key", problem, "use fewer keys, reset some, or start over with new"));
+            }
+        };
+        let decision = tidegate::decide(&limit, state.get_mut(), charge.at, charge.op);
+        // A key that equals never seen need not be kept.
+        if *state.get() == State::fresh(&limit) {
+            state.remove();
+        }
+        Ok(Reply::to(&decision, charge.want_receipt))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(ledger: &mut Ledger, line: &str) -> String {
+        let reply = Request::parse(line).and_then(|request| ledger.answer(request)).unwrap_or_else(Reply::from);
+        let mut bytes = Vec::new();
+        reply.write(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn keys_are_bounded_and_those_that_equal_never_seen_do_not_count() {
+        let mut ledger = Ledger::new(2);
+        let allowed = |answer: String| answer.starts_with(r#"{"allowed":true"#);
+        assert_eq!(answer(&mut ledger, r#"{"op":"new","limit":"5/second"}"#), "{\"ok\":true}\n");
+        assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"a"}"#)));
+        assert!(allowed(answer(&mut ledger, r#"{"op":"peek","at_ns":0,"key":"b"}"#)));
+        assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"c"}"#)));
+        assert_eq!(
+            answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"d"}"#),
+            "{\"error\":\"key: d would be one more than 2 keys; use fewer keys, reset some, or start over with new\"}\n"
+        );
+        assert!(allowed(answer(&mut ledger, r#"{"op":"reset","at_ns":0,"key":"a"}"#)));
+        assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"d"}"#)));
+    }
+}

@@ -1,0 +1,77 @@
+//! Flags, help and what is said about arguments that cannot be used.
+
+use insta::assert_snapshot;
+
+use super::run;
+
+fn help(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success());
+    assert_eq!(output.stderr, b"");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn help_of_all() {
+    assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn help_of_decide() {
+    assert_snapshot!(help(&["decide", "--help"]));
+}
+
+#[test]
+fn help_of_demo() {
+    assert_snapshot!(help(&["demo", "--help"]));
+}
+
+#[test]
+fn help_of_completions() {
+    assert_snapshot!(help(&["completions", "--help"]));
+}
+
+#[test]
+fn version() {
+    assert_eq!(help(&["--version"]), format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn no_command_shows_the_help() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), help(&["--help"]));
+}
+
+#[test]
+fn bad_arguments_are_one_line() {
+    let attempts: [&[&str]; 7] = [
+        &["--colour"],
+        &["decid"],
+        &["demo", "--fas"],
+        &["demo", "--fast=3"],
+        &["decide", "file"],
+        &["completions"],
+        &["completions", "cmd"],
+    ];
+    let said: String = attempts
+        .iter()
+        .map(|arguments| {
+            let output = run(arguments);
+            assert_eq!(output.status.code(), Some(2));
+            assert_eq!(output.stdout, b"");
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(message.lines().count(), 1, "{message}");
+            format!("$ tidegate {}\n{message}", arguments.join(" "))
+        })
+        .collect();
+    assert_snapshot!(said);
+}
+
+#[test]
+fn every_shell_has_completions() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = help(&["completions", shell]);
+        assert!(["decide", "demo", "completions"].iter().all(|command| script.contains(command)), "{shell}");
+    }
+}
