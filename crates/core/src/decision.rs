@@ -19,6 +19,12 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether it may take from a key's state.
+    #[inline]
+    pub(crate) fn may_shrink(self) -> bool {
+        matches!(self, Op::Refund(..) | Op::Reset)
+    }
+
     /// Whether it may add to a key's state.
     #[inline]
     pub(crate) fn may_charge(self) -> bool {
@@ -86,6 +92,10 @@ pub(crate) enum Answer {
 }
 
 impl Decision {
+    /// A place for a decision to be written to.
+    pub(crate) const BLANK: Decision =
+        Decision { answer: Answer::Allow, limit: 0, room: 0, unit: 1, reset_after: 0, receipt: Receipt(0) };
+
     /// Whether the request may pass.
     #[inline]
     #[must_use]

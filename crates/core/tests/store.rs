@@ -199,6 +199,25 @@ fn the_same_key_twice_is_composed_in_order() {
 }
 
 #[test]
+fn the_same_key_twice_is_told_when_both_fit() {
+    for limit in every_shape(10, Duration::from_secs(60)) {
+        let (store, clock) = store(100);
+        let twice = |first, second| {
+            store.charge(&[Charge::take(key("a"), &limit, first), Charge::take(key("a"), &limit, second)]).unwrap()
+        };
+        assert_eq!(twice(6, 5).retry(), Some(Retry::Never), "{}: eleven never fit", limit.algorithm());
+        clock.advance(Duration::from_millis(1_234));
+        assert!(store.decide(key("a"), &limit, Op::Take(7)).is_allowed());
+        clock.advance(Duration::from_millis(567));
+        let Some(Retry::After(wait)) = twice(4, 5).retry() else { panic!("{}: both fit in time", limit.algorithm()) };
+        clock.advance(wait - Duration::from_nanos(1));
+        assert!(!twice(4, 5).is_allowed(), "{}", limit.algorithm());
+        clock.advance(Duration::from_nanos(1));
+        assert!(twice(4, 5).is_allowed(), "{}", limit.algorithm());
+    }
+}
+
+#[test]
 fn sixteen_charges_pass_and_seventeen_are_refused() {
     let (store, _clock) = store(100);
     let limit = Limit::fixed_window(1, Duration::from_secs(1)).unwrap();

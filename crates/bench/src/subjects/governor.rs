@@ -25,7 +25,7 @@ impl ByString {
 
 impl Subject for ByString {
     fn decide(&self, request: &Request) -> bool {
-        black_box(self.0.check_key(&request.name)).is_ok()
+        black_box(self.0.check_key(&request.name).is_ok())
     }
 }
 
@@ -39,7 +39,7 @@ impl ByNumber {
 
 impl Subject for ByNumber {
     fn decide(&self, request: &Request) -> bool {
-        black_box(self.0.check_key(&request.id)).is_ok()
+        black_box(self.0.check_key(&request.id).is_ok())
     }
 }
 
@@ -53,6 +53,6 @@ impl Direct {
 
 impl Subject for Direct {
     fn decide(&self, _: &Request) -> bool {
-        black_box(self.0.check()).is_ok()
+        black_box(self.0.check().is_ok())
     }
 }

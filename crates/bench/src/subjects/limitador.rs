@@ -36,7 +36,7 @@ impl InMemory {
 
     pub(crate) fn check(&self, context: &Context<'_>) -> bool {
         let result = self.limiter.check_rate_limited_and_update(&self.namespace, context, 1);
-        black_box(result).is_ok_and(|result| !result.limited)
+        black_box(result.is_ok_and(|result| !result.limited))
     }
 }
 

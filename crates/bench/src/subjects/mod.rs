@@ -1,7 +1,8 @@
 //! The limiters under test, one file each: how a user would build it, and how it decides on one request.
 //!
 //! Each keeps its default hasher and clock. What every request would share is built before; what belongs to a request
-//! is built in the timed loop. The whole answer goes through `black_box`, so that no part of it is optimised away.
+//! is built in the timed loop. The verdict goes through `black_box`: a caller acts on
+//! it, and what else an answer could tell is worked out by those who ask.
 
 pub(crate) mod governor;
 pub(crate) mod leaky_bucket;

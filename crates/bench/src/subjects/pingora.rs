@@ -22,6 +22,6 @@ impl Observe {
 
 impl Subject for Observe {
     fn decide(&self, request: &Request) -> bool {
-        black_box(self.rate.observe(&request.name, 1)) <= self.limit
+        black_box(self.rate.observe(&request.name, 1) <= self.limit)
     }
 }

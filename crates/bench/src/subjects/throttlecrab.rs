@@ -27,7 +27,7 @@ impl Throttle {
         let Terms { burst, units, period_secs } = self.terms;
         let now = SystemTime::now();
         let answer = self.limiter.rate_limit(key, burst.into(), units.into(), period_secs.into(), 1, now);
-        black_box(answer).is_ok_and(|(allowed, _)| allowed)
+        black_box(answer.is_ok_and(|(allowed, _)| allowed))
     }
 }
 

@@ -38,7 +38,7 @@ fn key(name: &str) -> Key<'_> {
 
 #[inline]
 pub(crate) fn check(limiter: &Limiter, name: &str) -> bool {
-    black_box(limiter.check(key(name))).is_allowed()
+    black_box(limiter.check(key(name)).is_allowed())
 }
 
 pub(crate) struct Keyed(Limiter);
@@ -94,6 +94,6 @@ impl Direct {
 
 impl Subject for Direct {
     fn decide(&self, _: &Request) -> bool {
-        black_box(self.0.check()).is_allowed()
+        black_box(self.0.check().is_allowed())
     }
 }

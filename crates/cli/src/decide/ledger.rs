@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tidegate::{Key, Limit, State};
+use tidegate::{Key, Limit, Op, State, Time};
 
 use super::complaint::quote;
 use super::request::Charge;
@@ -14,11 +14,13 @@ pub(super) struct Ledger {
     limit: Option<Limit>,
     states: HashMap<(u64, String), State>,
     keys_max: usize,
+    /// Whether a reset may have made room.
+    may_forget: bool,
 }
 
 impl Ledger {
     pub(super) fn new(keys_max: usize) -> Ledger {
-        Ledger { limit: None, states: HashMap::new(), keys_max }
+        Ledger { limit: None, states: HashMap::new(), keys_max, may_forget: false }
     }
 
     pub(super) fn answer(&mut self, request: Request) -> Result<Reply, Complaint> {
@@ -43,6 +45,9 @@ impl Ledger {
 
     fn decide(&mut self, charge: Charge) -> Result<Reply, Complaint> {
         let limit = self.limit()?.for_key(Key::new(&charge.key)?);
+        if self.states.len() >= self.keys_max && self.may_forget {
+            self.forget(&limit, charge.at);
+        }
         let keys = self.states.len();
         let mut state = match self.states.entry((limit.identity(), charge.key)) {
             Entry::Occupied(state) => state,
@@ -53,11 +58,20 @@ impl Ledger {
             }
         };
         let decision = tidegate::decide(&limit, state.get_mut(), charge.at, charge.op);
-        // A key that equals never seen need not be kept.
+        self.may_forget |= charge.op == Op::Reset;
+        // A key that was only looked at need not be kept.
         if *state.get() == State::fresh(&limit) {
             state.remove();
         }
         Ok(Reply::to(&decision, charge.want_receipt))
+    }
+
+    /// Drops the keys that equal never seen at `now`, when room is needed: once after each reset, since it looks at all.
+    fn forget(&mut self, limit: &Limit, now: Time) {
+        self.may_forget = false;
+        self.states.retain(|(identity, _), state| {
+            *identity != limit.identity() || !tidegate::decide(limit, state, now, Op::Peek).reset_after().is_zero()
+        });
     }
 }
 
@@ -84,7 +98,7 @@ mod tests {
             answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"d"}"#),
             "{\"error\":\"key: d would be one more than 2 keys; use fewer keys, reset some, or start over with new\"}\n"
         );
-        assert!(allowed(answer(&mut ledger, r#"{"op":"reset","at_ns":0,"key":"a"}"#)));
-        assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"d"}"#)));
+        assert!(allowed(answer(&mut ledger, r#"{"op":"reset","at_ns":7,"key":"a"}"#)));
+        assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":7,"key":"d"}"#)));
     }
 }

@@ -9,6 +9,7 @@ mod bad_lines;
 mod conversations;
 mod demo;
 mod streams;
+mod traces;
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;

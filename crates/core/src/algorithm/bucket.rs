@@ -37,15 +37,18 @@ impl Bucket {
 
     /// The most debt a state may hold. Debits reach almost one further burst beyond the burst; one interval less, so
     /// that after a clock jumped back one unit passes again within the time of one burst.
+    #[inline]
     fn debt_max(&self) -> u64 {
         2 * self.span - self.interval
     }
 
     /// The time that `units` take to come back, or nothing if that is more than a whole burst's.
+    #[inline]
     fn time_of(&self, units: u64) -> Option<u64> {
         if units > self.burst { None } else { Some(units * self.interval) }
     }
 
+    #[inline(always)]
     fn answer(&self, answer: Answer, now: u64, debt: u64) -> Decision {
         Decision {
             answer,
@@ -64,10 +67,11 @@ impl Words<1> for Bucket {
         tat.saturating_sub(now.as_nanos()) > self.debt_max()
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide(&self, [tat]: &mut [u64; 1], now: Time, op: Op) -> Decision {
         let now = now.as_nanos();
-        let debt = tat.saturating_sub(now).min(self.debt_max());
+        let before = tat.saturating_sub(now);
+        let debt = before.min(self.debt_max());
         let (answer, debt) = match op {
             Op::Take(0) | Op::Peek => return self.answer(Answer::Allow, now, debt),
             Op::Take(units) => match self.time_of(units) {
@@ -87,8 +91,11 @@ impl Words<1> for Bucket {
             }
             Op::Reset => (Answer::Allow, 0),
         };
-        // No debt is written as never seen, not as `now`: a store relies on a word being either 0 or in the future.
-        *tat = if debt == 0 { 0 } else { now + debt };
+        // What changes nothing writes nothing: an instant that has passed for this caller may not have for a later one
+        // that read the clock before.
+        if debt != before {
+            *tat = now + debt;
+        }
         self.answer(answer, now, debt)
     }
 }

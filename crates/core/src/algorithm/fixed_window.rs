@@ -57,7 +57,9 @@ impl Words<2> for FixedWindow {
 
     #[inline]
     fn decide(&self, state: &mut [u64; 2], now: Time, op: Op) -> Decision {
-        let (end, mut count) = self.current(*state, now);
+        let (end, before) = self.current(*state, now);
+        let jumped = self.is_ahead(state, now);
+        let mut count = before;
         let now = now.as_nanos();
         let start = end.saturating_sub(self.window);
         let mut answer = Answer::Allow;
@@ -73,18 +75,24 @@ impl Words<2> for FixedWindow {
                     count = count.saturating_sub(units);
                 }
             }
-            Op::Peek => {}
-            Op::Reset => count = 0,
+            Op::Peek | Op::Reset => {}
         }
-        if !matches!(op, Op::Peek | Op::Take(0)) {
-            *state = if count == 0 { [0, 0] } else { [end, count] };
+        // What changes nothing writes nothing, and a window that was emptied is still the latest one.
+        match op {
+            Op::Peek | Op::Take(0) => {}
+            Op::Reset => {
+                *state = [0, 0];
+                return self.decide(state, Time::from_nanos(now), Op::Peek);
+            }
+            _ if count != before || jumped => *state = [end, count],
+            _ => {}
         }
         Decision {
             answer,
             limit: self.limit,
             room: self.limit.saturating_sub(count),
             unit: 1,
-            reset_after: if count == 0 { 0 } else { end - now },
+            reset_after: if count == 0 { start.saturating_sub(now) } else { end - now },
             receipt: Receipt(now.max(start)),
         }
     }

@@ -68,52 +68,53 @@ impl Log {
     }
 
     pub(crate) fn decide(&self, log: &mut impl Entries, now: Time, op: Op) -> Decision {
-        if matches!(op, Op::Peek | Op::Take(0)) {
-            return self.foresee(log, now, op, 0);
-        }
         let nanos = now.as_nanos();
-        if self.is_ahead(newest(log), nanos) {
+        let peek = matches!(op, Op::Peek | Op::Take(0));
+        if !peek && self.is_ahead(newest(log), nanos) {
             self.pull_back(log, nanos);
         }
-        drop_out(log, self.instant(log, nanos));
         let foreseen = self.foresee(log, now, op, 0);
+        if peek || !foreseen.is_allowed() {
+            return foreseen;
+        }
         let out_at = foreseen.receipt.0;
         match op {
-            Op::Take(_) if !foreseen.is_allowed() => return foreseen,
-            Op::Take(units) => append(log, Entry { out_at, units }),
+            Op::Take(units) => append(log, nanos, Entry { out_at, units }),
             Op::Debit(units) => {
-                let units = units.min((2 * self.limit).saturating_sub(log.units()));
-                if units > 0 {
-                    append(log, Entry { out_at, units });
-                }
+                let used = log.units() - units_out(log, nanos);
+                append(log, nanos, Entry { out_at, units: units.min((2 * self.limit).saturating_sub(used)) });
             }
-            Op::Refund(units, receipt) => give_back(log, units, receipt),
-            Op::Reset => log.clear(),
+            Op::Refund(units, receipt) => give_back(log, nanos, units, receipt),
+            Op::Reset => {
+                log.clear();
+                return self.foresee(log, now, Op::Peek, 0);
+            }
             Op::Peek => {}
         }
-        self.answer(Answer::Allow, log.units(), newest(log).saturating_sub(nanos), out_at)
+        let used = log.units() - units_out(log, nanos);
+        self.answer(Answer::Allow, used, self.fresh_at(log, used).saturating_sub(nanos), out_at)
     }
 
     /// What `op` would be answered with `pending` units more in the log, without a change to it. Refunds and resets
     /// are not foreseen to free anything.
     pub(crate) fn foresee(&self, log: &impl Entries, now: Time, op: Op, pending: u64) -> Decision {
         let now = now.as_nanos();
-        let instant = self.instant(log, now);
-        let used = log.units() - units_out(log, instant) + pending;
-        let reset_at = if self.is_ahead(newest(log), now) { self.out_at(now) } else { newest(log) };
+        let used = log.units() - units_out(log, now) + pending;
+        let jumped = self.is_ahead(newest(log), now);
         let answer = match op {
             Op::Take(units) if units > self.limit => Answer::DenyAlways,
             Op::Take(units) if units > 0 && used + units > self.limit => {
-                Answer::DenyFor(self.fits_at(log, instant, used, units).saturating_sub(now))
+                Answer::DenyFor(self.fits_at(log, now, used, units).saturating_sub(now))
             }
             _ => Answer::Allow,
         };
-        self.answer(answer, used, reset_at.saturating_sub(now), self.out_at(now).max(reset_at))
-    }
-
-    /// The instant that counts: a stale one counts as the newest entry's own.
-    fn instant(&self, log: &impl Entries, now: u64) -> u64 {
-        now.max(newest(log).saturating_sub(self.lifetime))
+        let (fresh_at, latest) = match jumped {
+            true if used == 0 => (0, 0),
+            true => (self.out_at(now), 0),
+            false => (self.fresh_at(log, used), newest(log)),
+        };
+        // A stale instant counts as the newest entry's own.
+        self.answer(answer, used, fresh_at.saturating_sub(now), self.out_at(now).max(latest))
     }
 
     fn answer(&self, answer: Answer, used: u64, reset_after: u64, out_at: u64) -> Decision {
@@ -122,9 +123,15 @@ impl Log {
             limit: self.limit,
             room: self.limit.saturating_sub(used),
             unit: 1,
-            reset_after: if used == 0 { 0 } else { reset_after },
+            reset_after,
             receipt: Receipt(out_at),
         }
+    }
+
+    /// When the log equals never seen: when its last unit is out. Without units it still has the instant of its newest
+    /// entry.
+    fn fresh_at(&self, log: &impl Entries, used: u64) -> u64 {
+        if used == 0 { newest(log).saturating_sub(self.lifetime) } else { newest_counting(log) }
     }
 
     /// Whether a log whose newest entry is out at `newest` was written by a clock more than a window ahead of `now`.
@@ -133,11 +140,11 @@ impl Log {
     }
 
     /// The first instant at which `units` fit beside `used`, if nobody else spends. What is used beyond the entries of
-    /// the log itself comes back last, one lifetime from `instant` at the latest.
-    fn fits_at(&self, log: &impl Entries, instant: u64, mut used: u64, units: u64) -> u64 {
+    /// the log itself comes back last, one lifetime from `now` at the latest.
+    fn fits_at(&self, log: &impl Entries, now: u64, mut used: u64, units: u64) -> u64 {
         let mut at = None;
         log.visit(|entry| {
-            if entry.out_at > instant {
+            if entry.out_at > now {
                 used -= entry.units;
             }
             if used + units > self.limit {
@@ -146,19 +153,15 @@ impl Log {
             at = Some(entry.out_at);
             ControlFlow::Break(())
         });
-        at.unwrap_or_else(|| self.out_at(instant))
+        at.unwrap_or_else(|| self.out_at(now))
     }
 
-    /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counted at
-    /// the newest entry counts from now on, for one window.
+    /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counts, counts
+    /// from now on, for one window.
     fn pull_back(&self, log: &mut impl Entries, now: u64) {
-        let latest = newest(log).saturating_sub(self.lifetime);
-        drop_out(log, latest);
         let units = log.units();
         log.clear();
-        if units > 0 {
-            append(log, Entry { out_at: self.out_at(now), units });
-        }
+        append(log, now, Entry { out_at: self.out_at(now), units });
     }
 }
 
@@ -167,11 +170,24 @@ fn newest(log: &impl Entries) -> u64 {
     log.back().map_or(0, |entry| entry.out_at)
 }
 
-/// Sums the units that are out at `instant`.
-fn units_out(log: &impl Entries, instant: u64) -> u64 {
+/// When the newest entry that has units left is out; 0 without any.
+fn newest_counting(log: &impl Entries) -> u64 {
+    if log.back().is_some_and(|entry| entry.units > 0) {
+        return newest(log);
+    }
+    let mut newest = 0;
+    log.visit(|entry| {
+        newest = if entry.units > 0 { entry.out_at } else { newest };
+        ControlFlow::Continue(())
+    });
+    newest
+}
+
+/// Sums the units that are out at `now`.
+fn units_out(log: &impl Entries, now: u64) -> u64 {
     let mut out = 0;
     log.visit(|entry| {
-        if entry.out_at > instant {
+        if entry.out_at > now {
             return ControlFlow::Break(());
         }
         out += entry.units;
@@ -180,19 +196,26 @@ fn units_out(log: &impl Entries, instant: u64) -> u64 {
     out
 }
 
-/// Drops the entries that are out at `instant`.
-fn drop_out(log: &mut impl Entries, instant: u64) {
-    if newest(log) <= instant {
+/// Drops the entries that are out at `now`.
+fn drop_out(log: &mut impl Entries, now: u64) {
+    if newest(log) <= now {
         return log.clear();
     }
-    while log.front().is_some_and(|oldest| oldest.out_at <= instant) {
+    while log.front().is_some_and(|oldest| oldest.out_at <= now) {
         log.pop_front();
     }
 }
 
-/// Appends a charge. Where there is no room for another entry, the newest one takes it up and lives as long: too
-/// strict for the units already in it, never too lax.
-fn append(log: &mut impl Entries, entry: Entry) {
+/// Appends a charge, and drops what is out by then. Nothing else drops entries: for a caller that read the clock before
+/// they may still count, and only a charge leaves a later instant behind that tells it so.
+///
+/// Where there is no room for another entry, the newest one takes the charge up and lives as long: too strict for the
+/// units already in it, never too lax.
+fn append(log: &mut impl Entries, now: u64, entry: Entry) {
+    if entry.units == 0 {
+        return;
+    }
+    drop_out(log, now);
     if let Some(newest) = log.back()
         && (newest.out_at == entry.out_at || !log.push_back(entry))
     {
@@ -202,21 +225,16 @@ fn append(log: &mut impl Entries, entry: Entry) {
     }
 }
 
-fn give_back(log: &mut impl Entries, mut units: u64, receipt: Option<Receipt>) {
-    let mut newest_left = 0;
+/// Takes units off the entries that still count. Emptied ones stay until they are out: the newest tells a stale caller
+/// which instant counts.
+fn give_back(log: &mut impl Entries, now: u64, mut units: u64, receipt: Option<Receipt>) {
     log.amend(|entry| {
-        if receipt.is_none_or(|receipt| receipt.0 == entry.out_at) {
+        if entry.out_at > now && receipt.is_none_or(|receipt| receipt.0 == entry.out_at) {
             let given = units.min(entry.units);
             entry.units -= given;
             units -= given;
         }
-        newest_left = if entry.units > 0 { entry.out_at } else { newest_left };
     });
-    if log.units() == 0 {
-        return log.clear();
-    }
-    // Emptied entries at the end must not make the log look alive for longer than its last unit.
-    log.amend(|entry| entry.out_at = entry.out_at.min(newest_left));
 }
 
 impl Entries for VecDeque<Entry> {

@@ -12,7 +12,7 @@ pub(crate) struct SlidingCounter {
 }
 
 /// The state, spelled out: the window that starts at `start` has `curr` units, the one before it `prev`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Counts {
     start: u64,
     prev: u64,
@@ -27,11 +27,7 @@ impl SlidingCounter {
     }
 
     fn fresh_at(&self, counts: Counts) -> u64 {
-        match counts {
-            Counts { prev: 0, curr: 0, .. } => 0,
-            Counts { start, curr: 0, .. } => start + self.window,
-            Counts { start, .. } => start + 2 * self.window,
-        }
+        counts.start + if counts.curr > 0 { 2 } else { 1 } * self.window
     }
 
     /// Moves the counts to the window that `now` lies in.
@@ -92,7 +88,9 @@ impl Words<3> for SlidingCounter {
 
     #[inline]
     fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
-        let mut counts = self.current(*state, now);
+        let before = self.current(*state, now);
+        let jumped = self.is_ahead(state, now);
+        let mut counts = before;
         let now = now.as_nanos();
         let instant = now.max(counts.start);
         let elapsed = instant - counts.start;
@@ -108,20 +106,27 @@ impl Words<3> for SlidingCounter {
                     counts.curr += units;
                 }
             }
-            Op::Take(_) | Op::Peek => {}
+            Op::Take(_) | Op::Peek | Op::Reset => {}
             Op::Debit(units) => {
                 counts.curr = counts.curr.max(counts.curr.saturating_add(units).min(2 * self.limit));
             }
             Op::Refund(units, receipt) => match receipt {
-                Some(Receipt(at)) if at < counts.start.saturating_sub(self.window) => {}
+                // Any other window is gone, or was never there on this clock.
+                Some(Receipt(at))
+                    if at < counts.start.saturating_sub(self.window) || at >= counts.start + self.window => {}
                 Some(Receipt(at)) if at < counts.start => counts.prev = counts.prev.saturating_sub(units),
                 _ => counts.curr = counts.curr.saturating_sub(units),
             },
-            Op::Reset => counts = Counts { prev: 0, curr: 0, ..counts },
         }
-        let fresh_at = self.fresh_at(counts);
-        if !matches!(op, Op::Peek | Op::Take(0)) {
-            *state = [fresh_at, counts.prev, counts.curr];
+        // What changes nothing writes nothing, and counts that were emptied still stand in the latest window.
+        match op {
+            Op::Peek | Op::Take(0) => {}
+            Op::Reset => {
+                *state = [0; 3];
+                return self.decide(state, Time::from_nanos(now), Op::Peek);
+            }
+            _ if counts != before || jumped => *state = [self.fresh_at(counts), counts.prev, counts.curr],
+            _ => {}
         }
         let used = self.weight(counts.prev, elapsed).saturating_add(counts.curr);
         Decision {
@@ -129,7 +134,7 @@ impl Words<3> for SlidingCounter {
             limit: self.limit,
             room: self.limit.saturating_sub(used),
             unit: 1,
-            reset_after: fresh_at.saturating_sub(now),
+            reset_after: if used == 0 { counts.start } else { self.fresh_at(counts) }.saturating_sub(now),
             receipt: Receipt(instant),
         }
     }

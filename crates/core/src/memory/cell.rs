@@ -41,6 +41,28 @@ impl<const WORDS: usize> Cell<WORDS> {
         if first == LOCKED { None } else { Some(Held { cell: self, first }) }
     }
 
+    /// Changes a state of one word without holding it: for as long as the word stays what it was, nobody else decided.
+    /// Nothing if somebody holds the cell, or `is_mine` says that it belongs to another by now; `is_mine` must not be
+    /// able to turn true again with a word that was there before.
+    #[inline(always)]
+    pub(crate) fn update(&self, is_mine: impl Fn() -> bool, mut change: impl FnMut(&mut [u64; WORDS])) -> bool {
+        let mut before = self.0[0].load(Ordering::Acquire);
+        loop {
+            if before == LOCKED || before == 0 || !is_mine() {
+                return false;
+            }
+            let mut state = [before; WORDS];
+            change(&mut state);
+            if state[0] == before {
+                return true;
+            }
+            match self.0[0].compare_exchange_weak(before, state[0], Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(changed) => before = changed,
+            }
+        }
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         self.0[0].load(Ordering::Relaxed) == LOCKED
     }
@@ -48,7 +70,7 @@ impl<const WORDS: usize> Cell<WORDS> {
     /// Holds the cell if its state equals never seen at `now` and nobody holds it.
     pub(crate) fn claim(&self, now: Time) -> Option<Held<'_, WORDS>> {
         let first = self.0[0].load(Ordering::Relaxed);
-        let claimed = first <= now.as_nanos()
+        let claimed = (first == 0 || first < now.as_nanos())
             && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
         claimed.then(|| Held { cell: self, first })
     }

@@ -15,6 +15,11 @@ pub(crate) struct Fingerprint {
     pub(crate) low: u64,
 }
 
+impl Fingerprint {
+    /// No key's.
+    pub(crate) const NONE: Fingerprint = Fingerprint { high: 0, low: 0 };
+}
+
 /// Two hash functions with seeds of their own, drawn anew for each store.
 pub(crate) struct Seeds {
     high: (u64, SharedSeed),

@@ -28,6 +28,7 @@ use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Clock, Decision, Key, Limit, Op, Time};
 use sketch::Sketch;
+use slot::Slot;
 
 /// Keys of a batch whose memory is asked for before the first of them is decided.
 const BATCH: usize = 16;
@@ -91,10 +92,24 @@ impl MemoryStore {
     /// Decides one operation on one key, now.
     #[inline]
     pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        let print = self.seeds.fingerprint(limit.identity(), key);
-        // The clock is read while the memory is on its way.
-        self.prefetch(print, limit);
-        self.dispatch(print, self.clock.now(), key, limit, op)
+        // First the clock: reading it takes as long as all the rest, which can go on meanwhile.
+        let now = self.clock.now();
+        let ask = Ask { limit, print: self.seeds.fingerprint(limit.identity(), key), now, op };
+        match limit.shape() {
+            Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
+            shape => self.decide_window(key, shape, ask),
+        }
+    }
+
+    /// Apart from the buckets, whose few instructions would otherwise share registers with all of these.
+    #[inline(never)]
+    fn decide_window(&self, key: Key<'_>, shape: &Shape, ask: Ask<'_>) -> Decision {
+        match shape {
+            Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
+            Shape::Window(window) => self.run(&self.windows, &window.for_key(key), ask),
+            Shape::Counter(counter) => self.run(&self.counters, counter, ask),
+            Shape::Log(log) => self.run(&self.logs, &self.pooled(log, ask.now), ask),
+        }
     }
 
     /// Decides the same operation on many keys in order, at one instant, and appends the answers to `decisions`.
@@ -102,37 +117,47 @@ impl MemoryStore {
     pub fn decide_batch(&self, keys: &[Key<'_>], limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let now = self.clock.now();
         decisions.reserve(keys.len());
+        let ask = Ask { limit, print: Fingerprint::NONE, now, op };
         for keys in keys.chunks(BATCH) {
-            let mut prints = [Fingerprint { high: 0, low: 0 }; BATCH];
-            for (print, key) in prints.iter_mut().zip(keys) {
-                *print = self.seeds.fingerprint(limit.identity(), *key);
-                self.prefetch(*print, limit);
-            }
-            for (print, key) in prints.iter().zip(keys) {
-                decisions.push(self.dispatch(*print, now, *key, limit, op));
+            match limit.shape() {
+                Shape::Bucket(bucket) => self.run_batch(&self.buckets, |_| *bucket, keys, ask, decisions),
+                Shape::Window(window) => self.run_batch(&self.windows, |key| window.for_key(key), keys, ask, decisions),
+                Shape::Counter(counter) => self.run_batch(&self.counters, |_| *counter, keys, ask, decisions),
+                Shape::Log(log) => self.run_batch(&self.logs, |_| self.pooled(log, now), keys, ask, decisions),
             }
         }
     }
 
-    #[inline]
-    fn prefetch(&self, print: Fingerprint, limit: &Limit) {
-        match limit.shape() {
-            Shape::Bucket(_) => self.buckets.prefetch(print),
-            Shape::Window(_) => self.windows.prefetch(print),
-            Shape::Counter(_) => self.counters.prefetch(print),
-            Shape::Log(_) => self.logs.prefetch(print),
+    /// Asks the same for each of at most [`BATCH`] keys.
+    fn run_batch<'k, const WORDS: usize, A: Words<WORDS>>(
+        &self,
+        table: &Table<WORDS>,
+        algorithm_for: impl Fn(Key<'k>) -> A,
+        keys: &[Key<'k>],
+        ask: Ask<'_>,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let mut prints = [Fingerprint::NONE; BATCH];
+        for (print, key) in prints.iter_mut().zip(keys) {
+            *print = self.seeds.fingerprint(ask.limit.identity(), *key);
+            table.prefetch(*print, 0);
         }
-    }
-
-    #[inline]
-    fn dispatch(&self, print: Fingerprint, now: Time, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        match limit.shape() {
-            Shape::Bucket(bucket) => self.run(&self.buckets, bucket, limit, print, now, op),
-            Shape::Window(window) => self.run(&self.windows, &window.for_key(key), limit, print, now, op),
-            Shape::Counter(counter) => self.run(&self.counters, counter, limit, print, now, op),
-            Shape::Log(log) => {
-                let log = self.pooled(log, now);
-                self.run(&self.logs, &log, limit, print, now, op)
+        // Looking at all keys before the first is decided lets their memory arrive together; so does a second request
+        // for those that are not at home.
+        let mut slots = [None; BATCH];
+        for (slot, print) in slots.iter_mut().zip(&prints[..keys.len()]) {
+            *slot = table.find_at_home(*print);
+            if slot.is_none() {
+                table.prefetch(*print, 1);
+            }
+        }
+        for ((print, slot), key) in prints.iter().zip(slots).zip(keys) {
+            decisions.push(Decision::BLANK);
+            let (algorithm, ask) = (algorithm_for(*key), Ask { print: *print, ..ask });
+            if let Some(decision) = decisions.last_mut()
+                && !self.run_quickly(table, slot.or_else(|| table.find_beyond(*print)), &algorithm, ask, decision)
+            {
+                *decision = self.run_slowly(table, &algorithm, ask);
             }
         }
     }
@@ -149,53 +174,90 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn run<const WORDS: usize>(
+    fn run<const WORDS: usize>(&self, table: &Table<WORDS>, algorithm: &impl Words<WORDS>, ask: Ask<'_>) -> Decision {
+        let mut decision = Decision::BLANK;
+        if !self.run_quickly(table, table.find(ask.print), algorithm, ask, &mut decision) {
+            decision = self.run_slowly(table, algorithm, ask);
+        }
+        decision
+    }
+
+    /// Decides for a key that is in the table: without a lock if its state is one word and can only grow.
+    #[inline(always)]
+    fn run_quickly<const WORDS: usize>(
+        &self,
+        table: &Table<WORDS>,
+        slot: Option<&Slot<WORDS>>,
+        algorithm: &impl Words<WORDS>,
+        ask: Ask<'_>,
+        decision: &mut Decision,
+    ) -> bool {
+        if WORDS > 1 || ask.op.may_shrink() {
+            return match self.run_held(table, algorithm, ask) {
+                Some(held) => {
+                    *decision = held;
+                    true
+                }
+                None => false,
+            };
+        }
+        let Some(slot) = slot else { return false };
+        table.update(slot, ask.print, |state| {
+            let now = self.clock.again_if(algorithm.is_ahead(state, ask.now), ask.now);
+            *decision = algorithm.decide(state, now, ask.op);
+        })
+    }
+
+    /// Decides for a key that is in the table, holding its state.
+    #[inline]
+    fn run_held<const WORDS: usize>(
         &self,
         table: &Table<WORDS>,
         algorithm: &impl Words<WORDS>,
-        limit: &Limit,
-        print: Fingerprint,
-        now: Time,
-        op: Op,
-    ) -> Decision {
-        if let Some(held) = table.lock(print) {
-            let mut state = held.state();
-            let now = self.clock.again_if(algorithm.is_ahead(&state, now), now);
-            if !op.may_charge() || algorithm.is_ready(&state) {
-                let decision = algorithm.decide(&mut state, now, op);
-                algorithm.settle(&mut state);
-                held.release(state);
-                return decision;
-            }
+        ask: Ask<'_>,
+    ) -> Option<Decision> {
+        let held = table.lock(ask.print)?;
+        let mut state = held.state();
+        // What shrinks a state does so at an instant not before its slot was given to the key; see `Table::update`.
+        let is_old = ask.op.may_shrink() || algorithm.is_ahead(&state, ask.now);
+        let now = self.clock.again_if(is_old, ask.now);
+        if ask.op.may_charge() && !algorithm.is_ready(&state) {
+            return None;
         }
-        self.run_slowly(table, algorithm, limit, print, now, op)
+        let before = state;
+        let decision = algorithm.decide(&mut state, now, ask.op);
+        algorithm.settle(&mut state);
+        held.release(if state == before { before } else { not_zero(state, now) });
+        Some(decision)
     }
 
-    /// Decides for a key that is not in the table, or has no entries yet.
+    /// Decides for a key that is not in the table, or has no entries yet, or whose state somebody holds.
     #[cold]
     #[inline(never)]
     fn run_slowly<const WORDS: usize>(
         &self,
         table: &Table<WORDS>,
         algorithm: &impl Words<WORDS>,
-        limit: &Limit,
-        print: Fingerprint,
-        now: Time,
-        op: Op,
+        ask: Ask<'_>,
     ) -> Decision {
-        if !op.may_charge() {
-            return if self.overflow.is_idle(now) {
-                algorithm.decide(&mut [0; WORDS], now, op)
-            } else {
-                self.overflowed(limit, print, now, Op::Peek)
+        let Ask { limit, print, op, .. } = ask;
+        if let Some(decision) = self.run_held(table, algorithm, ask) {
+            return decision;
+        }
+        // What cannot add to the state needs no slot, and finds nothing to take from.
+        let never_fits = matches!(op, Op::Take(units) if units > limit.units());
+        if !op.may_charge() || never_fits {
+            return match self.overflow.is_idle(ask.now) {
+                true => algorithm.decide(&mut [0; WORDS], ask.now, op),
+                false => self.overflowed(limit, print, ask.now, if never_fits { op } else { Op::Peek }),
             };
         }
         let _gate = table.gate(table.home(print));
-        let Some(found) = table.lock_or_insert(print, now, |old| algorithm.forget(old)) else {
-            return self.overflowed(limit, print, table.not_forgotten_at(print, now), op);
+        let Some(found) = table.lock_or_insert(print, ask.now, |old| algorithm.forget(old)) else {
+            return self.overflowed(limit, print, table.not_forgotten_at(print, ask.now), op);
         };
         let mut state = found.held.state();
-        let starts = found.is_new || state == [0; WORDS];
+        let starts = found.is_new || !algorithm.is_ready(&state);
         let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
         if !algorithm.prepare(&mut state) {
             return self.overflowed(limit, print, now, op);
@@ -205,7 +267,7 @@ impl MemoryStore {
         }
         let decision = algorithm.decide(&mut state, now, op);
         algorithm.settle(&mut state);
-        found.held.release(state);
+        found.held.release(not_zero(state, now));
         decision
     }
 
@@ -253,6 +315,25 @@ fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
         other => other,
     };
     Decision { answer, limit: limit.units(), ..decision }
+}
+
+/// What is asked of a key's state.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    limit: &'a Limit,
+    print: Fingerprint,
+    now: Time,
+    op: Op,
+}
+
+/// A state as a slot keeps it: one word is never zero again once the slot was given to a key, but the instant at which
+/// it equals never seen, so that no word comes twice; see [`Table::update`].
+#[inline]
+fn not_zero<const WORDS: usize>(mut state: [u64; WORDS], now: Time) -> [u64; WORDS] {
+    if WORDS == 1 && state[0] == 0 {
+        state[0] = now.as_nanos();
+    }
+    state
 }
 
 /// Sizes a [`MemoryStore`].

@@ -31,8 +31,23 @@ pub(crate) struct Table<const WORDS: usize> {
 
 #[repr(C)]
 struct Bucket<const WORDS: usize> {
-    gate: AtomicU64,
     slots: [Slot<WORDS>; SLOTS],
+    gate: AtomicU64,
+}
+
+impl<const WORDS: usize> Bucket<WORDS> {
+    #[inline(always)]
+    fn find(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        self.slots_for(print).find(|slot| slot.matches(print))
+    }
+
+    /// The slots in the order in which a key tries them: half of the keys begin at the far end, so that each of the
+    /// bucket's two cache lines serves its own half alone as long as there is room.
+    #[inline(always)]
+    fn slots_for(&self, print: Fingerprint) -> impl Iterator<Item = &Slot<WORDS>> {
+        let from_the_end = print.low & 1 == 1;
+        (0..SLOTS).map(move |place| &self.slots[if from_the_end { SLOTS - 1 - place } else { place }])
+    }
 }
 
 // SAFETY: a bucket is made of `AtomicU64` alone.
@@ -89,9 +104,10 @@ pub(crate) struct Found<'a, const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Table<WORDS> {
-    /// A table with room for `keys` keys, and an eighth more so that they find it.
+    /// A table with room for `keys` keys, and a fifth more so that most find it at home; a seventh for larger states,
+    /// which take enough memory already.
     pub(crate) fn with_room_for(keys: usize) -> std::io::Result<Table<WORDS>> {
-        let slots = keys.saturating_add(keys.div_ceil(7));
+        let slots = keys.saturating_add(keys.div_ceil(if WORDS == 1 { 5 } else { 7 }));
         Ok(Table {
             buckets: Pages::zeroed(slots.div_ceil(SLOTS).max(1))?,
             horizons: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -117,10 +133,10 @@ impl<const WORDS: usize> Table<WORDS> {
         ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// Asks for the memory that [`Table::lock`] is going to read.
-    #[inline]
-    pub(crate) fn prefetch(&self, print: Fingerprint) {
-        prefetch(&self.buckets[self.home(print)]);
+    /// Asks for the memory of the bucket that a key's probe leads to.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, print: Fingerprint, probe: u64) {
+        prefetch(&self.buckets[self.bucket_at(print, probe)]);
     }
 
     /// Takes the slot of a key that is in the table.
@@ -134,19 +150,36 @@ impl<const WORDS: usize> Table<WORDS> {
         None
     }
 
-    #[inline]
-    fn find(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
-        let home = self.home(print);
-        let bucket = &self.buckets[home];
-        for slot in &bucket.slots {
-            if slot.matches(print) {
-                return Some(slot);
-            }
+    /// Changes the state of a key, in the slot where it was found, without holding it, if it is one word.
+    ///
+    /// This is sound because no word of a slot comes twice once the slot changed hands. It is taken over only if its
+    /// word is an instant before the newcomer's; the newcomer's first word is that instant or a later one; takes and
+    /// debits only add to it; and what shrinks it does so while holding the slot, at an instant read meanwhile, and
+    /// never to before that instant. So the word that this caller read with its own fingerprint beside it is still its
+    /// key's if it is still there.
+    #[inline(always)]
+    pub(crate) fn update(&self, slot: &Slot<WORDS>, print: Fingerprint, change: impl FnMut(&mut [u64; WORDS])) -> bool {
+        slot.cell.update(|| slot.matches(print), change)
+    }
+
+    /// Looks for a key's slot. Whoever uses it makes sure that it is still the key's.
+    #[inline(always)]
+    pub(crate) fn find(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        match self.find_at_home(print) {
+            None => self.find_beyond(print),
+            found => found,
         }
-        probes_beyond(bucket.gate.load(Ordering::Acquire)).find_map(|probe| {
-            let bucket = &self.buckets[self.bucket_at(print, probe)];
-            bucket.slots.iter().find(|slot| slot.matches(print))
-        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn find_at_home(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        self.buckets[self.home(print)].find(print)
+    }
+
+    #[inline(never)]
+    pub(crate) fn find_beyond(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        let gate = self.gate_of(print).load(Ordering::Acquire);
+        probes_beyond(gate).find_map(|probe| self.buckets[self.bucket_at(print, probe)].find(print))
     }
 
     /// Locks a key's home bucket against other inserters. Who takes several takes them in ascending order of homes.
@@ -174,7 +207,7 @@ impl<const WORDS: usize> Table<WORDS> {
         }
         let (probe, slot, mut held) = (0..REACH).find_map(|probe| {
             let bucket = &self.buckets[self.bucket_at(print, probe)];
-            bucket.slots.iter().find_map(|slot| Some((probe, slot, slot.cell.claim(now)?)))
+            bucket.slots_for(print).find_map(|slot| Some((probe, slot, slot.cell.claim(now)?)))
         })?;
         let before = slot.print();
         if before.low != 0 {

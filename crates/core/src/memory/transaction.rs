@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::cell::Held;
 use super::pool::PooledLog;
 use super::table::{Gate, Table};
-use super::{Fingerprint, MemoryStore, approximate};
+use super::{Fingerprint, MemoryStore, approximate, not_zero};
 use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::Answer;
@@ -181,7 +181,7 @@ impl MemoryStore {
             let arrival = self.overflow.arrival(print);
             Kept::Overflow { now, arrival, scratch: [arrival] }
         };
-        Place { print, kept: kept.unwrap_or_else(overflow) }
+        Place { print, kept: kept.unwrap_or_else(overflow), asked: 0, denied: false }
     }
 
     /// The place of a key in its table, or the instant to decide at in the sketch.
@@ -203,6 +203,9 @@ impl MemoryStore {
         }
         if starts {
             self.take_over(algorithm, charge.limit, print, now, &mut state);
+        } else if algorithm.is_ahead(&state, now) {
+            // The clock did jump back. That is repaired whether the charges pass or not.
+            algorithm.decide(&mut state, now, Op::Debit(0));
         }
         Ok(Taken { held: found.held, now, before: state, scratch: state })
     }
@@ -212,6 +215,9 @@ impl MemoryStore {
 struct Place<'a> {
     print: Fingerprint,
     kept: Kept<'a>,
+    /// Units that charges before want of it, and whether one of them was denied.
+    asked: u64,
+    denied: bool,
 }
 
 enum Kept<'a> {
@@ -237,10 +243,26 @@ struct Taken<'a, const WORDS: usize> {
 impl Place<'_> {
     /// What the charge would be answered, after those before it.
     fn foresee(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
+        let decision = self.try_on_copy(store, charge);
+        let Op::Take(units) = charge.op else { return decision };
+        let whole = self.asked.saturating_add(units);
+        let fits = decision.is_allowed() && !self.denied;
+        if fits || charge.veto {
+            self.asked = whole;
+            self.denied |= !fits;
+        }
+        if fits {
+            return decision;
+        }
+        // Those before it would be asked for again too: what counts is when all fit.
+        Decision { answer: self.untouched(store, charge, Op::Take(whole)).answer, ..decision }
+    }
+
+    fn try_on_copy(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
         match (&mut self.kept, charge.limit.shape()) {
-            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.foresee(bucket, charge.op),
-            (Kept::Window(taken), Shape::Window(window)) => taken.foresee(&window.for_key(charge.key), charge.op),
-            (Kept::Counter(taken), Shape::Counter(counter)) => taken.foresee(counter, charge.op),
+            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.try_on_copy(bucket, charge.op),
+            (Kept::Window(taken), Shape::Window(window)) => taken.try_on_copy(&window.for_key(charge.key), charge.op),
+            (Kept::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
             (Kept::Log(taken, pending), Shape::Log(log)) => {
                 let chain = PooledLog { log, pool: &store.pool }.chain(taken.before);
                 let decision = log.foresee(&chain, taken.now, charge.op, *pending);
@@ -254,11 +276,23 @@ impl Place<'_> {
             (Kept::Overflow { now, scratch, .. }, _) => {
                 approximate(charge.limit, charge.op, charge.limit.as_bucket().decide(scratch, *now, charge.op))
             }
-            // The fingerprint covers the algorithm, so a place never meets a limit of another shape.
-            _ => Decision {
-                answer: Answer::DenyAlways,
-                ..charge.limit.as_bucket().decide(&mut [0], Time::MAX, Op::Peek)
-            },
+            _ => mismatched(charge),
+        }
+    }
+
+    /// What `op` would be answered alone.
+    fn untouched(&self, store: &MemoryStore, charge: &Charge<'_>, op: Op) -> Decision {
+        match (&self.kept, charge.limit.shape()) {
+            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.untouched(bucket, op),
+            (Kept::Window(taken), Shape::Window(window)) => taken.untouched(&window.for_key(charge.key), op),
+            (Kept::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
+            (Kept::Log(taken, _), Shape::Log(log)) => {
+                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.before), taken.now, op, 0)
+            }
+            (Kept::Overflow { now, arrival, .. }, _) => {
+                approximate(charge.limit, op, charge.limit.as_bucket().decide(&mut [*arrival], *now, op))
+            }
+            _ => mismatched(charge),
         }
     }
 
@@ -274,18 +308,8 @@ impl Place<'_> {
     }
 
     /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state.
-    fn refuse(&mut self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
-        let untouched = match (&mut self.kept, charge.limit.shape()) {
-            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.peek(bucket),
-            (Kept::Window(taken), Shape::Window(window)) => taken.peek(&window.for_key(charge.key)),
-            (Kept::Counter(taken), Shape::Counter(counter)) => taken.peek(counter),
-            (Kept::Log(taken, _), Shape::Log(log)) => taken.peek(&PooledLog { log, pool: &store.pool }),
-            (Kept::Overflow { now, arrival, .. }, _) => {
-                approximate(charge.limit, Op::Peek, charge.limit.as_bucket().decide(&mut [*arrival], *now, Op::Peek))
-            }
-            _ => foreseen,
-        };
-        Decision { answer: foreseen.answer, ..untouched }
+    fn refuse(&self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
+        Decision { answer: foreseen.answer, ..self.untouched(store, charge, Op::Peek) }
     }
 
     fn release(self, store: &MemoryStore, allowed: bool) {
@@ -307,15 +331,20 @@ impl Place<'_> {
 }
 
 impl<const WORDS: usize> Taken<'_, WORDS> {
-    fn foresee(&mut self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
+    fn try_on_copy(&mut self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
         algorithm.decide(&mut self.scratch, self.now, op)
     }
 
-    fn peek(&mut self, algorithm: &impl Words<WORDS>) -> Decision {
-        algorithm.decide(&mut self.before, self.now, Op::Peek)
+    fn untouched(&self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
+        algorithm.decide(&mut self.before.clone(), self.now, op)
     }
 
     fn release(self, allowed: bool) {
-        self.held.release(if allowed { self.scratch } else { self.before });
+        self.held.release(not_zero(if allowed { self.scratch } else { self.before }, self.now));
     }
+}
+
+/// The fingerprint covers the algorithm, so a place never meets a limit of another shape. If it did, this denies.
+fn mismatched(charge: &Charge<'_>) -> Decision {
+    Decision { answer: Answer::DenyAlways, limit: charge.limit.units(), ..Decision::BLANK }
 }

@@ -30,6 +30,10 @@ impl FixedWindow {
 
 impl Model for FixedWindow {
     fn apply(&mut self, now: u64, op: Op) -> Answer {
+        if op == Op::Reset {
+            self.counts.clear();
+            return self.apply(now, Op::Peek);
+        }
         let (number, before, moved) = self.counting(now);
         let (start, end) = (number * self.window, (number + 1) * self.window);
         let mut verdict = Verdict::Allow;
@@ -48,18 +52,16 @@ impl Model for FixedWindow {
                 before.saturating_sub(cost)
             }
             Op::Refund(cost, None) => before.saturating_sub(cost),
-            Op::Refund(..) | Op::Peek => before,
-            Op::Reset => 0,
+            Op::Refund(..) | Op::Peek | Op::Reset => before,
         };
-        if op == Op::Reset || after != before || moved && !matches!(op, Op::Peek | Op::Take(0)) {
+        if after != before || moved && !matches!(op, Op::Peek | Op::Take(0)) {
             self.counts = BTreeMap::from([(number, after)]);
-            self.counts.retain(|_, count| *count > 0);
         }
         Answer {
             verdict,
             limit: self.limit,
             remaining: self.limit.saturating_sub(after),
-            reset_after: if after == 0 { 0 } else { end - now },
+            reset_after: if after == 0 { start.saturating_sub(now) } else { end - now },
             receipt: Some(now.max(start)),
         }
         .for_op(op)

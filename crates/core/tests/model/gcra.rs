@@ -54,8 +54,8 @@ impl Model for Gcra {
             Op::Reset => tat = now,
         }
         // Looking writes nothing, nor does what leaves the TAT as it is.
-        if op == Op::Reset || tat != before && !matches!(op, Op::Peek | Op::Take(0)) {
-            self.tat = (tat > now).then_some(tat);
+        if tat != before && !matches!(op, Op::Peek | Op::Take(0)) {
+            self.tat = Some(tat);
         }
         Answer {
             verdict,

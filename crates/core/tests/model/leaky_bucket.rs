@@ -61,10 +61,7 @@ impl Model for LeakyBucket {
         };
         // Looking writes nothing; all else writes a level that differs from the one that leaked by itself.
         if !matches!(op, Op::Peek | Op::Take(0)) && poured != leaked {
-            self.level = (poured > self.units(0)).then_some((poured, now));
-        }
-        if op == Op::Reset {
-            self.level = None;
+            self.level = Some((poured, now));
         }
         let empty_in = nanos(poured.numerator);
         let free = self.units(self.capacity) - poured;

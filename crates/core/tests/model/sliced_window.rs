@@ -44,12 +44,17 @@ impl SlicedWindow {
 
 impl Model for SlicedWindow {
     fn apply(&mut self, now: u64, op: Op) -> Answer {
+        if op == Op::Reset {
+            self.counts.clear();
+            return self.apply(now, Op::Peek);
+        }
         let mut counts = self.counts.clone();
         let mut present = now / self.slice;
         let newest = counts.keys().max().copied().unwrap_or(0);
         let moved = newest > present && (newest - present) * self.slice > self.window;
         if moved {
             counts = Counts::from([(present, self.live(&counts, newest).values().sum())]);
+            counts.retain(|_, units| *units > 0);
         } else {
             present = present.max(newest);
         }
@@ -68,32 +73,30 @@ impl Model for SlicedWindow {
             Op::Debit(cost) => added = cost.min((2 * self.limit).saturating_sub(used)),
             Op::Refund(cost, receipt) => {
                 let mut left = cost;
-                let mut amended = live.clone();
-                for (number, units) in &mut amended {
+                let mut amended = counts.clone();
+                for (number, units) in amended.iter_mut().filter(|(number, _)| present < self.out_in(**number)) {
                     if receipt.is_none_or(|receipt| receipt.to_bits() == self.out_in(*number) * self.slice) {
                         let given = left.min(*units);
                         *units -= given;
                         left -= given;
                     }
                 }
-                if amended != live {
+                if amended != counts {
                     counts = amended;
                     changed = true;
                 }
             }
-            Op::Reset => {
-                counts.clear();
-                changed = true;
-            }
+            Op::Reset => {}
         }
         if added > 0 {
             counts = live;
             *counts.entry(present).or_insert(0) += added;
             changed = true;
         }
-        counts.retain(|_, units| *units > 0);
         let used: u64 = self.live(&counts, present).values().sum();
-        let last = counts.keys().max().map_or(0, |number| self.out_in(*number) * self.slice);
+        let newest_start = counts.keys().max().map_or(0, |number| number * self.slice);
+        let counting = counts.iter().filter(|(_, units)| **units > 0).map(|(number, _)| number);
+        let last = counting.max().map_or(0, |number| self.out_in(*number) * self.slice);
         if changed {
             self.counts = counts;
         }
@@ -101,7 +104,7 @@ impl Model for SlicedWindow {
             verdict,
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
-            reset_after: if used == 0 { 0 } else { last - now },
+            reset_after: if used == 0 { newest_start.saturating_sub(now) } else { last - now },
             receipt: Some(self.out_in(present) * self.slice),
         }
         .for_op(op)

@@ -33,7 +33,7 @@ impl SlidingCounter {
     fn at(&self, now: i128) -> (SlidingCounter, bool) {
         let present = now / self.window;
         let mut turned = self.clone();
-        if self.counts.is_empty() || self.standing <= present {
+        if self.standing <= present {
             turned.standing = present;
         } else if self.standing > present + 1 {
             let by = self.standing - present;
@@ -66,6 +66,11 @@ impl SlidingCounter {
         open
     }
 
+    fn forget(&mut self) {
+        self.counts.clear();
+        self.standing = 0;
+    }
+
     /// When nothing in it weighs any more.
     fn fresh_at(&self) -> Option<i128> {
         self.counts
@@ -84,6 +89,10 @@ impl SlidingCounter {
 
 impl Model for SlidingCounter {
     fn apply(&mut self, now: u64, op: Op) -> Answer {
+        if op == Op::Reset {
+            self.forget();
+            return self.apply(now, Op::Peek);
+        }
         let now = i128::from(now);
         let (mut counter, moved) = self.at(now);
         let current = counter.standing;
@@ -109,16 +118,13 @@ impl Model for SlidingCounter {
                     add(number, -i128::from(cost).min(self.at(now).0.count(number)));
                 }
             }
-            Op::Reset => {
-                counter.counts.clear();
-                changed = true;
-            }
+            Op::Reset => {}
         }
         let answer = Answer {
             verdict,
             limit: nanos(self.limit),
             remaining: nanos(((self.limit * self.window - counter.estimate(now)).div_euclid(self.window)).max(0)),
-            reset_after: nanos(counter.fresh_at().map_or(0, |at| (at - now).max(0))),
+            reset_after: nanos((counter.fresh_at().unwrap_or(current * self.window) - now).max(0)),
             receipt: Some(nanos(now.max(current * self.window))),
         };
         if changed || moved && !matches!(op, Op::Peek | Op::Take(0)) {

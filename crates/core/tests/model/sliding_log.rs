@@ -16,7 +16,7 @@ impl SlidingLog {
     }
 
     fn newest(charges: &[(u64, u64)]) -> u64 {
-        charges.iter().filter(|(_, units)| *units > 0).map(|(at, _)| *at).max().unwrap_or(0)
+        charges.iter().map(|(at, _)| *at).max().unwrap_or(0)
     }
 
     fn is_live(&self, charged_at: u64, now: u64) -> bool {
@@ -36,11 +36,16 @@ impl SlidingLog {
 
 impl Model for SlidingLog {
     fn apply(&mut self, now: u64, op: Op) -> Answer {
+        if op == Op::Reset {
+            self.charges.clear();
+            return self.apply(now, Op::Peek);
+        }
         let mut charges = self.charges.clone();
         let newest = SlidingLog::newest(&charges);
         let moved = newest > now + self.window;
         if moved {
             charges = vec![(now, self.units(&charges, newest))];
+            charges.retain(|(_, units)| *units > 0);
         }
         let instant = now.max(SlidingLog::newest(&charges));
         let used = self.units(&charges, instant);
@@ -58,23 +63,20 @@ impl Model for SlidingLog {
             Op::Debit(cost) => added = cost.min((2 * self.limit).saturating_sub(used)),
             Op::Refund(cost, receipt) => {
                 let mut left = cost;
-                let mut amended = live.clone();
-                for (at, units) in &mut amended {
+                let mut amended = charges.clone();
+                for (at, units) in amended.iter_mut().filter(|(at, _)| self.is_live(*at, instant)) {
                     if receipt.is_none_or(|receipt| receipt.to_bits() == *at + self.window) {
                         let given = left.min(*units);
                         *units -= given;
                         left -= given;
                     }
                 }
-                if amended != live {
+                if amended != charges {
                     charges = amended;
                     changed = true;
                 }
             }
-            Op::Reset => {
-                charges.clear();
-                changed = true;
-            }
+            Op::Reset => {}
         }
         if added > 0 {
             charges = live;
@@ -82,7 +84,8 @@ impl Model for SlidingLog {
             changed = true;
         }
         let used = self.units(&charges, instant);
-        let last = SlidingLog::newest(&charges) + self.window;
+        let latest = SlidingLog::newest(&charges);
+        let last = charges.iter().filter(|(_, units)| *units > 0).map(|(at, _)| at + self.window).max().unwrap_or(0);
         if changed {
             self.charges = charges;
         }
@@ -90,7 +93,7 @@ impl Model for SlidingLog {
             verdict,
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
-            reset_after: if used == 0 { 0 } else { last - now },
+            reset_after: if used == 0 { latest.saturating_sub(now) } else { last - now },
             receipt: Some(instant + self.window),
         }
         .for_op(op)

@@ -40,10 +40,6 @@ impl TokenBucket {
         }
     }
 
-    fn put(&mut self, tokens: Ratio, now: u64) {
-        self.tokens = (tokens < self.full()).then_some((tokens, now));
-    }
-
     /// The time in which so many tokens come.
     fn time_of(&self, tokens: Ratio) -> u64 {
         nanos(tokens.numerator)
@@ -78,8 +74,8 @@ impl Model for TokenBucket {
             Op::Reset => tokens = self.full(),
         }
         // Looking writes nothing, nor does what leaves the tokens as they are.
-        if op == Op::Reset || tokens != before && !matches!(op, Op::Peek | Op::Take(0)) {
-            self.put(tokens, now);
+        if tokens != before && !matches!(op, Op::Peek | Op::Take(0)) {
+            self.tokens = Some((tokens, now));
         }
         let missing = self.time_of(self.full() - tokens);
         Answer {
