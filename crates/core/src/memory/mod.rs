@@ -348,7 +348,7 @@ pub struct MemoryStoreBuilder {
 impl MemoryStoreBuilder {
     /// How many keys of each kind of state find an exact place: 100,000 if not said.
     ///
-    /// A key takes 30 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
+    /// A key takes 31 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
     /// logs also the entries of [`MemoryStoreBuilder::log_entries`].
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
