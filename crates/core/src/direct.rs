@@ -122,10 +122,21 @@ impl DirectLimiter {
         now: Time,
         op: Op,
     ) -> Decision {
+        let mut decision = Decision::BLANK;
+        if WORDS == 1 && !op.may_shrink() {
+            let change = |state: &mut [u64; WORDS]| {
+                let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
+                decision = algorithm.decide(state, now, op);
+            };
+            // Nobody else's state can ever be in this cell.
+            if cell.update(|| true, change) {
+                return decision;
+            }
+        }
         let held = cell.lock();
         let mut state = held.state();
         let now = self.clock.again_if(algorithm.is_ahead(&state, now), now);
-        let decision = algorithm.decide(&mut state, now, op);
+        decision = algorithm.decide(&mut state, now, op);
         algorithm.settle(&mut state);
         held.release(state);
         decision

@@ -144,18 +144,21 @@ fn a_stale_instant_does_not_revive_a_reclaimed_key() {
     let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 1).unwrap();
     let long = Limit::gcra(Rate::per_second(1).unwrap(), 1).unwrap();
     check(10 * SCHEDULES, move || {
-        let clock = FakeClock::at(Time::from_nanos(1_000));
+        let clock = FakeClock::at(Time::from_nanos(940));
         let store = store(&clock, 1);
-        for name in ["b", "c", "d", "e"] {
+        for name in ["b", "c", "d"] {
             store.decide(key(name), &long, Op::Take(1));
         }
+        // A place that is free again before the instants below.
+        store.decide(key("e"), &limit, Op::Take(1));
+        clock.set(Time::from_nanos(1_000));
         assert!(store.decide(key("a"), &limit, Op::Take(1)).is_allowed());
         let newcomer: Task = {
             let (store, clock) = (Arc::clone(&store), clock.clone());
             Box::new(move || {
                 clock.set(Time::from_nanos(1_099));
                 thread::yield_now();
-                clock.set(Time::from_nanos(1_100));
+                clock.set(Time::from_nanos(1_101));
                 store.decide(key("z"), &limit, Op::Take(1));
                 store.decide(key("z"), &limit, Op::Reset);
                 0

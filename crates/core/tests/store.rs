@@ -218,6 +218,61 @@ fn the_same_key_twice_is_told_when_both_fit() {
 }
 
 #[test]
+fn what_a_transaction_denied_on_a_copy_is_not_taken() {
+    for limit in every_shape(10, Duration::from_secs(60)) {
+        let name = limit.algorithm();
+        let (store, _clock) = store(100);
+        let on = |op| Charge { key: key("a"), limit: &limit, op, veto: true };
+        let never = store.charge(&[on(Op::Debit(5)), on(Op::Take(6))]).unwrap();
+        assert_eq!(never.retry(), Some(Retry::Never), "{name}: eleven never fit");
+        assert_eq!(store.decide(key("a"), &limit, Op::Peek).remaining(), 10, "{name}: the debit was not taken either");
+        assert!(store.charge(&[on(Op::Debit(5)), on(Op::Take(5))]).unwrap().is_allowed(), "{name}");
+        assert_eq!(store.decide(key("a"), &limit, Op::Peek).remaining(), 0, "{name}");
+        let denied = store.charge(&[on(Op::Take(1)), on(Op::Take(0))]).unwrap();
+        assert_eq!(denied.iter().map(Decision::is_allowed).collect::<Vec<_>>(), [false, true], "{name}: cost 0 passes");
+    }
+    // Two limits of one identity weigh units differently: eight of ten seconds' worth leave no room for one more there.
+    let (store, _clock) = store(100);
+    let slow = Limit::gcra(Rate::per_second(1).unwrap(), 10).unwrap();
+    let fast = Limit::gcra(Rate::per_second(10).unwrap(), 20).unwrap();
+    let charges = [Charge::take(key("a"), &slow, 8), Charge::take(key("a"), &fast, 1)];
+    assert!(!store.charge(&charges).unwrap().is_allowed());
+    assert_eq!(store.decide(key("a"), &slow, Op::Peek).remaining(), 10);
+}
+
+#[test]
+fn a_look_before_a_charge_does_not_hide_that_the_pool_is_dry() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(100).log_entries(7).clock(clock).build().unwrap();
+    let limit = Limit::sliding_log(10, Duration::from_secs(60)).unwrap();
+    take(&store, "has the only block", &limit);
+    let on = |op| Charge { key: key("a"), limit: &limit, op, veto: true };
+    let admitted = (0..30).filter(|_| store.charge(&[on(Op::Peek), on(Op::Take(1))]).unwrap().is_allowed()).count();
+    assert!(admitted <= 10, "{admitted}");
+    let admitted = (0..30).filter(|_| store.charge(&[on(Op::Reset), on(Op::Take(1))]).unwrap().is_allowed()).count();
+    assert_eq!(admitted, 0, "the sketch takes nothing back");
+}
+
+#[test]
+fn takes_that_are_refunded_leave_no_entries_behind() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(100).log_entries(35).clock(clock.clone()).build().unwrap();
+    let limit = Limit::sliding_log(3, Duration::from_secs(60)).unwrap();
+    let mut earlier = take(&store, "a", &limit);
+    for _ in 0..10_000 {
+        clock.advance(Duration::from_nanos(1));
+        let taken = take(&store, "a", &limit);
+        assert!(taken.is_allowed());
+        let receipt = earlier.receipt();
+        assert_eq!(store.decide(key("a"), &limit, Op::Refund(1, Some(receipt))).remaining(), 2);
+        earlier = taken;
+    }
+    for name in ["b", "c", "d", "e"] {
+        assert_eq!(take(&store, name, &limit).remaining(), 2, "{name} has a place of its own");
+    }
+}
+
+#[test]
 fn sixteen_charges_pass_and_seventeen_are_refused() {
     let (store, _clock) = store(100);
     let limit = Limit::fixed_window(1, Duration::from_secs(1)).unwrap();

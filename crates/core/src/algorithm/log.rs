@@ -36,8 +36,8 @@ pub(crate) trait Entries {
     /// Appends an entry, or answers false if there is no room for it. There is always room for a first one.
     fn push_back(&mut self, entry: Entry) -> bool;
     fn set_back(&mut self, entry: Entry);
-    /// Visits all entries from the oldest on, and stores what the visitor changed.
-    fn amend(&mut self, visit: impl FnMut(&mut Entry));
+    /// Visits all entries from the oldest on, stores what the visitor changed, and drops those it does not keep.
+    fn amend(&mut self, keep: impl FnMut(&mut Entry) -> bool);
     fn visit(&self, visit: impl FnMut(Entry) -> ControlFlow<()>);
     fn clear(&mut self);
 }
@@ -216,24 +216,30 @@ fn append(log: &mut impl Entries, now: u64, entry: Entry) {
         return;
     }
     drop_out(log, now);
-    if let Some(newest) = log.back()
-        && (newest.out_at == entry.out_at || !log.push_back(entry))
-    {
-        log.set_back(Entry { out_at: entry.out_at, units: newest.units + entry.units });
-    } else if log.back().is_none() {
-        log.push_back(entry);
+    match log.back() {
+        // An emptied entry only kept the instant, which the charge brings itself.
+        Some(newest) if newest.units == 0 || newest.out_at == entry.out_at || !log.push_back(entry) => {
+            log.set_back(Entry { out_at: entry.out_at, units: newest.units + entry.units });
+        }
+        Some(_) => {}
+        None => {
+            let found_room = log.push_back(entry);
+            debug_assert!(found_room, "a first entry finds the room that was made ready for it");
+        }
     }
 }
 
-/// Takes units off the entries that still count. Emptied ones stay until they are out: the newest tells a stale caller
-/// which instant counts.
+/// Takes units off the entries that still count and drops those it empties, but for the newest: that one tells a stale
+/// caller which instant counts.
 fn give_back(log: &mut impl Entries, now: u64, mut units: u64, receipt: Option<Receipt>) {
+    let newest = newest(log);
     log.amend(|entry| {
         if entry.out_at > now && receipt.is_none_or(|receipt| receipt.0 == entry.out_at) {
             let given = units.min(entry.units);
             entry.units -= given;
             units -= given;
         }
+        entry.units > 0 || entry.out_at == newest
     });
 }
 
@@ -265,8 +271,8 @@ impl Entries for VecDeque<Entry> {
         }
     }
 
-    fn amend(&mut self, visit: impl FnMut(&mut Entry)) {
-        self.iter_mut().for_each(visit);
+    fn amend(&mut self, keep: impl FnMut(&mut Entry) -> bool) {
+        self.retain_mut(keep);
     }
 
     fn visit(&self, visit: impl FnMut(Entry) -> ControlFlow<()>) {

@@ -284,15 +284,28 @@ impl Entries for Chain<'_> {
         }
     }
 
-    fn amend(&mut self, mut visit: impl FnMut(&mut Entry)) {
-        let mut units = 0;
-        for (block, place) in self.places() {
-            let mut entry = self.entry(block, place);
-            visit(&mut entry);
+    fn amend(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
+        let (last, mut units) = (self.tail, 0);
+        let (mut block, mut place) = (self.head, self.first);
+        for (from_block, from_place) in self.places() {
+            let mut entry = self.entry(from_block, from_place);
+            if !keep(&mut entry) {
+                continue;
+            }
+            if place == BLOCK_ENTRIES {
+                (block, place) = (self.next(block), 0);
+            }
             self.set_entry(block, place, entry);
+            place += 1;
             units += entry.units;
         }
-        self.units = units;
+        if (block, place) == (self.head, self.first) {
+            return self.clear();
+        }
+        if block != last {
+            self.pool.give(self.next(block), last);
+        }
+        (self.tail, self.end, self.units) = (block, place, units);
     }
 
     fn visit(&self, mut visit: impl FnMut(Entry) -> ControlFlow<()>) {

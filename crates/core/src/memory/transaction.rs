@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::cell::Held;
 use super::pool::PooledLog;
 use super::table::{Gate, Table};
-use super::{Fingerprint, MemoryStore, approximate, not_zero};
+use super::{Ask, Fingerprint, MemoryStore, approximate, not_zero};
 use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::Answer;
@@ -46,7 +46,7 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Whether every charge that may veto was allowed, so that all were taken.
+    /// Whether every charge that may veto was allowed, so that all that fit were taken.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.vetoing().all(Decision::is_allowed)
@@ -93,10 +93,11 @@ pub enum ChargeError {
 }
 
 impl MemoryStore {
-    /// Decides several charges at one instant; takes all if no vetoing charge is denied, else none.
+    /// Decides several charges at one instant; takes all that fit if no vetoing charge is denied, else none.
     ///
-    /// Charges to the same key and limit are composed in order. A refund or reset of a log does not make room for a
-    /// later charge of the same call.
+    /// Charges to the same key and limit are composed in order, and the retry of a denial says when they all fit
+    /// together. A refund or reset of a log, or of a key without a place of its own, does not make room for a later
+    /// charge of the same call.
     ///
     /// # Errors
     /// If there are more than 16 charges.
@@ -116,7 +117,8 @@ impl MemoryStore {
         let mut place_of: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
         for (charge, print) in charges.iter().zip(&prints) {
             let number = places.iter().position(|place| place.print == *print).unwrap_or_else(|| {
-                places.push(self.place(charge, *print, now));
+                let grows = charges.iter().zip(&prints).any(|(other, same)| same == print && other.op.may_charge());
+                places.push(self.place(charge, grows, *print, now));
                 places.len() - 1
             });
             place_of.push(number);
@@ -164,17 +166,18 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Takes the place of a charge's key.
-    fn place(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Place<'_> {
+    /// Takes the place of a charge's key, to which this or another charge may add if it `grows`.
+    fn place(&self, charge: &Charge<'_>, grows: bool, print: Fingerprint, now: Time) -> Place<'_> {
+        let ask = Ask { limit: charge.limit, print, now, op: charge.op };
         let kept = match charge.limit.shape() {
-            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, charge, print, now).map(Kept::Bucket),
+            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask, grows).map(Kept::Bucket),
             Shape::Window(window) => {
-                self.taken(&self.windows, &window.for_key(charge.key), charge, print, now).map(Kept::Window)
+                self.taken(&self.windows, &window.for_key(charge.key), ask, grows).map(Kept::Window)
             }
-            Shape::Counter(counter) => self.taken(&self.counters, counter, charge, print, now).map(Kept::Counter),
+            Shape::Counter(counter) => self.taken(&self.counters, counter, ask, grows).map(Kept::Counter),
             Shape::Log(log) => {
                 let log = self.pooled(log, now);
-                self.taken(&self.logs, &log, charge, print, now).map(|taken| Kept::Log(taken, 0))
+                self.taken(&self.logs, &log, ask, grows).map(|taken| Kept::Log(taken, 0))
             }
         };
         let overflow = |now| {
@@ -189,20 +192,20 @@ impl MemoryStore {
         &'a self,
         table: &'a Table<WORDS>,
         algorithm: &impl Words<WORDS>,
-        charge: &Charge<'_>,
-        print: Fingerprint,
-        now: Time,
+        ask: Ask<'_>,
+        grows: bool,
     ) -> Result<Taken<'a, WORDS>, Time> {
-        let found = table.lock_or_insert(print, now, |old| algorithm.forget(old));
-        let found = found.ok_or_else(|| table.not_forgotten_at(print, now))?;
+        let Ask { limit, print, .. } = ask;
+        let found = table.lock_or_insert(print, ask.now, |old| algorithm.forget(old));
+        let found = found.ok_or_else(|| table.not_forgotten_at(print, ask.now))?;
         let mut state = found.held.state();
         let starts = found.is_new || !algorithm.is_ready(&state);
         let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
-        if charge.op.may_charge() && !algorithm.prepare(&mut state) {
+        if grows && !algorithm.prepare(&mut state) {
             return Err(now);
         }
         if starts {
-            self.take_over(algorithm, charge.limit, print, now, &mut state);
+            self.take_over(algorithm, limit, print, now, &mut state);
         } else if algorithm.is_ahead(&state, now) {
             // The clock did jump back. That is repaired whether the charges pass or not.
             algorithm.decide(&mut state, now, Op::Debit(0));
@@ -244,9 +247,10 @@ impl Place<'_> {
     /// What the charge would be answered, after those before it.
     fn foresee(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
         let decision = self.try_on_copy(store, charge);
-        let Op::Take(units) = charge.op else { return decision };
+        let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charge.op else { return decision };
         let whole = self.asked.saturating_add(units);
-        let fits = decision.is_allowed() && !self.denied;
+        let is_debit = matches!(charge.op, Op::Debit(_));
+        let fits = is_debit || decision.is_allowed() && !self.denied;
         if fits || charge.veto {
             self.asked = whole;
             self.denied |= !fits;
@@ -254,8 +258,11 @@ impl Place<'_> {
         if fits {
             return decision;
         }
-        // Those before it would be asked for again too: what counts is when all fit.
-        Decision { answer: self.untouched(store, charge, Op::Take(whole)).answer, ..decision }
+        // Those before it would be asked for again too: what counts is when all fit. But what was denied stays denied,
+        // also where two limits of one identity weigh units differently.
+        let together = self.untouched(store, charge, Op::Take(whole)).answer;
+        let answer = if together == Answer::Allow { decision.answer } else { together };
+        Decision { answer, ..decision }
     }
 
     fn try_on_copy(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
@@ -274,7 +281,9 @@ impl Place<'_> {
                 decision
             }
             (Kept::Overflow { now, scratch, .. }, _) => {
-                approximate(charge.limit, charge.op, charge.limit.as_bucket().decide(scratch, *now, charge.op))
+                // The sketch takes nothing back, so nothing may fit because of that.
+                let op = if charge.op.may_shrink() { Op::Peek } else { charge.op };
+                approximate(charge.limit, op, charge.limit.as_bucket().decide(scratch, *now, op))
             }
             _ => mismatched(charge),
         }
