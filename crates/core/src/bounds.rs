@@ -32,8 +32,11 @@ pub const SLICES_DEFAULT: u64 = 60;
 /// Most charges in one transaction. Decisions are kept inline, and the locks taken stay few.
 pub const CHARGES_MAX: usize = 16;
 
-/// Keys a memory store is sized for when nothing is said: about 30 bytes each are touched only as keys arrive.
+/// Keys a memory store is sized for when nothing is said: about 31 bytes each are touched only as keys arrive.
 pub const KEYS_DEFAULT: usize = 100_000;
+
+/// Most permits a key of a semaphore can have: added to the mark of a place in use, they stay below that of a lock.
+pub const PERMITS_MAX: u64 = u32::MAX as u64;
 
 /// Most keys a memory store can be sized for.
 pub const KEYS_MAX: usize = 1 << 32;

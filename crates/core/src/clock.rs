@@ -35,7 +35,7 @@ impl Clock {
     }
 
     /// The present instant again if an earlier one turned out to be old, else that one. A thread that was suspended
-    /// between reading the clock and holding a state would otherwise take the state for one of a clock that jumped.
+    /// between reading the clock and reading a state would otherwise take the state for one of a clock that jumped.
     #[inline]
     pub(crate) fn again_if(&self, is_old: bool, earlier: Time) -> Time {
         if is_old { self.now().max(earlier) } else { earlier }

@@ -156,10 +156,11 @@ impl Decision {
         Duration::from_nanos(self.reset_after)
     }
 
-    /// Where the units were taken, for a refund.
+    /// Where the units of an allowed take or a debit were taken, for a refund; nothing if the request was denied. Of a
+    /// look it means nothing: there is nothing to refund.
     #[inline]
     #[must_use]
-    pub fn receipt(&self) -> Receipt {
-        self.receipt
+    pub fn receipt(&self) -> Option<Receipt> {
+        self.is_allowed().then_some(self.receipt)
     }
 }

@@ -87,8 +87,9 @@ impl DirectLimiter {
     }
 
     /// Gives back units that were taken and not used. It has no effect once they would have come back by themselves.
-    pub fn refund(&self, units: u64, receipt: Receipt) -> Decision {
-        self.decide(Op::Refund(units, Some(receipt)))
+    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    pub fn refund(&self, units: u64, receipt: Option<Receipt>) -> Decision {
+        self.decide(Op::Refund(units, receipt))
     }
 
     /// Forgets what was used.

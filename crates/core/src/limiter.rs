@@ -1,4 +1,4 @@
-//! Limiters: one limit, many keys or none.
+//! One limit, many keys.
 
 use std::sync::Arc;
 
@@ -72,8 +72,9 @@ impl Limiter {
     }
 
     /// Gives back units that were taken and not used. It has no effect once they would have come back by themselves.
-    pub fn refund(&self, key: Key<'_>, units: u64, receipt: Receipt) -> Decision {
-        self.store.decide(key, &self.limit, Op::Refund(units, Some(receipt)))
+    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    pub fn refund(&self, key: Key<'_>, units: u64, receipt: Option<Receipt>) -> Decision {
+        self.store.decide(key, &self.limit, Op::Refund(units, receipt))
     }
 
     /// Forgets a key.
@@ -113,7 +114,7 @@ pub struct LimiterBuilder {
 
 impl LimiterBuilder {
     /// How many keys find an exact place.
-    pub fn capacity(mut self, keys: usize) -> Self {
+    pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bounds::{KEYS_DEFAULT, KEYS_MAX};
+use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, PERMITS_MAX};
 use crate::memory::{CapacityError, Fingerprint, Seeds, Table};
 use crate::{Key, LimitError, Time};
 
@@ -35,9 +35,6 @@ struct Shared {
 
 /// A word in the table is 0, or this plus the permits out: later than any instant, so the slot is never reclaimed.
 const OUT: u64 = Time::MAX.as_nanos() + 1;
-
-/// Most permits a key: with [`OUT`] added they stay below the mark of a locked slot.
-const PERMITS_MAX: u64 = u32::MAX as u64;
 
 impl Semaphore {
     /// `permits` for each key, with room for 100,000 keys in use at once.
@@ -95,7 +92,7 @@ impl Semaphore {
         };
         let in_use = out(held.state());
         if permits > shared.permits.saturating_sub(in_use) {
-            return Err(Busy::InUse { permits: shared.permits, in_use });
+            return Err(Busy::InUse { asked: permits, permits: shared.permits, in_use });
         }
         held.release(word(in_use + permits));
         Ok(Permit { shared: Arc::clone(&self.0), print, permits })
@@ -150,8 +147,10 @@ impl fmt::Debug for Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// Not so many are free.
-    #[error("{in_use} of {permits} permits are in use")]
+    #[error("permits: {asked} asked for, and {in_use} of {permits} are in use")]
     InUse {
+        /// Permits that were asked for.
+        asked: u64,
         /// Permits a key has.
         permits: u64,
         /// Those that are out.

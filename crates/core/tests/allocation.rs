@@ -62,7 +62,7 @@ fn decisions_allocate_nothing() {
             for (limit, direct) in limits.iter().zip(&direct) {
                 let taken = store.decide(*key, limit, Op::Take(1));
                 store.decide(*key, limit, Op::Debit(9));
-                store.decide(*key, limit, Op::Refund(1, Some(taken.receipt())));
+                store.decide(*key, limit, Op::Refund(1, taken.receipt()));
                 store.decide(*key, limit, Op::Peek);
                 store.decide(*key, limit, Op::Reset);
                 direct.check();

@@ -105,7 +105,7 @@ fn output_of(decision: &Decision, wants_receipt: bool) -> Value {
         output["never"] = true.into();
     }
     if wants_receipt {
-        output["receipt"] = decision.receipt().to_bits().into();
+        output["receipt"] = decision.receipt().unwrap().to_bits().into();
     }
     output
 }

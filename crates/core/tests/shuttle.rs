@@ -189,7 +189,7 @@ fn a_charge_without_a_lock_never_lands_on_another_key() {
             Box::new(move || {
                 clock.set(Time::from_nanos(1_101));
                 let taken = store.decide(key("z"), &limit, Op::Take(1));
-                store.decide(key("z"), &limit, Op::Refund(1, Some(taken.receipt())));
+                store.decide(key("z"), &limit, Op::Refund(1, taken.receipt()));
                 store.decide(key("z"), &limit, Op::Reset);
                 store.decide(key("z"), &limit, Op::Take(2));
                 0

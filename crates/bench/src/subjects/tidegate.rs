@@ -27,7 +27,7 @@ pub(crate) fn sliding_counter(terms: Terms) -> Limit {
 }
 
 pub(crate) fn limiter(limit: Limit, capacity: u32) -> Limiter {
-    Limiter::builder(limit).capacity(capacity as usize).build().expect("enough memory")
+    Limiter::builder(limit).keys(capacity as usize).build().expect("enough memory")
 }
 
 /// Checking the key's length is part of a decision, as it is for a user.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate::{Decision, Retry};
+use tidegate::{Decision, Receipt, Retry};
 
 use super::Complaint;
 
@@ -46,7 +46,7 @@ impl Reply {
             retry_after_ns: decision.retry_after().map(nanos),
             reset_after_ns: nanos(decision.reset_after()),
             never: (decision.retry() == Some(Retry::Never)).then_some(true),
-            receipt: (want_receipt && decision.is_allowed()).then(|| decision.receipt().to_bits()),
+            receipt: decision.receipt().filter(|_| want_receipt).map(Receipt::to_bits),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn show(screen: &mut Screen) -> io::Result<()> {
 fn measure() -> io::Result<u64> {
     // Fast enough that every check passes: a denial would have nothing to write.
     let limit = "1000000/second".parse::<Limit>().map_err(io::Error::other)?;
-    let limiter = Limiter::builder(limit).capacity(KEYS).build().map_err(io::Error::other)?;
+    let limiter = Limiter::builder(limit).keys(KEYS).build().map_err(io::Error::other)?;
     let names: Vec<String> = (0..KEYS).map(|number| format!("user:{number}")).collect();
     let keys: Vec<Key<'_>> = names.iter().map(Key::new).collect::<Result<_, _>>().map_err(io::Error::other)?;
     let clock = Clock::system();

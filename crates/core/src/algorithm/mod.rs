@@ -1,7 +1,8 @@
 //! The algorithms: pure functions of a limit, a state, an instant and an operation.
 //!
-//! No clock, no lock, no I/O, no allocation. A state is a few words, and its first word is always **the instant from
-//! which on it equals never seen**, so that a store can reclaim it without knowing its limit. Zero is never seen.
+//! No clock, no lock, no I/O. A state is a few words (a log also has entries, wherever they are kept), and its first word
+//! is always **an instant from which on it equals never seen**, so that a store can reclaim it without knowing its
+//! limit. Zero is never seen.
 
 pub(crate) mod bucket;
 pub(crate) mod fixed_window;

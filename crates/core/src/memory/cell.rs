@@ -1,8 +1,7 @@
 //! A state that threads share, and the lock in it.
 //!
 //! The first word of the state doubles as the lock: whoever swaps [`LOCKED`] in and gets something else back holds the
-//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, but it
-//! never has to be tried again for a state that changed in between, and it serves states of several words as well.
+//! cell until it writes the word again. A state of one word can also be changed without holding it, by [`Cell::update`].
 
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
@@ -41,9 +40,9 @@ impl<const WORDS: usize> Cell<WORDS> {
         if first == LOCKED { None } else { Some(Held { cell: self, first }) }
     }
 
-    /// Changes a state of one word without holding it: for as long as the word stays what it was, nobody else decided.
-    /// Nothing if somebody holds the cell, or `is_mine` says that it belongs to another by now; `is_mine` must not be
-    /// able to turn true again with a word that was there before.
+    /// Changes a state without holding it, only for one word: as long as that stays what it was, nobody else decided.
+    /// False if somebody holds the cell, or `is_mine` says that it belongs to another by now; `is_mine` must not be able
+    /// to turn true again with a word that was there before.
     #[inline(always)]
     pub(crate) fn update(&self, is_mine: impl Fn() -> bool, mut change: impl FnMut(&mut [u64; WORDS])) -> bool {
         let mut before = self.0[0].load(Ordering::Acquire);
@@ -67,7 +66,8 @@ impl<const WORDS: usize> Cell<WORDS> {
         self.0[0].load(Ordering::Relaxed) == LOCKED
     }
 
-    /// Holds the cell if its state equals never seen at `now` and nobody holds it.
+    /// Holds the cell if nobody does and its state has equalled never seen since before `now`. At `now` itself is too
+    /// early: the newcomer's first word must differ from every word before; see `Table::update`.
     pub(crate) fn claim(&self, now: Time) -> Option<Held<'_, WORDS>> {
         let first = self.0[0].load(Ordering::Relaxed);
         let claimed = (first == 0 || first < now.as_nanos())

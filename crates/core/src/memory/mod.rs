@@ -1,6 +1,7 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
-//! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep their state, `pool.rs` the entries of logs,
+//! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the entries
+//! of logs,
 //! `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
 
 mod cell;
@@ -183,8 +184,8 @@ impl MemoryStore {
     }
 
     /// Decides for a key that is in the table: without a lock if its state is one word and can only grow. False if that
-    /// takes longer. The answer goes straight to its place: returned and copied there, it took a third more time, since
-    /// a wide load of narrow stores has to wait for them.
+    /// takes longer. The answer goes straight to its place: when it was returned and copied there, a batch spent a third
+    /// of its time on the copy, since a wide load of narrow stores has to wait for them.
     #[inline(always)]
     fn run_quickly<'a, const WORDS: usize>(
         &self,
@@ -417,6 +418,6 @@ pub enum CapacityError {
         max: usize,
     },
     /// The system refused the memory.
-    #[error("the system has no room for a store of this size ({0}); use fewer keys")]
+    #[error("memory: the system has no room for this size ({0}); use fewer keys, fewer log entries or a smaller limit")]
     NoMemory(#[from] std::io::Error),
 }

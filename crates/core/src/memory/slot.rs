@@ -5,6 +5,7 @@
 //! 1. Who holds one slot alone waits for nothing.
 //! 2. Who takes over an expired slot ([`Cell::claim`]) never waits for it.
 //! 3. Who holds several slots (a transaction) took the gates of all their home buckets first, in ascending order.
+//! 4. A state of one word may be changed by who does not hold it, by compare-and-swap; see `Table::update`.
 
 use super::cell::{Cell, Held};
 use super::fingerprint::Fingerprint;

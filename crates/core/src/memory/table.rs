@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering, Wait};
 
 const SLOTS: usize = 5;
 
-/// Buckets a key may live in. With seven of eight slots live, fewer than one newcomer in a million finds no place.
+/// Buckets a key may live in. With seven of eight slots live (states of one word: five of six), fewer than one newcomer in a million finds no place.
 const REACH: u64 = 32;
 
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
@@ -41,8 +41,8 @@ impl<const WORDS: usize> Bucket<WORDS> {
         self.slots_for(print).find(|slot| slot.matches(print))
     }
 
-    /// The slots in the order in which a key tries them: half of the keys begin at the far end, so that each of the
-    /// bucket's two cache lines serves its own half alone as long as there is room.
+    /// The slots in the order in which a key tries them: half of the keys begin at the far end, so that with
+    /// states of one word each of the bucket's two cache lines serves its own half alone as long as there is room.
     #[inline(always)]
     fn slots_for(&self, print: Fingerprint) -> impl Iterator<Item = &Slot<WORDS>> {
         let from_the_end = print.low & 1 == 1;
@@ -154,8 +154,8 @@ impl<const WORDS: usize> Table<WORDS> {
     ///
     /// This is sound because no word of a slot comes twice once the slot changed hands. It is taken over only if its
     /// word is an instant before the newcomer's; the newcomer's first word is that instant or a later one; takes and
-    /// debits only add to it; and what shrinks it does so while holding the slot, at an instant read meanwhile, and
-    /// never to before that instant. So the word that this caller read with its own fingerprint beside it is still its
+    /// debits add to it, or, where a limit was lowered, cut it to an instant not before one read after it; and what
+    /// shrinks it does so while holding the slot, at an instant read meanwhile, and never to before that instant. So the word that this caller read with its own fingerprint beside it is still its
     /// key's if it is still there.
     #[inline(always)]
     pub(crate) fn update(&self, slot: &Slot<WORDS>, print: Fingerprint, change: impl FnMut(&mut [u64; WORDS])) -> bool {
@@ -226,7 +226,7 @@ impl<const WORDS: usize> Table<WORDS> {
         Some(Found { held, now: self.not_forgotten_at(print, now), is_new: true })
     }
 
-    /// Gives up the states that equal never seen at `now` in the buckets that `numbers` turn to, without waiting.
+    /// Gives up the states that have equalled never seen since before `now` in the buckets that `numbers` turn to, without waiting.
     pub(crate) fn sweep(&self, numbers: impl Iterator<Item = u64>, now: Time, reclaim: impl Fn([u64; WORDS])) {
         for number in numbers {
             for slot in &self.buckets[(number % self.buckets.len() as u64) as usize].slots {

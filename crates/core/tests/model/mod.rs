@@ -16,7 +16,7 @@ mod token_bucket;
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Decision, Limit, Op, Rate, Retry};
+use tidegate_core::{Algorithm, Decision, Limit, Op, Rate, Receipt, Retry};
 
 /// The numbers of a limit, spelled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Answer {
             limit: decision.limit(),
             remaining: decision.remaining(),
             reset_after: nanos(decision.reset_after()),
-            receipt: takes.then(|| decision.receipt().to_bits()),
+            receipt: decision.receipt().filter(|_| takes).map(Receipt::to_bits),
         }
     }
 
