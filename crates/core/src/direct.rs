@@ -124,15 +124,16 @@ impl DirectLimiter {
         op: Op,
     ) -> Decision {
         let mut decision = Decision::BLANK;
-        if WORDS == 1 && !op.may_shrink() {
-            let change = |state: &mut [u64; WORDS]| {
-                let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
-                decision = algorithm.decide(state, now, op);
-            };
-            // Nobody else's state can ever be in this cell.
-            if cell.update(|| true, change) {
-                return decision;
-            }
+        if WORDS == 1 {
+            cell.change(
+                || true,
+                || Some(cell.lock()),
+                |state| {
+                    let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
+                    decision = algorithm.decide(state, now, op);
+                },
+            );
+            return decision;
         }
         let held = cell.lock();
         let mut state = held.state();

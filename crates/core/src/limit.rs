@@ -233,6 +233,15 @@ impl Limit {
         }
     }
 
+    /// How much longer units count under this limit than they are out of [`Limit::as_bucket`].
+    pub(crate) fn outlives_bucket(&self) -> u64 {
+        match self.shape {
+            Shape::Bucket(_) => 0,
+            Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => window,
+            Shape::Log(log) => log.lifetime(),
+        }
+    }
+
     fn bucket(algorithm: Algorithm, field: &'static str, rate: Rate, burst: u64) -> Result<Limit, LimitError> {
         if burst == 0 {
             return Err(LimitError::Zero { field });

@@ -86,8 +86,8 @@ impl Semaphore {
             None => {
                 let _gate = shared.table.gate(shared.table.home(print));
                 // Places that nobody holds are 0, so they are free at any instant.
-                let found = shared.table.lock_or_insert(print, Time::from_nanos(0), |_| ());
-                found.ok_or(Busy::NoRoom { keys: shared.keys })?.held
+                let held = shared.table.insert(print, Time::from_nanos(0), |_| ());
+                held.ok_or(Busy::NoRoom { keys: shared.keys })?
             }
         };
         let in_use = out(held.state());

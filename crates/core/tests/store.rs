@@ -231,13 +231,101 @@ fn what_a_transaction_denied_on_a_copy_is_not_taken() {
         let denied = store.charge(&[on(Op::Take(1)), on(Op::Take(0))]).unwrap();
         assert_eq!(denied.iter().map(Decision::is_allowed).collect::<Vec<_>>(), [false, true], "{name}: cost 0 passes");
     }
-    // Two limits of one identity weigh units differently: eight of ten seconds' worth leave no room for one more there.
+    // Two limits of one identity would undo each other's debts in one state.
     let (store, _clock) = store(100);
     let slow = Limit::gcra(Rate::per_second(1).unwrap(), 10).unwrap();
     let fast = Limit::gcra(Rate::per_second(10).unwrap(), 20).unwrap();
     let charges = [Charge::take(key("a"), &slow, 8), Charge::take(key("a"), &fast, 1)];
-    assert!(!store.charge(&charges).unwrap().is_allowed());
+    assert_eq!(
+        store.charge(&charges).unwrap_err().to_string(),
+        "charges[1]: another gcra limit counts on the same key; give each its own, like a prefix"
+    );
     assert_eq!(store.decide(key("a"), &slow, Op::Peek).remaining(), 10);
+}
+
+/// A flood under a limit that takes a day to come back fills its table; other limits, and newcomers of theirs, go on.
+#[test]
+fn a_flood_under_one_limit_does_not_shut_out_the_keys_of_another() {
+    let (store, clock) = store(1_000);
+    let flooded = Limit::gcra(Rate::new(100, Duration::from_secs(86_400)).unwrap(), 100).unwrap();
+    let others = every_shape(10, Duration::from_secs(60));
+    for number in 0..20_000 {
+        take(&store, &format!("flood:{number}"), &flooded);
+    }
+    for round in 0..3 {
+        for limit in &others[1..] {
+            let passed = (0..200).filter(|n| take(&store, &format!("{round}:{n}"), limit).remaining() == 9).count();
+            assert_eq!(passed, 200, "{} has room in its own table", limit.algorithm());
+        }
+        // The flooded table has no room for new buckets either, but a day's debt is not theirs.
+        let passed = (0..200).filter(|n| take(&store, &format!("{round}:{n}"), &others[0]).is_allowed()).count();
+        assert!(passed >= 190, "{passed} buckets passed");
+        clock.advance(Duration::from_secs(600));
+    }
+}
+
+/// What passed in the sketch and what passes in the table afterwards stay together within the worst case.
+#[test]
+fn moving_from_the_sketch_to_the_table_admits_no_more() {
+    for limit in every_shape(10, Duration::from_secs(60)) {
+        let (store, clock) = store(1);
+        let fillers: Vec<String> = (0..5).map(|number| format!("filler:{number}")).collect();
+        for name in &fillers {
+            store.decide(key(name), &limit, Op::Debit(10));
+        }
+        let mut admitted = Vec::new();
+        for step in 0..1_200_u64 {
+            clock.advance(Duration::from_millis(100));
+            if step == 500 {
+                for name in &fillers {
+                    store.decide(key(name), &limit, Op::Reset);
+                }
+            }
+            admitted.extend(take(&store, "v", &limit).is_allowed().then_some(step));
+        }
+        let worst = match limit.algorithm() {
+            tidegate_core::Algorithm::SlidingLog | tidegate_core::Algorithm::SlicedWindow => 10,
+            tidegate_core::Algorithm::SlidingCounter => 19,
+            _ => 20,
+        };
+        for end in &admitted {
+            let within = admitted.iter().filter(|at| *at <= end && end - *at < 600).count();
+            assert!(within <= worst, "{}: {within} in a minute", limit.algorithm());
+        }
+        assert!(admitted.len() >= 10, "{}: {} passed in all", limit.algorithm(), admitted.len());
+    }
+}
+
+#[test]
+fn looks_and_charges_agree_when_the_pool_is_dry() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(100).log_entries(7).clock(clock).build().unwrap();
+    let limit = Limit::sliding_log(5, Duration::from_secs(60)).unwrap();
+    take(&store, "has the only block", &limit);
+    while take(&store, "v", &limit).is_allowed() {}
+    assert_eq!(store.decide(key("v"), &limit, Op::Peek).remaining(), 0);
+    let look = |name| Charge { key: key(name), limit: &limit, op: Op::Peek, veto: true };
+    let looks = store.charge(&[look("v"), look("w")]).unwrap();
+    assert_eq!(looks.iter().map(Decision::remaining).collect::<Vec<_>>(), [0, 3], "about half is left in the sketch");
+}
+
+#[test]
+fn a_clock_that_is_set_back_does_not_stop_new_keys() {
+    for limit in every_shape(10, Duration::from_secs(10)) {
+        let clock = FakeClock::at(Time::from_nanos(2_000_000_000_000_000));
+        let store = MemoryStore::builder().keys(10).clock(clock.clone()).build().unwrap();
+        for number in 0..500 {
+            take(&store, &number.to_string(), &limit);
+            clock.advance(Duration::from_secs(30));
+        }
+        clock.set(Time::from_nanos(1_000_000_000_000_000));
+        let both = || store.charge(&[Charge::take(key("u"), &limit, 1), Charge::take(key("v"), &limit, 1)]).unwrap();
+        let passed = (0..100).filter(|_| {
+            clock.advance(Duration::from_secs(100));
+            both().is_allowed()
+        });
+        assert_eq!(passed.count(), 100, "{}", limit.algorithm());
+    }
 }
 
 #[test]

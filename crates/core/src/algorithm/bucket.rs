@@ -31,6 +31,10 @@ impl Bucket {
         self.burst
     }
 
+    pub(crate) fn span(&self) -> u64 {
+        self.span
+    }
+
     pub(crate) fn interval(&self) -> u64 {
         self.interval
     }

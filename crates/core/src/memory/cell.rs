@@ -1,7 +1,9 @@
 //! A state that threads share, and the lock in it.
 //!
 //! The first word of the state doubles as the lock: whoever swaps [`LOCKED`] in and gets something else back holds the
-//! cell until it writes the word again. A state of one word can also be changed without holding it, by [`Cell::update`].
+//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, and it serves
+//! states of several words as well. A state of one word can also be read without holding it: if nothing is to be
+//! written, as for a denial, that is enough.
 
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
@@ -40,37 +42,41 @@ impl<const WORDS: usize> Cell<WORDS> {
         if first == LOCKED { None } else { Some(Held { cell: self, first }) }
     }
 
-    /// Changes a state without holding it, only for one word: as long as that stays what it was, nobody else decided.
-    /// False if somebody holds the cell, or `is_mine` says that it belongs to another by now; `is_mine` must not be able
-    /// to turn true again with a word that was there before.
+    /// Decides on a state of one word, and holds the cell only if that changes it. Nothing if `lock`, which is asked for
+    /// the cell then, gives none; `is_mine` says whether the state that was read is the right one.
     #[inline(always)]
-    pub(crate) fn update(&self, is_mine: impl Fn() -> bool, mut change: impl FnMut(&mut [u64; WORDS])) -> bool {
-        let mut before = self.0[0].load(Ordering::Acquire);
-        loop {
-            if before == LOCKED || before == 0 || !is_mine() {
-                return false;
-            }
-            let mut state = [before; WORDS];
-            change(&mut state);
+    pub(crate) fn change<'a>(
+        &'a self,
+        is_mine: impl FnOnce() -> bool,
+        lock: impl FnOnce() -> Option<Held<'a, WORDS>>,
+        mut decide: impl FnMut(&mut [u64; WORDS]),
+    ) -> bool {
+        let before = self.0[0].load(Ordering::Acquire);
+        let mut state = [before; WORDS];
+        let decided = before != LOCKED && is_mine();
+        if decided {
+            decide(&mut state);
             if state[0] == before {
                 return true;
             }
-            match self.0[0].compare_exchange_weak(before, state[0], Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(changed) => before = changed,
-            }
         }
+        let Some(held) = lock() else { return false };
+        if !decided || held.first != before {
+            state = held.state();
+            decide(&mut state);
+        }
+        held.release(state);
+        true
     }
 
     pub(crate) fn is_locked(&self) -> bool {
         self.0[0].load(Ordering::Relaxed) == LOCKED
     }
 
-    /// Holds the cell if nobody does and its state has equalled never seen since before `now`. At `now` itself is too
-    /// early: the newcomer's first word must differ from every word before; see `Table::update`.
+    /// Holds the cell if its state equals never seen at `now` and nobody holds it.
     pub(crate) fn claim(&self, now: Time) -> Option<Held<'_, WORDS>> {
         let first = self.0[0].load(Ordering::Relaxed);
-        let claimed = (first == 0 || first < now.as_nanos())
+        let claimed = first <= now.as_nanos()
             && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
         claimed.then(|| Held { cell: self, first })
     }

@@ -1,8 +1,7 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the entries
-//! of logs,
-//! `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
+//! of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
 
 mod cell;
 mod fingerprint;
@@ -28,7 +27,8 @@ use crate::decision::Answer;
 use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Clock, Decision, Key, Limit, Op, Time};
-use sketch::Sketch;
+use cell::Held;
+use sketch::{Part, Sketch};
 use slot::Slot;
 
 /// Keys of a batch whose memory is asked for before the first of them is decided.
@@ -183,9 +183,9 @@ impl MemoryStore {
         decision
     }
 
-    /// Decides for a key that is in the table: without a lock if its state is one word and can only grow. False if that
-    /// takes longer. The answer goes straight to its place: when it was returned and copied there, a batch spent a third
-    /// of its time on the copy, since a wide load of narrow stores has to wait for them.
+    /// Decides for a key that is in the table; false if it is not. The answer goes straight to its place: when it was
+    /// returned and copied there, a batch spent a third of its time on the copy, since a wide load of narrow stores has
+    /// to wait for them.
     #[inline(always)]
     fn run_quickly<'a, const WORDS: usize>(
         &self,
@@ -195,19 +195,16 @@ impl MemoryStore {
         ask: Ask<'_>,
         decision: &mut Decision,
     ) -> bool {
-        if WORDS > 1 || ask.op.may_shrink() {
-            return match self.run_held(table, algorithm, ask) {
-                Some(held) => {
-                    *decision = held;
-                    true
-                }
-                None => false,
-            };
+        if WORDS > 1 {
+            let held = self.run_held(table, algorithm, ask);
+            *decision = held.unwrap_or(Decision::BLANK);
+            return held.is_some();
         }
-        let Some(slot) = find() else { return false };
-        table.update(slot, ask.print, |state| {
-            let now = self.clock.again_if(algorithm.is_ahead(state, ask.now), ask.now);
-            *decision = algorithm.decide(state, now, ask.op);
+        find().is_some_and(|slot| {
+            slot.change(ask.print, |state| {
+                let now = self.clock.again_if(algorithm.is_ahead(state, ask.now), ask.now);
+                *decision = algorithm.decide(state, now, ask.op);
+            })
         })
     }
 
@@ -221,20 +218,17 @@ impl MemoryStore {
     ) -> Option<Decision> {
         let held = table.lock(ask.print)?;
         let mut state = held.state();
-        // What shrinks a state does so at an instant not before its slot was given to the key; see `Table::update`.
-        let is_old = ask.op.may_shrink() || algorithm.is_ahead(&state, ask.now);
-        let now = self.clock.again_if(is_old, ask.now);
-        if ask.op.may_charge() && !algorithm.is_ready(&state) {
+        if !algorithm.is_ready(&state) {
             return None;
         }
-        let before = state;
+        let now = self.clock.again_if(algorithm.is_ahead(&state, ask.now), ask.now);
         let decision = algorithm.decide(&mut state, now, ask.op);
         algorithm.settle(&mut state);
-        held.release(if state == before { before } else { not_zero(state, now) });
+        held.release(state);
         Some(decision)
     }
 
-    /// Decides for a key that is not in the table, or has no entries yet, or whose state somebody holds.
+    /// Decides for a key that is not in the table, or has no entries yet.
     #[cold]
     #[inline(never)]
     fn run_slowly<const WORDS: usize>(
@@ -244,63 +238,68 @@ impl MemoryStore {
         ask: Ask<'_>,
     ) -> Decision {
         let Ask { limit, print, op, .. } = ask;
-        if let Some(decision) = self.run_held(table, algorithm, ask) {
-            return decision;
-        }
+        let part = self.overflow.part(limit);
         // What cannot add to the state needs no slot, and finds nothing to take from.
         let never_fits = matches!(op, Op::Take(units) if units > limit.units());
         if !op.may_charge() || never_fits {
-            return match self.overflow.is_idle(ask.now) {
-                true => algorithm.decide(&mut [0; WORDS], ask.now, op),
-                false => self.overflowed(limit, print, ask.now, if never_fits { op } else { Op::Peek }),
+            return match part.remembers(print, ask.now) {
+                true => overflowed(part, Ask { op: if never_fits { op } else { Op::Peek }, ..ask }),
+                false => algorithm.decide(&mut [0; WORDS], ask.now, op),
             };
         }
         let _gate = table.gate(table.home(print));
-        let Some(found) = table.lock_or_insert(print, ask.now, |old| algorithm.forget(old)) else {
-            return self.overflowed(limit, print, table.not_forgotten_at(print, ask.now), op);
-        };
-        let mut state = found.held.state();
-        let starts = found.is_new || !algorithm.is_ready(&state);
-        let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
-        if !algorithm.prepare(&mut state) {
-            return self.overflowed(limit, print, now, op);
+        // Somebody else may have inserted it in the meantime.
+        if let Some(decision) = self.run_held(table, algorithm, ask) {
+            return decision;
         }
-        if starts {
-            self.take_over(algorithm, limit, print, now, &mut state);
+        match self.start(table, algorithm, ask) {
+            Ok((held, mut state, now)) => {
+                let decision = algorithm.decide(&mut state, now, op);
+                algorithm.settle(&mut state);
+                held.release(state);
+                decision
+            }
+            Err(now) => overflowed(part, Ask { now, ..ask }),
         }
-        let decision = algorithm.decide(&mut state, now, op);
-        algorithm.settle(&mut state);
-        found.held.release(not_zero(state, now));
-        decision
     }
 
-    /// Counts for a key in the sketch. Whoever charges holds the gate of the key's home.
-    fn overflowed(&self, limit: &Limit, print: Fingerprint, now: Time, op: Op) -> Decision {
-        let bucket = limit.as_bucket();
-        let arrival = self.overflow.arrival(print);
-        let mut state = [arrival];
-        let decision = bucket.decide(&mut state, now, op);
-        if state[0] > arrival {
-            self.overflow.raise(print, state[0]);
-        }
-        approximate(limit, op, decision)
-    }
-
-    /// Charges a key that starts in the table with what the sketch counted for it before.
-    fn take_over<const WORDS: usize>(
-        &self,
+    /// Gives a place to a key that has none, with its state and the instant to decide at; or the instant to decide at in
+    /// the sketch, if there is no place or the sketch counts for it already. The caller holds the gate of its home.
+    fn start<'a, const WORDS: usize>(
+        &'a self,
+        table: &'a Table<WORDS>,
         algorithm: &impl Words<WORDS>,
-        limit: &Limit,
-        print: Fingerprint,
-        now: Time,
-        state: &mut [u64; WORDS],
-    ) {
-        if !self.overflow.is_idle(now) {
-            let debt = self.overflow.arrival(print).saturating_sub(now.as_nanos());
-            let units = debt.div_ceil(limit.as_bucket().interval());
-            algorithm.decide(state, now, Op::Debit(units));
+        ask: Ask<'_>,
+    ) -> Result<(Held<'a, WORDS>, [u64; WORDS], Time), Time> {
+        let now = self.clock.again_if(table.was_forgotten_after(ask.print, ask.now), ask.now);
+        let part = self.overflow.part(ask.limit);
+        let remembered = part.remembers(ask.print, now);
+        // Only a bucket's instant can be carried over; windows and logs count on in the sketch until all has passed.
+        if remembered && !matches!(ask.limit.shape(), Shape::Bucket(_)) {
+            return Err(now);
         }
+        let held = table.insert(ask.print, now, |old| algorithm.forget(old)).ok_or(now)?;
+        let mut state = held.state();
+        if !algorithm.prepare(&mut state) {
+            return Err(now);
+        }
+        if remembered {
+            let debt = part.arrival(ask.print).saturating_sub(now.as_nanos());
+            algorithm.decide(&mut state, now, Op::Debit(debt.div_ceil(ask.limit.as_bucket().interval())));
+        }
+        Ok((held, state, now))
     }
+}
+
+/// Counts for a key in the sketch. Whoever charges holds the gate of the key's home.
+fn overflowed(part: Part<'_>, ask: Ask<'_>) -> Decision {
+    let arrival = part.arrival(ask.print);
+    let mut state = [arrival];
+    let decision = ask.limit.as_bucket().decide(&mut state, ask.now, ask.op);
+    if state[0] > arrival {
+        part.raise(ask.print, state[0]);
+    }
+    approximate(ask.limit, ask.op, decision)
 }
 
 impl fmt::Debug for MemoryStore {
@@ -327,16 +326,6 @@ struct Ask<'a> {
     print: Fingerprint,
     now: Time,
     op: Op,
-}
-
-/// A state as a slot keeps it: one word is never zero again once the slot was given to a key, but the instant at which
-/// it equals never seen, so that no word comes twice; see [`Table::update`].
-#[inline]
-fn not_zero<const WORDS: usize>(mut state: [u64; WORDS], now: Time) -> [u64; WORDS] {
-    if WORDS == 1 && state[0] == 0 {
-        state[0] = now.as_nanos();
-    }
-    state
 }
 
 /// Sizes a [`MemoryStore`].

@@ -3,54 +3,95 @@
 //! Each key has four cells, which it shares with others at random. A cell holds the latest theoretical arrival time of
 //! any of its keys, so the least of a key's four cells is never before its own: the sketch may deny too much, never
 //! too little. Instants pass by themselves, so nothing has to be aged or cleared.
+//!
+//! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a day
+//! to come back would shut out keys that take a second.
+
+#![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 
 use super::fingerprint::Fingerprint;
 use super::pages::Pages;
-use crate::Time;
+use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
+use crate::{Limit, Time};
 
 const ROWS: usize = 4;
-const WIDTH_MIN: usize = 1 << 10;
-const WIDTH_MAX: usize = 1 << 20;
+
+/// Spans within one scale differ by at most this power of two.
+const SCALE_BITS: u32 = 4;
+const SCALES: usize = (u64::BITS / SCALE_BITS) as usize;
+const PARTS: usize = 4 * SCALES;
+
+/// Wide enough that some hundred keys hardly ever share all four cells; a checker makes it anew for each schedule.
+const WIDTH_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
+
+/// Wide enough for a million keys; all parts together stay below the tables.
+const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {
     cells: Pages<AtomicU64>,
     width: usize,
-    /// The latest instant in any cell: from then on the sketch knows nothing.
-    latest: AtomicU64,
+    /// For each part, the latest instant in any of its cells.
+    latest: [AtomicU64; PARTS],
+}
+
+/// The cells that a limit shares with its like.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    cells: &'a [AtomicU64],
+    width: usize,
+    latest: &'a AtomicU64,
+    /// How long after its arrival time a key's units may still count.
+    memory: u64,
 }
 
 impl Sketch {
-    /// A sketch beside a table of `keys` keys: a cell a row for each 32 of them.
+    /// A sketch beside tables of `keys` keys.
     pub(crate) fn beside(keys: usize) -> std::io::Result<Sketch> {
-        let width = (keys / 32).clamp(WIDTH_MIN, WIDTH_MAX);
-        Ok(Sketch { cells: Pages::zeroed(width * ROWS)?, width, latest: AtomicU64::new(0) })
+        let width = (keys / 512).clamp(WIDTH_MIN, WIDTH_MAX);
+        let cells = Pages::zeroed(PARTS * ROWS * width)?;
+        Ok(Sketch { cells, width, latest: std::array::from_fn(|_| AtomicU64::new(0)) })
     }
 
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.cells)
     }
 
-    /// Whether all that the sketch counted has come back by `now`.
-    #[inline]
-    pub(crate) fn is_idle(&self, now: Time) -> bool {
-        self.latest.load(Ordering::Acquire) <= now.as_nanos()
+    pub(crate) fn part(&self, limit: &Limit) -> Part<'_> {
+        let kind = match limit.shape() {
+            Shape::Bucket(_) => 0,
+            Shape::Window(_) => 1,
+            Shape::Counter(_) => 2,
+            Shape::Log(_) => 3,
+        };
+        let scale = (limit.as_bucket().span().max(1).ilog2() / SCALE_BITS) as usize;
+        let part = kind * SCALES + scale;
+        let cells = &self.cells[part * ROWS * self.width..][..ROWS * self.width];
+        Part { cells, width: self.width, latest: &self.latest[part], memory: limit.outlives_bucket() }
     }
+}
 
+impl<'a> Part<'a> {
     /// An instant not before the key's own arrival time.
-    pub(crate) fn arrival(&self, print: Fingerprint) -> u64 {
+    pub(crate) fn arrival(self, print: Fingerprint) -> u64 {
         self.cells_of(print).map(|cell| cell.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
     /// Moves the key's arrival time forward. Callers of one key hold its gate between reading and raising.
-    pub(crate) fn raise(&self, print: Fingerprint, arrival: u64) {
+    pub(crate) fn raise(self, print: Fingerprint, arrival: u64) {
         self.latest.fetch_max(arrival, Ordering::Release);
         for cell in self.cells_of(print) {
             cell.fetch_max(arrival, Ordering::Release);
         }
     }
 
-    fn cells_of(&self, print: Fingerprint) -> impl Iterator<Item = &AtomicU64> {
+    /// Whether what was counted here for the key may still count at `now`.
+    pub(crate) fn remembers(self, print: Fingerprint, now: Time) -> bool {
+        let counts = |arrival: u64| arrival > 0 && arrival.saturating_add(self.memory) > now.as_nanos();
+        counts(self.latest.load(Ordering::Acquire)) && counts(self.arrival(print))
+    }
+
+    fn cells_of(self, print: Fingerprint) -> impl Iterator<Item = &'a AtomicU64> {
         // The table chose the home bucket by the upper bits of `high`; the rows use other mixtures of both halves.
         let bits = [print.low, print.low >> 32, print.high, print.high ^ (print.low >> 16)];
         (0..ROWS).map(move |row| {

@@ -5,7 +5,6 @@
 //! 1. Who holds one slot alone waits for nothing.
 //! 2. Who takes over an expired slot ([`Cell::claim`]) never waits for it.
 //! 3. Who holds several slots (a transaction) took the gates of all their home buckets first, in ascending order.
-//! 4. A state of one word may be changed by who does not hold it, by compare-and-swap; see `Table::update`.
 
 use super::cell::{Cell, Held};
 use super::fingerprint::Fingerprint;
@@ -51,6 +50,12 @@ impl<const WORDS: usize> Slot<WORDS> {
                 wait.pause();
             }
         }
+    }
+
+    /// Decides on the state of `print`, if the slot is still its own; see [`Cell::change`].
+    #[inline(always)]
+    pub(crate) fn change(&self, print: Fingerprint, decide: impl FnMut(&mut [u64; WORDS])) -> bool {
+        self.cell.change(|| self.matches(print), || self.lock(print), decide)
     }
 
     /// Gives the slot that the caller holds to another key, with a state that equals never seen.

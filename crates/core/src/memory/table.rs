@@ -25,7 +25,7 @@ const HORIZONS: usize = 64;
 pub(crate) struct Table<const WORDS: usize> {
     buckets: Pages<Bucket<WORDS>>,
     /// For keys that were reclaimed: the latest instant at which one was. A caller with an older instant must not see
-    /// a key as never seen that was not yet so at its instant, so it acts at this one.
+    /// a key as never seen that was not yet so at its instant, so it reads the clock again.
     horizons: [AtomicU64; HORIZONS],
 }
 
@@ -95,14 +95,6 @@ fn mix(bits: u64, probe: u64) -> u64 {
     (spread >> 64) as u64 ^ spread as u64
 }
 
-/// A key's slot, and how it was found.
-pub(crate) struct Found<'a, const WORDS: usize> {
-    pub(crate) held: Held<'a, WORDS>,
-    /// The instant to decide at; see [`Table::not_forgotten_at`].
-    pub(crate) now: Time,
-    pub(crate) is_new: bool,
-}
-
 impl<const WORDS: usize> Table<WORDS> {
     /// A table with room for `keys` keys, and a fifth more so that most find it at home; a seventh for larger states,
     /// which take enough memory already.
@@ -150,18 +142,6 @@ impl<const WORDS: usize> Table<WORDS> {
         None
     }
 
-    /// Changes the state of a key, in the slot where it was found, without holding it, if it is one word.
-    ///
-    /// This is sound because no word of a slot comes twice once the slot changed hands. It is taken over only if its
-    /// word is an instant before the newcomer's; the newcomer's first word is that instant or a later one; takes and
-    /// debits add to it, or, where a limit was lowered, cut it to an instant not before one read after it; and what
-    /// shrinks it does so while holding the slot, at an instant read meanwhile, and never to before that instant. So the word that this caller read with its own fingerprint beside it is still its
-    /// key's if it is still there.
-    #[inline(always)]
-    pub(crate) fn update(&self, slot: &Slot<WORDS>, print: Fingerprint, change: impl FnMut(&mut [u64; WORDS])) -> bool {
-        slot.cell.update(|| slot.matches(print), change)
-    }
-
     /// Looks for a key's slot. Whoever uses it makes sure that it is still the key's.
     #[inline(always)]
     pub(crate) fn find(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
@@ -194,16 +174,16 @@ impl<const WORDS: usize> Table<WORDS> {
         Gate { word }
     }
 
-    /// Takes the slot of a key, in the table or newly given to it, while the caller holds the gate of its home. The
-    /// old state of a slot that is given away is handed to `reclaim`. Nothing if every slot in reach is live.
-    pub(crate) fn lock_or_insert(
+    /// Takes a key's slot: that which it has, or else a new one. The caller holds the gate of its home. The old state of
+    /// a slot that is given away is handed to `reclaim`. Nothing if every slot in reach is live.
+    pub(crate) fn insert(
         &self,
         print: Fingerprint,
         now: Time,
         reclaim: impl FnOnce([u64; WORDS]),
-    ) -> Option<Found<'_, WORDS>> {
+    ) -> Option<Held<'_, WORDS>> {
         if let Some(held) = self.lock(print) {
-            return Some(Found { held, now: self.not_forgotten_at(print, now), is_new: false });
+            return Some(held);
         }
         let (probe, slot, mut held) = (0..REACH).find_map(|probe| {
             let bucket = &self.buckets[self.bucket_at(print, probe)];
@@ -223,10 +203,10 @@ impl<const WORDS: usize> Table<WORDS> {
         if before.low != 0 && !self.is_at_home(before, slot) {
             self.gate_of(before).fetch_sub(1, Ordering::Release);
         }
-        Some(Found { held, now: self.not_forgotten_at(print, now), is_new: true })
+        Some(held)
     }
 
-    /// Gives up the states that have equalled never seen since before `now` in the buckets that `numbers` turn to, without waiting.
+    /// Gives up the states that equal never seen at `now` in the buckets that `numbers` turn to, without waiting.
     pub(crate) fn sweep(&self, numbers: impl Iterator<Item = u64>, now: Time, reclaim: impl Fn([u64; WORDS])) {
         for number in numbers {
             for slot in &self.buckets[(number % self.buckets.len() as u64) as usize].slots {
@@ -249,9 +229,9 @@ impl<const WORDS: usize> Table<WORDS> {
         self.buckets[self.home(print)].slots.as_ptr_range().contains(&std::ptr::from_ref(slot))
     }
 
-    /// The instant at which to decide for a key whose state is missing: not before it was last forgotten.
-    pub(crate) fn not_forgotten_at(&self, print: Fingerprint, now: Time) -> Time {
-        now.max(Time::from_nanos(self.horizon(print).load(Ordering::Acquire)))
+    /// Whether the key, or one that shares its horizon, was forgotten after `now`: then `now` is too old to start it anew.
+    pub(crate) fn was_forgotten_after(&self, print: Fingerprint, now: Time) -> bool {
+        self.horizon(print).load(Ordering::Acquire) > now.as_nanos()
     }
 
     fn horizon(&self, print: Fingerprint) -> &AtomicU64 {

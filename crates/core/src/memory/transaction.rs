@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::cell::Held;
 use super::pool::PooledLog;
 use super::table::{Gate, Table};
-use super::{Ask, Fingerprint, MemoryStore, approximate, not_zero};
+use super::{Ask, Fingerprint, MemoryStore, approximate};
 use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::Answer;
@@ -90,6 +90,14 @@ pub enum ChargeError {
         /// How many there were.
         count: usize,
     },
+    /// Two limits would count in one state: they have the same algorithm, window length and key, but other numbers.
+    #[error("charges[{charge}]: another {algorithm} limit counts on the same key; give each its own, like a prefix")]
+    SharedState {
+        /// The number of the later charge, from 0.
+        charge: usize,
+        /// The algorithm they share.
+        algorithm: &'static str,
+    },
 }
 
 impl MemoryStore {
@@ -100,7 +108,8 @@ impl MemoryStore {
     /// charge of the same call.
     ///
     /// # Errors
-    /// If there are more than 16 charges.
+    /// If there are more than 16 charges, or two limits of one algorithm and window length but other numbers count on one
+    /// key: they would share a state and undo each other's debts.
     pub fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeError> {
         if charges.len() > CHARGES_MAX {
             return Err(ChargeError::TooMany { count: charges.len() });
@@ -111,14 +120,21 @@ impl MemoryStore {
         }
         let prints: ArrayVec<Fingerprint, CHARGES_MAX> =
             charges.iter().map(|charge| self.seeds.fingerprint(charge.limit.identity(), charge.key)).collect();
+        let shared = |number: &usize| {
+            let before = charges.iter().zip(&prints).take(*number);
+            before.into_iter().any(|(other, print)| *print == prints[*number] && other.limit != charges[*number].limit)
+        };
+        if let Some(number) = (1..charges.len()).find(shared) {
+            let algorithm = charges[number].limit.algorithm().name();
+            return Err(ChargeError::SharedState { charge: number, algorithm });
+        }
         let _gates = self.gates(charges, &prints);
         let now = self.clock.now();
         let mut places: ArrayVec<Place<'_>, CHARGES_MAX> = ArrayVec::new();
         let mut place_of: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
         for (charge, print) in charges.iter().zip(&prints) {
             let number = places.iter().position(|place| place.print == *print).unwrap_or_else(|| {
-                let grows = charges.iter().zip(&prints).any(|(other, same)| same == print && other.op.may_charge());
-                places.push(self.place(charge, grows, *print, now));
+                places.push(self.place(charge, *print, now));
                 places.len() - 1
             });
             place_of.push(number);
@@ -166,25 +182,23 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Takes the place of a charge's key, to which this or another charge may add if it `grows`.
-    fn place(&self, charge: &Charge<'_>, grows: bool, print: Fingerprint, now: Time) -> Place<'_> {
+    /// Takes the place of a charge's key.
+    fn place(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Place<'_> {
         let ask = Ask { limit: charge.limit, print, now, op: charge.op };
         let kept = match charge.limit.shape() {
-            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask, grows).map(Kept::Bucket),
-            Shape::Window(window) => {
-                self.taken(&self.windows, &window.for_key(charge.key), ask, grows).map(Kept::Window)
-            }
-            Shape::Counter(counter) => self.taken(&self.counters, counter, ask, grows).map(Kept::Counter),
+            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask).map(Kept::Bucket),
+            Shape::Window(window) => self.taken(&self.windows, &window.for_key(charge.key), ask).map(Kept::Window),
+            Shape::Counter(counter) => self.taken(&self.counters, counter, ask).map(Kept::Counter),
             Shape::Log(log) => {
                 let log = self.pooled(log, now);
-                self.taken(&self.logs, &log, ask, grows).map(|taken| Kept::Log(taken, 0))
+                self.taken(&self.logs, &log, ask).map(|taken| Kept::Log(taken, 0))
             }
         };
         let overflow = |now| {
-            let arrival = self.overflow.arrival(print);
+            let arrival = self.overflow.part(charge.limit).arrival(print);
             Kept::Overflow { now, arrival, scratch: [arrival] }
         };
-        Place { print, kept: kept.unwrap_or_else(overflow), asked: 0, denied: false }
+        Place { print, limit: *charge.limit, kept: kept.unwrap_or_else(overflow), asked: 0, denied: false }
     }
 
     /// The place of a key in its table, or the instant to decide at in the sketch.
@@ -193,30 +207,26 @@ impl MemoryStore {
         table: &'a Table<WORDS>,
         algorithm: &impl Words<WORDS>,
         ask: Ask<'_>,
-        grows: bool,
     ) -> Result<Taken<'a, WORDS>, Time> {
-        let Ask { limit, print, .. } = ask;
-        let found = table.lock_or_insert(print, ask.now, |old| algorithm.forget(old));
-        let found = found.ok_or_else(|| table.not_forgotten_at(print, ask.now))?;
-        let mut state = found.held.state();
-        let starts = found.is_new || !algorithm.is_ready(&state);
-        let now = self.clock.again_if(algorithm.is_ahead(&state, found.now), found.now);
-        if grows && !algorithm.prepare(&mut state) {
-            return Err(now);
-        }
-        if starts {
-            self.take_over(algorithm, limit, print, now, &mut state);
-        } else if algorithm.is_ahead(&state, now) {
+        let kept =
+            table.lock(ask.print).map(|held| (held.state(), held)).filter(|(state, _)| algorithm.is_ready(state));
+        let Some((mut before, held)) = kept else {
+            let (held, before, now) = self.start(table, algorithm, ask)?;
+            return Ok(Taken { held, now, before, scratch: before });
+        };
+        let now = self.clock.again_if(algorithm.is_ahead(&before, ask.now), ask.now);
+        if algorithm.is_ahead(&before, now) {
             // The clock did jump back. That is repaired whether the charges pass or not.
-            algorithm.decide(&mut state, now, Op::Debit(0));
+            algorithm.decide(&mut before, now, Op::Debit(0));
         }
-        Ok(Taken { held: found.held, now, before: state, scratch: state })
+        Ok(Taken { held, now, before, scratch: before })
     }
 }
 
 /// One key's place, held for the length of a transaction.
 struct Place<'a> {
     print: Fingerprint,
+    limit: Limit,
     kept: Kept<'a>,
     /// Units that charges before want of it, and whether one of them was denied.
     asked: u64,
@@ -258,10 +268,9 @@ impl Place<'_> {
         if fits {
             return decision;
         }
-        // Those before it would be asked for again too: what counts is when all fit. But what was denied stays denied,
-        // also where two limits of one identity weigh units differently.
+        // Those before it would be asked for again too: what counts is when all fit.
         let together = self.untouched(store, charge, Op::Take(whole)).answer;
-        let answer = if together == Answer::Allow { decision.answer } else { together };
+        let answer = if whole == units || together == Answer::Allow { decision.answer } else { together };
         Decision { answer, ..decision }
     }
 
@@ -276,7 +285,7 @@ impl Place<'_> {
                 if let Op::Take(units) | Op::Debit(units) = charge.op
                     && decision.is_allowed()
                 {
-                    *pending = pending.saturating_add(units).min(2 * log.limit);
+                    *pending = pending.saturating_add(units).min(2 * log.limit).max(*pending);
                 }
                 decision
             }
@@ -332,7 +341,7 @@ impl Place<'_> {
             }
             Kept::Overflow { arrival, scratch: [raised], .. } => {
                 if allowed && raised > arrival {
-                    store.overflow.raise(self.print, raised);
+                    store.overflow.part(&self.limit).raise(self.print, raised);
                 }
             }
         }
@@ -349,7 +358,7 @@ impl<const WORDS: usize> Taken<'_, WORDS> {
     }
 
     fn release(self, allowed: bool) {
-        self.held.release(not_zero(if allowed { self.scratch } else { self.before }, self.now));
+        self.held.release(if allowed { self.scratch } else { self.before });
     }
 }
 
