@@ -125,15 +125,14 @@ impl DirectLimiter {
     ) -> Decision {
         let mut decision = Decision::BLANK;
         if WORDS == 1 {
-            cell.change(
-                || true,
-                || Some(cell.lock()),
-                |state| {
-                    let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
-                    decision = algorithm.decide(state, now, op);
-                },
-            );
-            return decision;
+            let only_look = |state: &[u64; WORDS]| algorithm.only_looks(state, now, op);
+            let decide = |state: &mut [u64; WORDS]| {
+                let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
+                decision = algorithm.decide(state, now, op);
+            };
+            if cell.change(only_look, || true, || Some(cell.lock()), decide) {
+                return decision;
+            }
         }
         let held = cell.lock();
         let mut state = held.state();

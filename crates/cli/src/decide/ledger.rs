@@ -14,13 +14,13 @@ pub(super) struct Ledger {
     limit: Option<Limit>,
     states: HashMap<(u64, String), State>,
     keys_max: usize,
-    /// Whether a reset may have made room.
-    may_forget: bool,
+    /// Lines decided since the keys were last searched for those that equal never seen.
+    since_search: usize,
 }
 
 impl Ledger {
     pub(super) fn new(keys_max: usize) -> Ledger {
-        Ledger { limit: None, states: HashMap::new(), keys_max, may_forget: false }
+        Ledger { limit: None, states: HashMap::new(), keys_max, since_search: 0 }
     }
 
     pub(super) fn answer(&mut self, request: Request) -> Result<Reply, Complaint> {
@@ -45,7 +45,9 @@ impl Ledger {
 
     fn decide(&mut self, charge: Charge) -> Result<Reply, Complaint> {
         let limit = self.limit()?.for_key(Key::new(&charge.key)?);
-        if self.states.len() >= self.keys_max && self.may_forget {
+        self.since_search += 1;
+        // Searching all keys now and then costs each line a few of them.
+        if self.states.len() >= self.keys_max && self.since_search > self.keys_max / 16 {
             self.forget(&limit, charge.at);
         }
         let keys = self.states.len();
@@ -58,7 +60,10 @@ impl Ledger {
             }
         };
         let decision = tidegate::decide(&limit, state.get_mut(), charge.at, charge.op);
-        self.may_forget |= charge.op == Op::Reset;
+        if charge.op == Op::Reset {
+            // There is something to find.
+            self.since_search = self.keys_max;
+        }
         // A key that was only looked at need not be kept.
         if *state.get() == State::fresh(&limit) {
             state.remove();
@@ -66,9 +71,9 @@ impl Ledger {
         Ok(Reply::to(&decision, charge.want_receipt))
     }
 
-    /// Drops the keys that equal never seen at `now`, when room is needed: once after each reset, since it looks at all.
+    /// Drops the keys that equal never seen at `now`.
     fn forget(&mut self, limit: &Limit, now: Time) {
-        self.may_forget = false;
+        self.since_search = 0;
         self.states.retain(|(identity, _), state| {
             *identity != limit.identity() || !tidegate::decide(limit, state, now, Op::Peek).reset_after().is_zero()
         });

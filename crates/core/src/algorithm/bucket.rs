@@ -71,6 +71,17 @@ impl Words<1> for Bucket {
         tat.saturating_sub(now.as_nanos()) > self.debt_max()
     }
 
+    #[inline]
+    fn only_looks(&self, [tat]: &[u64; 1], now: Time, op: Op) -> bool {
+        let debt = tat.saturating_sub(now.as_nanos());
+        match op {
+            Op::Peek | Op::Take(0) => true,
+            // Not even one unit fits, and no clock has to be repaired.
+            Op::Take(_) => debt > self.span - self.interval && debt <= self.debt_max(),
+            Op::Debit(_) | Op::Refund(..) | Op::Reset => false,
+        }
+    }
+
     #[inline(always)]
     fn decide(&self, [tat]: &mut [u64; 1], now: Time, op: Op) -> Decision {
         let now = now.as_nanos();

@@ -23,6 +23,12 @@ pub(crate) trait Words<const WORDS: usize> {
     /// jumped. A store on a steady clock asks this first: there it means that the caller slept after it read the clock.
     fn is_ahead(&self, state: &[u64; WORDS], now: Time) -> bool;
 
+    /// Whether deciding would leave the state as it is, as far as that can be told at a glance.
+    #[inline]
+    fn only_looks(&self, _state: &[u64; WORDS], _now: Time, _op: Op) -> bool {
+        false
+    }
+
     /// Whether a charge finds all it needs beside the words.
     #[inline]
     fn is_ready(&self, _state: &[u64; WORDS]) -> bool {

@@ -42,31 +42,31 @@ impl<const WORDS: usize> Cell<WORDS> {
         if first == LOCKED { None } else { Some(Held { cell: self, first }) }
     }
 
-    /// Decides on a state of one word, and holds the cell only if that changes it. Nothing if `lock`, which is asked for
-    /// the cell then, gives none; `is_mine` says whether the state that was read is the right one.
+    /// Decides on a state of one word. If `only_look` says of the word that nothing will change, it is enough to read it,
+    /// unless `is_mine` denies that it is the right one; else `lock` gives the cell. False if it does not, or if there
+    /// was something to change after all.
     #[inline(always)]
     pub(crate) fn change<'a>(
         &'a self,
+        only_look: impl FnOnce(&[u64; WORDS]) -> bool,
         is_mine: impl FnOnce() -> bool,
         lock: impl FnOnce() -> Option<Held<'a, WORDS>>,
-        mut decide: impl FnMut(&mut [u64; WORDS]),
+        decide: impl FnOnce(&mut [u64; WORDS]),
     ) -> bool {
-        let before = self.0[0].load(Ordering::Acquire);
+        let word = self.0[0].load(Ordering::Acquire);
+        let looks = word != LOCKED && only_look(&[word; WORDS]) && is_mine();
+        let held = if looks { None } else { lock() };
+        let Some(before) = held.as_ref().map(|held| held.first).or(looks.then_some(word)) else { return false };
+        // One place for both: a decision that is compiled twice is not inlined, which takes longer than the lock.
         let mut state = [before; WORDS];
-        let decided = before != LOCKED && is_mine();
-        if decided {
-            decide(&mut state);
-            if state[0] == before {
-                return true;
+        decide(&mut state);
+        match held {
+            Some(held) => {
+                held.release(state);
+                true
             }
+            None => state[0] == before,
         }
-        let Some(held) = lock() else { return false };
-        if !decided || held.first != before {
-            state = held.state();
-            decide(&mut state);
-        }
-        held.release(state);
-        true
     }
 
     pub(crate) fn is_locked(&self) -> bool {

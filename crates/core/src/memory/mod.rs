@@ -201,7 +201,8 @@ impl MemoryStore {
             return held.is_some();
         }
         find().is_some_and(|slot| {
-            slot.change(ask.print, |state| {
+            let only_look = |state: &[u64; WORDS]| algorithm.only_looks(state, ask.now, ask.op);
+            slot.change(ask.print, only_look, |state| {
                 let now = self.clock.again_if(algorithm.is_ahead(state, ask.now), ask.now);
                 *decision = algorithm.decide(state, now, ask.op);
             })
@@ -228,7 +229,7 @@ impl MemoryStore {
         Some(decision)
     }
 
-    /// Decides for a key that is not in the table, or has no entries yet.
+    /// Decides for a key that is not in the table, or has no entries yet, or changed while it was looked at.
     #[cold]
     #[inline(never)]
     fn run_slowly<const WORDS: usize>(
@@ -239,6 +240,9 @@ impl MemoryStore {
     ) -> Decision {
         let Ask { limit, print, op, .. } = ask;
         let part = self.overflow.part(limit);
+        if let Some(decision) = self.run_held(table, algorithm, ask) {
+            return decision;
+        }
         // What cannot add to the state needs no slot, and finds nothing to take from.
         let never_fits = matches!(op, Op::Take(units) if units > limit.units());
         if !op.may_charge() || never_fits {

@@ -54,8 +54,13 @@ impl<const WORDS: usize> Slot<WORDS> {
 
     /// Decides on the state of `print`, if the slot is still its own; see [`Cell::change`].
     #[inline(always)]
-    pub(crate) fn change(&self, print: Fingerprint, decide: impl FnMut(&mut [u64; WORDS])) -> bool {
-        self.cell.change(|| self.matches(print), || self.lock(print), decide)
+    pub(crate) fn change(
+        &self,
+        print: Fingerprint,
+        only_look: impl FnOnce(&[u64; WORDS]) -> bool,
+        decide: impl FnOnce(&mut [u64; WORDS]),
+    ) -> bool {
+        self.cell.change(only_look, || self.matches(print), || self.lock(print), decide)
     }
 
     /// Gives the slot that the caller holds to another key, with a state that equals never seen.
