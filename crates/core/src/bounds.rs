@@ -6,7 +6,8 @@ pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// One year of 365 days, in nanoseconds.
 pub const YEAR_NANOS: u64 = 365 * 86_400 * NANOS_PER_SECOND;
 
-/// Longest key, in bytes. Hashing a key is linear in its length, so a caller must not be able to make it arbitrarily long.
+/// Longest key, in bytes. Hashing a key is linear in its length, so a caller must not be able to make it arbitrarily
+/// long.
 pub const KEY_BYTES_MAX: usize = 4096;
 
 /// Shortest time between two units, in nanoseconds: 10 M units a second. Below it, rounding the emission interval up

@@ -36,7 +36,8 @@ impl<'a> Key<'a> {
 pub struct KeyBuf(Vec<u8>);
 
 impl KeyBuf {
-    /// Joins parts so that distinct lists of parts give distinct keys: each part is preceded by its length in two bytes.
+    /// Joins parts so that distinct lists of parts give distinct keys: each part is preceded by its length in two
+    /// bytes.
     ///
     /// # Errors
     /// If there are no parts, or the whole is longer than [`KEY_BYTES_MAX`].

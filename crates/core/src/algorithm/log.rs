@@ -47,7 +47,8 @@ impl Log {
         Log { limit, window, slice: 1, lifetime: window }
     }
 
-    /// Slices are rounded up to whole nanoseconds, which lets a window end up to `slices` nanoseconds late, never early.
+    /// Slices are rounded up to whole nanoseconds, which lets a window end up to `slices` nanoseconds late, never
+    /// early.
     pub(crate) fn sliced(limit: u64, window: u64, slices: u64) -> Log {
         let slice = window.div_ceil(slices);
         Log { limit, window, slice, lifetime: slice * (slices + 1) }
@@ -156,8 +157,8 @@ impl Log {
         at.unwrap_or_else(|| self.out_at(now))
     }
 
-    /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counts, counts
-    /// from now on, for one window.
+    /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counts,
+    /// counts from now on, for one window.
     fn pull_back(&self, log: &mut impl Entries, now: u64) {
         let units = log.units();
         log.clear();

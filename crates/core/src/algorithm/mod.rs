@@ -1,7 +1,7 @@
 //! The algorithms: pure functions of a limit, a state, an instant and an operation.
 //!
-//! No clock, no lock, no I/O. A state is a few words (a log also has entries, wherever they are kept), and its first word
-//! is always **an instant from which on it equals never seen**, so that a store can reclaim it without knowing its
+//! No clock, no lock, no I/O. A state is a few words (a log also has entries, wherever they are kept), and its first
+//! word is always **an instant from which on it equals never seen**, so that a store can reclaim it without knowing its
 //! limit. Zero is never seen.
 
 pub(crate) mod bucket;

@@ -1,8 +1,8 @@
 //! A state that threads share, and the lock in it.
 //!
 //! The first word of the state doubles as the lock: whoever swaps [`LOCKED`] in and gets something else back holds the
-//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, and it serves
-//! states of several words as well. A state of one word can also be read without holding it: if nothing is to be
+//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, and it
+//! serves states of several words as well. A state of one word can also be read without holding it: if nothing is to be
 //! written, as for a denial, that is enough.
 
 use crate::Time;
@@ -42,9 +42,9 @@ impl<const WORDS: usize> Cell<WORDS> {
         if first == LOCKED { None } else { Some(Held { cell: self, first }) }
     }
 
-    /// Decides on a state of one word. If `only_look` says of the word that nothing will change, it is enough to read it,
-    /// unless `is_mine` denies that it is the right one; else `lock` gives the cell. False if it does not, or if there
-    /// was something to change after all.
+    /// Decides on a state of one word. If `only_look` says of the word that nothing will change, it is enough to read
+    /// it, unless `is_mine` denies that it is the right one; else `lock` gives the cell. False if it does not, or
+    /// if there was something to change after all.
     #[inline(always)]
     pub(crate) fn change<'a>(
         &'a self,

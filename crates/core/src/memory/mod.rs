@@ -1,7 +1,7 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
-//! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the entries
-//! of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
+//! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
+//! entries of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
 
 mod cell;
 mod fingerprint;
@@ -267,8 +267,9 @@ impl MemoryStore {
         }
     }
 
-    /// Gives a place to a key that has none, with its state and the instant to decide at; or the instant to decide at in
-    /// the sketch, if there is no place or the sketch counts for it already. The caller holds the gate of its home.
+    /// Gives a place to a key that has none, with its state and the instant to decide at; or the instant to decide at
+    /// in the sketch, if there is no place or the sketch counts for it already. The caller holds the gate of its
+    /// home.
     fn start<'a, const WORDS: usize>(
         &'a self,
         table: &'a Table<WORDS>,

@@ -4,8 +4,8 @@
 //! any of its keys, so the least of a key's four cells is never before its own: the sketch may deny too much, never
 //! too little. Instants pass by themselves, so nothing has to be aged or cleared.
 //!
-//! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a day
-//! to come back would shut out keys that take a second.
+//! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
+//! day to come back would shut out keys that take a second.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 

@@ -16,7 +16,8 @@ use crate::sync::{AtomicU64, Ordering, Wait};
 
 const SLOTS: usize = 5;
 
-/// Buckets a key may live in. With seven of eight slots live (states of one word: five of six), fewer than one newcomer in a million finds no place.
+/// Buckets a key may live in. With seven of eight slots live (states of one word: five of six), fewer than one newcomer
+/// in a million finds no place.
 const REACH: u64 = 32;
 
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
@@ -174,8 +175,8 @@ impl<const WORDS: usize> Table<WORDS> {
         Gate { word }
     }
 
-    /// Takes a key's slot: that which it has, or else a new one. The caller holds the gate of its home. The old state of
-    /// a slot that is given away is handed to `reclaim`. Nothing if every slot in reach is live.
+    /// Takes a key's slot: that which it has, or else a new one. The caller holds the gate of its home. The old state
+    /// of a slot that is given away is handed to `reclaim`. Nothing if every slot in reach is live.
     pub(crate) fn insert(
         &self,
         print: Fingerprint,
@@ -229,7 +230,8 @@ impl<const WORDS: usize> Table<WORDS> {
         self.buckets[self.home(print)].slots.as_ptr_range().contains(&std::ptr::from_ref(slot))
     }
 
-    /// Whether the key, or one that shares its horizon, was forgotten after `now`: then `now` is too old to start it anew.
+    /// Whether the key, or one that shares its horizon, was forgotten after `now`: then `now` is too old to start it
+    /// anew.
     pub(crate) fn was_forgotten_after(&self, print: Fingerprint, now: Time) -> bool {
         self.horizon(print).load(Ordering::Acquire) > now.as_nanos()
     }

@@ -108,8 +108,8 @@ impl MemoryStore {
     /// charge of the same call.
     ///
     /// # Errors
-    /// If there are more than 16 charges, or two limits of one algorithm and window length but other numbers count on one
-    /// key: they would share a state and undo each other's debts.
+    /// If there are more than 16 charges, or two limits of one algorithm and window length but other numbers count on
+    /// one key: they would share a state and undo each other's debts.
     pub fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeError> {
         if charges.len() > CHARGES_MAX {
             return Err(ChargeError::TooMany { count: charges.len() });
@@ -120,11 +120,7 @@ impl MemoryStore {
         }
         let prints: ArrayVec<Fingerprint, CHARGES_MAX> =
             charges.iter().map(|charge| self.seeds.fingerprint(charge.limit.identity(), charge.key)).collect();
-        let shared = |number: &usize| {
-            let before = charges.iter().zip(&prints).take(*number);
-            before.into_iter().any(|(other, print)| *print == prints[*number] && other.limit != charges[*number].limit)
-        };
-        if let Some(number) = (1..charges.len()).find(shared) {
+        if let Some(number) = shares_state(charges, &prints) {
             let algorithm = charges[number].limit.algorithm().name();
             return Err(ChargeError::SharedState { charge: number, algorithm });
         }
@@ -221,6 +217,15 @@ impl MemoryStore {
         }
         Ok(Taken { held, now, before, scratch: before })
     }
+}
+
+/// The first charge that would count in the state of an earlier one, under other numbers.
+fn shares_state(charges: &[Charge<'_>], prints: &[Fingerprint]) -> Option<usize> {
+    (1..charges.len()).find(|later| {
+        let differs =
+            |earlier: usize| prints[earlier] == prints[*later] && charges[earlier].limit != charges[*later].limit;
+        (0..*later).any(differs)
+    })
 }
 
 /// One key's place, held for the length of a transaction.
