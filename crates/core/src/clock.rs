@@ -93,7 +93,7 @@ impl SystemClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{FakeClock, Key, Limit, Limiter};
+/// use tidegate::{FakeClock, Key, Limit, Limiter};
 ///
 /// let clock = FakeClock::new();
 /// let limiter = Limiter::builder("1/minute".parse::<Limit>()?).clock(clock.clone()).build()?;

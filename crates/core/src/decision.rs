@@ -86,6 +86,8 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Allow,
+    /// It alone would pass, but it was not taken because of another.
+    AllowAlone,
     DenyFor(u64),
     DenyAlways,
     DenyAbout(u64),
@@ -100,7 +102,7 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.answer == Answer::Allow
+        matches!(self.answer, Answer::Allow | Answer::AllowAlone)
     }
 
     /// Whether the request may pass, and when to ask again if not.
@@ -108,7 +110,7 @@ impl Decision {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.answer {
-            Answer::Allow => Verdict::Allow,
+            Answer::Allow | Answer::AllowAlone => Verdict::Allow,
             Answer::DenyFor(nanos) => Verdict::Deny(Retry::After(Duration::from_nanos(nanos))),
             Answer::DenyAlways => Verdict::Deny(Retry::Never),
             Answer::DenyAbout(nanos) => Verdict::Deny(Retry::Unknown(Duration::from_nanos(nanos))),
@@ -131,7 +133,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.answer {
             Answer::DenyFor(nanos) | Answer::DenyAbout(nanos) => Some(Duration::from_nanos(nanos)),
-            Answer::Allow | Answer::DenyAlways => None,
+            Answer::Allow | Answer::AllowAlone | Answer::DenyAlways => None,
         }
     }
 
@@ -156,11 +158,11 @@ impl Decision {
         Duration::from_nanos(self.reset_after)
     }
 
-    /// Where the units of an allowed take or a debit were taken, for a refund; nothing if the request was denied. Of a
-    /// look it means nothing: there is nothing to refund.
+    /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look
+    /// it means nothing: there is nothing to refund.
     #[inline]
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
-        self.is_allowed().then_some(self.receipt)
+        (self.answer == Answer::Allow).then_some(self.receipt)
     }
 }

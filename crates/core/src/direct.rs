@@ -14,7 +14,7 @@ use crate::{Clock, Decision, Limit, Op, Receipt, Time};
 /// One limit on one thing: a whole process, a connection, a job.
 ///
 /// ```
-/// use tidegate_core::{DirectLimiter, Limit, Rate};
+/// use tidegate::{DirectLimiter, Limit, Rate};
 ///
 /// let limiter = DirectLimiter::new(Limit::token_bucket(Rate::per_second(10)?, 2)?)?;
 /// assert!(limiter.check().is_allowed());

@@ -56,12 +56,12 @@ impl fmt::Display for Algorithm {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Limit, Rate};
+/// use tidegate::{Limit, Rate};
 ///
 /// let api = Limit::gcra(Rate::per_second(10)?, 20)?;
 /// let login = Limit::sliding_log(5, Duration::from_secs(60))?;
 /// let simple: Limit = "100/minute".parse()?;      // gcra with a burst of 100
-/// # Ok::<(), tidegate_core::LimitError>(())
+/// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -118,10 +118,10 @@ impl Limit {
     /// # Errors
     /// If either is zero, the limit above 10,000 or the numbers beyond the bounds.
     pub fn sliding_log(limit: u64, window: Duration) -> Result<Limit, LimitError> {
-        let nanos = window_nanos(limit, window)?;
         if limit > LOG_LIMIT_MAX {
             return Err(LimitError::TooLarge { field: "limit", value: limit, max: LOG_LIMIT_MAX });
         }
+        let nanos = window_nanos(limit, window)?;
         Ok(Limit::new(Algorithm::SlidingLog, Shape::Log(Log::sliding(limit, nanos)), nanos))
     }
 

@@ -9,7 +9,7 @@ use crate::{Clock, Decision, Key, Limit, MemoryStore, Op, Receipt};
 /// One limit for many keys. Clones share their state.
 ///
 /// ```
-/// use tidegate_core::{Key, Limit, Limiter};
+/// use tidegate::{Key, Limit, Limiter};
 ///
 /// let limiter = Limiter::new("100/minute".parse::<Limit>()?)?;
 /// let decision = limiter.check(Key::new("user:42")?);

@@ -9,10 +9,10 @@ use crate::bounds::{INTERVAL_NANOS_MIN, NANOS_PER_SECOND, SPAN_NANOS_MAX, YEAR_N
 /// So many units in so much time, between one in 100 years and 10 million a second.
 ///
 /// ```
-/// use tidegate_core::Rate;
+/// use tidegate::Rate;
 /// assert_eq!("5/10s".parse::<Rate>()?, Rate::new(5, std::time::Duration::from_secs(10))?);
 /// assert_eq!("100/minute".parse::<Rate>()?, Rate::per_minute(100)?);
-/// # Ok::<(), tidegate_core::LimitError>(())
+/// # Ok::<(), tidegate::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {

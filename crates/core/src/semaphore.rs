@@ -12,7 +12,7 @@ use crate::{Key, LimitError, Time};
 /// A permit is a guard: the place is free again when it is dropped. Keys that nobody holds take no room.
 ///
 /// ```
-/// use tidegate_core::{Key, Semaphore};
+/// use tidegate::{Key, Semaphore};
 ///
 /// let uploads = Semaphore::new(2)?;
 /// let ann = Key::new("ann")?;

@@ -156,6 +156,7 @@ fn a_denied_transaction_costs_nothing_and_says_what_is_left() {
     assert_eq!(decisions.strictest().unwrap().limit(), 1);
     assert_eq!(decisions.retry(), Some(Retry::After(Duration::from_secs(60))));
     assert!(decisions.iter().take(5).all(|decision| decision.is_allowed() && decision.remaining() == 10));
+    assert!(decisions.iter().all(|decision| decision.receipt().is_none()), "what was not taken cannot be refunded");
     for limit in &limits {
         assert_eq!(store.decide(key("ann"), limit, Op::Peek).remaining(), 10, "{}", limit.algorithm());
     }

@@ -27,7 +27,7 @@ const EXAMPLES: &str = r#"Operations, one JSON object a line:
   {"op":"new","limit":LIMIT}     set the limit and forget every key; if it fails, nothing changes
   {"op":"limit","limit":LIMIT}   set the limit; if algorithm and window stay, so does the state
   {"op":"charge","at_ns":T}      take "cost" units if they fit (default 1; 0 takes nothing)
-  {"op":"debit","at_ns":T}       count "cost" units whether they fit or not
+  {"op":"debit","at_ns":T}       count "cost" units (default 1) whether they fit or not
   {"op":"refund","at_ns":T}      give "cost" units back, to where "receipt" says they were taken
   {"op":"peek","at_ns":T}        take nothing
   {"op":"reset","at_ns":T}       forget the key
@@ -44,7 +44,8 @@ LIMIT is text like "100/minute", or one of
   {"algorithm":"sliding_counter","limit":5,"window_ns":60000000000}
   {"algorithm":"sliced_window","limit":5,"window_ns":60000000000,"slices":60}
 "stagger" gives the windows of each key an instant of its own to start at. It and "slices" may be
-left out.
+left out. A sliding_log has a limit of at most 10000. In text, write ns, us, ms, s, min, h, day, week,
+month (30 days) or year (365), with a number before it if you like: "5/10s".
 
 Answers, one a line:
   {"ok":true}

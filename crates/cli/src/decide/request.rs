@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tidegate::bounds::{
-    INTERVAL_NANOS_MIN, KEY_BYTES_MAX, NANOS_PER_SECOND, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX,
+    INTERVAL_NANOS_MIN, KEY_BYTES_MAX, LOG_LIMIT_MAX, NANOS_PER_SECOND, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX,
+    WINDOW_NANOS_MAX,
 };
 use tidegate::{Limit, LimitError, Op, Rate, Receipt, Time};
 
@@ -115,7 +116,7 @@ fn limit_object(value: &RawValue) -> Result<Limit, Complaint> {
             let limit = window(&mut fields, Limit::fixed_window)?;
             Ok(if fields.flag("stagger")? { limit.staggered() } else { limit })
         }
-        "sliding_log" => window(&mut fields, Limit::sliding_log),
+        "sliding_log" => window_up_to(&mut fields, format_args!("use 1 to {LOG_LIMIT_MAX}"), Limit::sliding_log),
         "sliding_counter" => window(&mut fields, Limit::sliding_counter),
         "sliced_window" => {
             let slices = fields.whole("slices", format_args!("use 1 to {SLICES_MAX}"))?.unwrap_or(SLICES_DEFAULT);
@@ -142,7 +143,15 @@ fn window(
     fields: &mut Fields<'_>,
     make: impl Fn(u64, Duration) -> Result<Limit, LimitError>,
 ) -> Result<Limit, Complaint> {
-    let units = fields.need_whole("limit", format_args!("use 1 to {FASTEST} per second of the window"))?;
+    window_up_to(fields, format_args!("use 1 to {FASTEST} per second of the window"), make)
+}
+
+fn window_up_to(
+    fields: &mut Fields<'_>,
+    remedy: std::fmt::Arguments<'_>,
+    make: impl Fn(u64, Duration) -> Result<Limit, LimitError>,
+) -> Result<Limit, Complaint> {
+    let units = fields.need_whole("limit", remedy)?;
     let window_ns = fields.need_whole("window_ns", format_args!("use 1 to {WINDOW_NANOS_MAX}"))?;
     make(units, Duration::from_nanos(window_ns)).map_err(Complaint::about_object)
 }

@@ -44,7 +44,7 @@ const SWEEP_BUCKETS: u32 = 64;
 /// state, further keys are counted approximately (too strictly, never too laxly), and told [`Retry::Unknown`].
 ///
 /// ```
-/// use tidegate_core::{Key, Limit, MemoryStore, Op};
+/// use tidegate::{Key, Limit, MemoryStore, Op};
 ///
 /// let store = MemoryStore::builder().keys(1_000_000).build()?;
 /// let (free, paid): (Limit, Limit) = ("10/minute".parse()?, "1000/minute".parse()?);

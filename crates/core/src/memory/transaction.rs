@@ -52,7 +52,8 @@ impl Decisions {
         self.vetoing().all(Decision::is_allowed)
     }
 
-    /// The answer to each charge.
+    /// The answer to each charge: whether it alone would pass. If the whole was denied, nothing was taken for any of
+    /// them, and none has a receipt.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
         self.each.iter().map(|(decision, _)| decision)
     }
@@ -332,7 +333,8 @@ impl Place<'_> {
 
     /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state.
     fn refuse(&self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
-        Decision { answer: foreseen.answer, ..self.untouched(store, charge, Op::Peek) }
+        let answer = if foreseen.is_allowed() { Answer::AllowAlone } else { foreseen.answer };
+        Decision { answer, ..self.untouched(store, charge, Op::Peek) }
     }
 
     fn release(self, store: &MemoryStore, allowed: bool) {
