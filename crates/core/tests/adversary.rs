@@ -44,27 +44,13 @@ impl Attack {
 
     /// The most units that passed within `length` nanoseconds, of which the first instant is excluded.
     fn most_within(&self, length: u64) -> u64 {
-        let within = |end: u64| {
-            let inside = self.admitted.iter().filter(move |(at, _)| *at <= end && end - at < length);
-            inside.map(|(_, units)| units).sum()
-        };
-        self.admitted.iter().map(|(end, _)| within(*end)).max().unwrap_or(0)
-    }
-}
-
-/// The worst case of the specification, in `length` nanoseconds of which the first is excluded.
-fn worst_case(numbers: &Numbers, length: u64) -> u64 {
-    match numbers.algorithm {
-        Algorithm::FixedWindow => 2 * numbers.units,
-        Algorithm::SlidingCounter => 2 * numbers.units - 1,
-        Algorithm::SlidingLog | Algorithm::SlicedWindow => numbers.units,
-        _ => numbers.units + (length - 1) / numbers.interval(),
+        model::most_in_trailing(&self.admitted, length)
     }
 }
 
 fn check_never_worse(numbers: &Numbers, attack: &Attack, lengths: &[u64]) {
     for length in lengths {
-        let (most, worst) = (attack.most_within(*length), worst_case(numbers, *length));
+        let (most, worst) = (attack.most_within(*length), numbers.worst_case(*length));
         assert!(most <= worst, "{most} > {worst} in {length} ns under {numbers:?}: {:?}", attack.admitted);
     }
 }
@@ -91,7 +77,7 @@ fn search(numbers: &Numbers, attack: &Attack, instants: &[u64], lengths: &[u64],
 fn check_search(numbers: Numbers, instants: &[u64], lengths: &[u64]) {
     let mut most = vec![0; lengths.len()];
     search(&numbers, &Attack::on(numbers), instants, lengths, &mut most);
-    let worst: Vec<u64> = lengths.iter().map(|length| worst_case(&numbers, *length)).collect();
+    let worst: Vec<u64> = lengths.iter().map(|length| numbers.worst_case(*length)).collect();
     assert_eq!(most, worst, "in {lengths:?} ns under {numbers:?}");
 }
 

@@ -140,22 +140,6 @@ proptest! {
 /// Units that were admitted, each with the instant it was admitted at.
 type Admitted = Vec<(u64, u64)>;
 
-/// The most units that any interval `(from − length, from]` of a history holds.
-fn most_in_trailing(admitted: &Admitted, length: u64) -> u64 {
-    let within = |end: u64| admitted.iter().filter(move |(at, _)| *at <= end && end - *at < length);
-    admitted.iter().map(|(end, _)| within(*end).map(|(_, units)| units).sum()).max().unwrap_or(0)
-}
-
-/// The worst case of the specification in an interval of this length that excludes its first instant.
-fn worst_case(numbers: &Numbers, length: u64) -> u64 {
-    match numbers.algorithm {
-        Algorithm::FixedWindow => 2 * numbers.units,
-        Algorithm::SlidingCounter => 2 * numbers.units - 1,
-        Algorithm::SlidingLog | Algorithm::SlicedWindow => numbers.units,
-        _ => numbers.units + (length - 1) / numbers.interval(),
-    }
-}
-
 /// No interval holds more than the worst case: none of this length, and for a bucket none of any length.
 fn check_admitted(numbers: &Numbers, admitted: &Admitted, length: u64) {
     let mut lengths = vec![length];
@@ -164,8 +148,8 @@ fn check_admitted(numbers: &Numbers, admitted: &Admitted, length: u64) {
         lengths = instants.iter().flat_map(|one| instants.iter().map(move |other| one.abs_diff(*other) + 1)).collect();
     }
     for length in lengths {
-        let most = most_in_trailing(admitted, length);
-        assert!(most <= worst_case(numbers, length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
+        let most = model::most_in_trailing(admitted, length);
+        assert!(most <= numbers.worst_case(length), "{most} units in {length} ns under {numbers:?}: {admitted:?}");
     }
 }
 

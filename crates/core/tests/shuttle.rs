@@ -171,10 +171,10 @@ fn a_stale_instant_does_not_revive_a_reclaimed_key() {
     });
 }
 
-/// One thread decides for a key without a lock while its slot is given to another key, which takes, refunds and resets
+/// One thread found a key's slot and sleeps while that is given to another key, which takes, refunds and resets
 /// at the very same instants: the charge must not land on the other key.
 #[test]
-fn a_charge_without_a_lock_never_lands_on_another_key() {
+fn a_charge_never_lands_on_another_key() {
     let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 50).unwrap();
     let long = Limit::gcra(Rate::per_second(1).unwrap(), 1).unwrap();
     check(10 * SCHEDULES, move || {

@@ -91,6 +91,16 @@ impl Numbers {
         if self.is_bucket() { self.units * self.interval() } else { self.window }
     }
 
+    /// The worst case of the specification in an interval of this length that excludes its first instant.
+    pub(crate) fn worst_case(&self, length: u64) -> u64 {
+        match self.algorithm {
+            Algorithm::FixedWindow => 2 * self.units,
+            Algorithm::SlidingCounter => 2 * self.units - 1,
+            Algorithm::SlidingLog | Algorithm::SlicedWindow => self.units,
+            _ => self.units + (length - 1) / self.interval(),
+        }
+    }
+
     /// The longest that a key may stay shut after a clock jumped back by `jump`, from the first charge after it on:
     /// the formula of `spec/README.md`.
     pub(crate) fn lockout(&self, jump: u64) -> u64 {
@@ -103,6 +113,12 @@ impl Numbers {
             Algorithm::SlicedWindow => (self.slices + 1) * self.slice() + jump.min(window),
         }
     }
+}
+
+/// The most units that any interval `(end − length, end]` holds, of units with the instants they were admitted at.
+pub(crate) fn most_in_trailing(admitted: &[(u64, u64)], length: u64) -> u64 {
+    let within = |end: u64| admitted.iter().filter(move |(at, _)| *at <= end && end - *at < length);
+    admitted.iter().map(|(end, _)| within(*end).map(|(_, units)| units).sum()).max().unwrap_or(0)
 }
 
 /// An answer in plain numbers.
