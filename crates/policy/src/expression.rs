@@ -1,0 +1,4 @@
+//! Expressions.
+
+#[derive(Debug)]
+pub(crate) struct Expression;

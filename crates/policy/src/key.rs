@@ -1,0 +1,4 @@
+//! Parts of keys.
+
+#[derive(Debug)]
+pub(crate) enum Part {}

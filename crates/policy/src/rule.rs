@@ -1,0 +1,109 @@
+//! A rule as it is asked: compiled from the schema, checked, unable to be wrong.
+
+use std::time::Duration;
+
+use tidegate_core::Limit;
+
+use crate::request::Shown;
+use crate::schema;
+
+pub use schema::{Action, Headers, Mode};
+
+/// The number of a rule in its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub(crate) u32);
+
+impl RuleId {
+    /// Its place in [`Policy::rules`](crate::Policy::rules).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// The domain it belongs to.
+    pub domain: Box<str>,
+    /// Unique in its domain.
+    pub name: Box<str>,
+    /// What it does.
+    pub action: Action,
+    /// Whether it denies, by the configuration; it may be switched while it runs.
+    pub mode: Mode,
+    /// At least one if the action is to limit, else none.
+    pub limits: Box<[RuleLimit]>,
+    /// Whether denied requests count too.
+    pub count_denied: bool,
+    /// How long a key stays denied after a denial.
+    pub penalty: Option<Duration>,
+    /// What happens when its store does not answer.
+    pub on_store_failure: OnStoreFailure,
+    /// What its answers say.
+    pub response: ResponseOptions,
+    /// The place of its store in [`Policy::stores`](crate::Policy::stores).
+    pub store: usize,
+    /// Whether it denies only if all such rules of a request would.
+    pub quota: bool,
+    /// Names of limits that do not apply where this rule does.
+    pub replaces: Box<[Box<str>]>,
+    /// Entries whose values get series of their own in metrics.
+    pub metric_entries: Box<[Box<str>]>,
+    /// For Envoy's dynamic metadata.
+    pub metadata: Option<serde_json::Value>,
+    /// What the reference server's metrics call it: `key1` is the first of them, and so on. For a rule from a file of
+    /// that server these are `key` or `key_value` of each level; for others the rule's name alone.
+    pub metric_path: Box<[Box<str>]>,
+    pub(crate) key: Box<[crate::key::Part]>,
+    pub(crate) cost: Option<crate::expression::Expression>,
+    pub(crate) count: Option<crate::expression::Expression>,
+}
+
+/// One limit of a rule.
+#[derive(Debug)]
+pub struct RuleLimit {
+    /// Its name in answers.
+    pub name: Box<str>,
+    /// The limit.
+    pub limit: Limit,
+    /// How it is told of: units and period.
+    pub shown: Shown,
+    /// The first bytes of each key under this limit, which no other limit of any domain shares.
+    pub namespace: Box<[u8]>,
+}
+
+/// What happens when a store does not answer.
+#[derive(Clone, Copy, Debug)]
+pub enum OnStoreFailure {
+    /// The request passes.
+    Allow,
+    /// The request is denied.
+    Deny,
+    /// It is decided in the memory of this process, under this limit or, if none is said, under the rule's own.
+    Local(Option<Limit>),
+}
+
+/// What the answers of a rule say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseOptions {
+    /// Which headers, if the configuration says.
+    pub headers: Option<Headers>,
+    /// Whether clients learn nothing.
+    pub hidden: bool,
+    /// Whether a denial has no problem body.
+    pub no_problem: bool,
+    /// The most that is added to `Retry-After`.
+    pub retry_jitter: Duration,
+}
+
+/// When a rule counts a request, and how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Now, these units.
+    Now(u64),
+    /// Not now: whether these units would fit decides, and none are taken.
+    Look(u64),
+    /// When the response is known; until then whether these units would fit decides.
+    Later(u64),
+}

@@ -1,0 +1,409 @@
+//! The configuration as people write it: the one serde schema, from which its reference and its JSON Schema are made.
+//!
+//! Nothing here is checked beyond its type: `compile` turns it into a [`Policy`](crate::Policy) or says what is wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A whole configuration. Several files are merged; each domain lives in one of them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where counts are kept, by name. The store `default` is there without being named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stores: BTreeMap<String, Store>,
+    /// How the address of the client is found.
+    #[serde(skip_serializing_if = "is_default")]
+    pub client_address: ClientAddress,
+    /// Rules, by the domain that a request names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub domains: BTreeMap<String, Domain>,
+}
+
+/// A place that keeps counts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Store {
+    /// `memory:`, the memory of this process, is the only kind so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// How many keys of each kind of algorithm are counted exactly; further ones are counted too strictly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
+    /// How many entries all sliding logs and sliced windows together can keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_entries: Option<u64>,
+}
+
+/// How the address of the client is found behind proxies. Headers of strangers are not believed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientAddress {
+    /// How many proxies of your own stand in front: the address is that many from the right in the header.
+    #[serde(skip_serializing_if = "is_default")]
+    pub trusted_hops: u32,
+    /// Networks of your own proxies: the address is the first from the right outside of them. Not with `trusted_hops`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_networks: Vec<String>,
+    /// The header that your proxies write.
+    #[serde(skip_serializing_if = "is_default")]
+    pub header: AddressHeader,
+    /// Bits of an IPv6 address that tell clients apart: 64 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6_prefix: Option<u8>,
+    /// Bits of an IPv4 address that tell clients apart: 32 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv4_prefix: Option<u8>,
+}
+
+/// A header that carries addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressHeader {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, RFC 7239.
+    Forwarded,
+}
+
+/// Rules that stand together.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Domain {
+    /// What its rules say in their answers unless they say otherwise.
+    #[serde(skip_serializing_if = "is_default")]
+    pub response: Response,
+    /// Every rule that matches a request applies to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+}
+
+/// Whom a rule counts, what counts, and what happens when it is too much.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Its name in answers, metrics and logs, and the name its counts are kept under: unique in its domain.
+    pub name: String,
+    /// Which requests it applies to: all if not said.
+    #[serde(default, rename = "match", skip_serializing_if = "is_default")]
+    pub matching: Match,
+    /// What tells those apart that are counted apart. Without it there is one count for all. A request that lacks a
+    /// part is not counted by this rule.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub key: OneOrMany<KeyPart>,
+    /// What it does: `limit` if not said.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub action: Action,
+    /// The limit. Use `limits` for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Several limits, such as one for bursts and one for the day: a request must fit all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
+    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    /// An expression for what counts: true or a number of units. If it speaks of `response`, a request is let through
+    /// or not by what was counted before, and counted when its response is reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
+    /// Whether a request that was denied counts as well, so that who does not stop stays denied.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub count_denied: bool,
+    /// How long a key stays denied once it was denied, like `10m`.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<String>,
+    /// `shadow` counts and reports but denies nothing, `off` does not even count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mode: Mode,
+    /// What happens when the store does not answer: the same limit in the memory of this process if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_store_failure: Option<OnStoreFailure>,
+    /// What its answers say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub response: Response,
+    /// The store that keeps its counts: `default` if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// Whether it denies only if every rule of this kind that applies to the request would deny.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quota: bool,
+    /// Names of limits that do not apply where this rule does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<String>,
+    /// What its metrics tell apart beside the rule.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub metrics: Metrics,
+    /// Anything that Envoy shall hand on as dynamic metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<serde_json::Value>,
+}
+
+/// Which requests a rule applies to: those that meet all of these.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Match {
+    /// Entries of the descriptor.
+    #[serde(skip_serializing_if = "is_default")]
+    pub entries: Entries,
+    /// HTTP methods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Value>,
+    /// The host that was asked, without its port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Value>,
+    /// The path, without the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Value>,
+    /// Headers by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub header: BTreeMap<String, Value>,
+    /// Cookies by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cookie: BTreeMap<String, Value>,
+    /// Parameters of the query by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, Value>,
+    /// Networks that the client's address is in, like `10.0.0.0/8`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub address: OneOrMany<String>,
+    /// An expression that must be true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+}
+
+/// Entries of a descriptor: a map of those it must have among others, or a list of exactly those it has, in order.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Entries {
+    /// These, and any others.
+    Among(BTreeMap<String, Value>),
+    /// These and no others, in this order. Each is a map of one entry.
+    Exactly(Vec<BTreeMap<String, Value>>),
+}
+
+impl Default for Entries {
+    fn default() -> Entries {
+        Entries::Among(BTreeMap::new())
+    }
+}
+
+/// What a value must be: text, in which `*` stands for anything; or one of several.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// This text. `*` alone asks only that there is a value.
+    Is(String),
+    /// One of these.
+    OneOf(Vec<String>),
+    /// Like `is`, but like none of `except`.
+    But(But),
+}
+
+/// A value with exceptions.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct But {
+    /// What it must be.
+    pub is: String,
+    /// What it must not be.
+    pub except: Arc<[String]>,
+}
+
+/// A part of a key.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyPart {
+    /// The client's address, cut to the prefix of `client_address`.
+    Address,
+    /// The HTTP method.
+    Method,
+    /// The host.
+    Host,
+    /// The path.
+    Path,
+    /// An entry of the descriptor.
+    Entry(String),
+    /// A header.
+    Header(String),
+    /// A cookie.
+    Cookie(String),
+    /// A parameter of the query.
+    Query(String),
+    /// The text that an expression gives.
+    Expression(String),
+}
+
+/// What a rule does to a request it applies to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Counts it.
+    #[default]
+    Limit,
+    /// Denies it.
+    Block,
+    /// Lets it pass and tells so. Rules beside it still apply.
+    Unlimited,
+}
+
+/// A limit: `100/minute`, or an algorithm with its numbers.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Limit {
+    /// `100/minute` is gcra with a burst of 100.
+    Rate(String),
+    /// An algorithm with its numbers.
+    Numbers(Numbers),
+}
+
+/// An algorithm with its numbers.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Numbers {
+    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said. Limits of one rule
+    /// have different names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter` or
+    /// `sliced_window`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// Units and period, like `100/minute` or `5/10s`; or units alone, with `per_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateText>,
+    /// The period of `rate` in nanoseconds, if that is a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_ns: Option<u64>,
+    /// Units that pass at once from idle, of `gcra`: those of the rate if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u64>,
+    /// Units that pass at once from idle, of `token_bucket` and `leaky_bucket`: those of the rate if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
+    /// Units in a window, of the algorithms with windows, instead of `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The length of that window, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_ns: Option<u64>,
+    /// Slices of a `sliced_window`: 60 if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices: Option<u64>,
+    /// Whether each key's `fixed_window` starts at an instant of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stagger: Option<bool>,
+}
+
+/// A rate as text, or its units alone.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RateText {
+    /// `100/minute`.
+    Text(String),
+    /// Units in each `per_ns`.
+    Units(u64),
+}
+
+/// Whether a rule denies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It denies.
+    #[default]
+    Enforce,
+    /// It counts and reports what it would deny.
+    Shadow,
+    /// It does nothing.
+    Off,
+}
+
+/// What happens to a request when the store does not answer.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStoreFailure {
+    /// It passes.
+    Allow,
+    /// It is denied, with 503.
+    Deny,
+    /// It is decided under this limit in the memory of this process.
+    Local(Limit),
+}
+
+/// What the answers of a rule say.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Response {
+    /// Which headers tell of limits. Over HTTP `standard` if not said; over Envoy's protocol none, since Envoy
+    /// writes its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Headers>,
+    /// Whether clients learn nothing: no numbers, no names and no time to retry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<bool>,
+    /// Whether a denial has a body of `application/problem+json`: true if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<bool>,
+    /// Up to how much is added at random to `Retry-After`, like `5s`, so that not all come back at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_jitter: Option<String>,
+}
+
+/// A family of headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Headers {
+    /// `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-11.
+    Standard,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+    Draft03,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now.
+    Legacy,
+    /// The same with `-Reset` in seconds since the epoch, as GitHub has it.
+    LegacyEpoch,
+    /// None but `Retry-After`.
+    None,
+}
+
+/// What the metrics of a rule tell apart. The number of series is bounded: beyond it they are counted together.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// The names of entries whose values get series of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_entries: Vec<String>,
+}
+
+/// One thing, or a list.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// One.
+    One(T),
+    /// Several.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            OneOrMany::One(one) => std::slice::from_ref(one),
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> OneOrMany<T> {
+        OneOrMany::Many(Vec::new())
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
