@@ -31,7 +31,7 @@ pub use direct::DirectLimiter;
 pub use key::{Key, KeyBuf, KeyError};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::{Limiter, LimiterBuilder};
-pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder};
+pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
 pub use rate::Rate;
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};
 pub use time::Time;
