@@ -1,0 +1,57 @@
+//! What the front ends share: the engine, and what is known of the server as a whole.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_engine::{Engine, Outcome, RequestError};
+use tidegate_policy::Request;
+
+/// A way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The protocol of Redis.
+    Resp,
+    /// Envoy's rate limit service.
+    Grpc,
+    /// HTTP.
+    Http,
+}
+
+/// The engine, and what is known of the server as a whole.
+#[derive(Debug)]
+pub struct Service {
+    /// Decides.
+    pub engine: Engine,
+    /// Whether load balancers may send requests here.
+    ready: AtomicBool,
+    /// What AUTH has to say on the protocol of Redis; none if it need not be said.
+    pub resp_password: Option<String>,
+    /// What administrators have to say over HTTP; none if they need not, as on loopback.
+    pub admin_token: Option<String>,
+}
+
+impl Service {
+    /// A service that is not ready yet.
+    #[must_use]
+    pub fn new(engine: Engine) -> Service {
+        Service { engine, ready: AtomicBool::new(false), resp_password: None, admin_token: None }
+    }
+
+    /// Whether load balancers may send requests here.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Says whether load balancers may send requests here.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    /// Decides a request that came in this way.
+    ///
+    /// # Errors
+    /// If the request itself is at fault.
+    pub async fn check(&self, _protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        self.engine.check(request).await
+    }
+}
