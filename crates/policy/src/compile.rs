@@ -281,6 +281,7 @@ impl Compiler<'_, '_> {
             KeyPart::Host => Part::Host,
             KeyPart::Path => Part::Path,
             KeyPart::Entry(name) => Part::Entry(name.as_str().into()),
+            KeyPart::EntryAt(place) => Part::EntryAt(*place as usize),
             KeyPart::Header(name) => Part::Header(name.to_ascii_lowercase().into()),
             KeyPart::Cookie(name) => Part::Cookie(name.as_str().into()),
             KeyPart::Query(name) => Part::Query(name.as_str().into()),
