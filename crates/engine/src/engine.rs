@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
 use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
@@ -101,6 +102,12 @@ pub enum RequestError {
     /// A key that cannot be counted on.
     #[error(transparent)]
     Key(KeyError),
+    /// What a rule would count on is too long.
+    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
+    KeyTooLong {
+        /// The rule.
+        rule: Box<str>,
+    },
     /// Charges that cannot be made together.
     #[error(transparent)]
     Charges(ChargeError),

@@ -412,6 +412,9 @@ fn namespace(names: &[&str]) -> Box<[u8]> {
 
 /// `key` or `key_value` of each entry of an exact sequence, as the reference server calls its metrics.
 fn metric_path(rule: &schema::Rule) -> Box<[Box<str>]> {
+    if !rule.metrics.path.is_empty() {
+        return rule.metrics.path.iter().map(|level| level.as_str().into()).collect();
+    }
     let schema::Entries::Exactly(all) = &rule.matching.entries else { return [rule.name.as_str().into()].into() };
     let level = |(key, value): (&String, &schema::Value)| -> Box<str> {
         match value {

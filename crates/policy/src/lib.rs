@@ -45,7 +45,7 @@ mod yaml;
 pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use limit::{LimitProblem, read_limit};
-pub use load::{Loaded, Options as LoadOptions, load, load_text};
+pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 pub use rule::{Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};
