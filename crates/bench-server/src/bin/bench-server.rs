@@ -302,8 +302,8 @@ fn grpc(port: u16, connections: u32, streams: u32, requests: u64, scratch: &Path
     let mut micros: Vec<f64> =
         fs::read_to_string(&log).unwrap().lines().filter_map(|line| line.split('\t').nth(2)?.parse().ok()).collect();
     micros.sort_by(f64::total_cmp);
-    let at = |share: f64| micros.get((micros.len() as f64 * share) as usize).copied().unwrap_or(0.0);
-    (requests as f64, at(0.5), at(0.99))
+    let at = |percent: usize| micros.get(micros.len() * percent / 100).copied().unwrap_or(0.0);
+    (requests as f64, at(50), at(99))
 }
 
 fn report(scenario: &Scenario, rounds: &[Vec<Round>]) {
