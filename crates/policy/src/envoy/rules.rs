@@ -56,7 +56,7 @@ impl Writer<'_> {
                 let message = format!("there are too many wildcards beside each other in `{}`", quote(self.domain));
                 let hint =
                     format!("use fewer: finding out which goes first takes {COMPARISONS_MAX} comparisons at most");
-                self.problems.error(at(&self.assembly.file(first.document), first.mark), message, hint);
+                self.problems.error(at(&first.file, first.mark), message, hint);
             }
             return;
         };
@@ -138,7 +138,7 @@ impl Writer<'_> {
             Algorithm::Gcra => numbers.burst = limit.burst,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => numbers.capacity = limit.burst,
             _ if limit.burst.is_some() => {
-                let location = at(&self.assembly.file(descriptor.document), limit.mark);
+                let location = at(&descriptor.file, limit.mark);
                 let message = format!("`burst` does nothing with `{algorithm}`");
                 let hint = "remove it, or set `algorithm` to `gcra`, `token_bucket` or `leaky_bucket`";
                 self.problems.warning(location, message, hint);
@@ -158,7 +158,7 @@ impl Writer<'_> {
         };
         let most = seconds * (1_000_000_000 / INTERVAL_NANOS_MIN);
         if units > most {
-            let location = at(&self.assembly.file(descriptor.document), limit.mark);
+            let location = at(&descriptor.file, limit.mark);
             let message = format!("{units} requests in a {} are more than can be counted", limit.unit);
             self.problems.warning(
                 location,
