@@ -66,6 +66,12 @@ pub fn load(paths: &[PathBuf], options: &Options) -> Loaded {
     assemble(sources, files, options, problems)
 }
 
+/// The files that [`load`] would read, in order.
+#[must_use]
+pub fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    files::find(paths, &mut Problems::default())
+}
+
 /// Loads a text as if it were in a file of this name.
 #[must_use]
 pub fn load_text(name: &str, text: &str, options: &Options) -> Loaded {
