@@ -393,7 +393,8 @@ pub struct Metrics {
     /// The names of entries whose values get series of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_entries: Vec<String>,
-    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level: its name if not said.
+    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level. If not said, this
+    /// follows from a list of entries; without one it is the rule's name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
 }

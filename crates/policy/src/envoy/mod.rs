@@ -166,6 +166,7 @@ impl Reader<'_> {
             self.fields.error(node.mark, message, "it must be a map with `unit` and `requests_per_unit`");
             return None;
         };
+        let errors = self.fields.problems.errors();
         self.fields.check_keys(node, RATE_LIMIT_KEYS, "`rate_limit`");
         let name = self.fields.text(node, "name").filter(|name| !name.is_empty());
         let mut limit = RateLimit {
@@ -183,7 +184,8 @@ impl Reader<'_> {
             limit.count_denied |= self.fields.flag(place, "count_denied");
             limit.burst = self.fields.burst(place).or(limit.burst);
         }
-        Some(limit)
+        // A rule made of what is wrong would only be found wrong once more.
+        (errors == self.fields.problems.errors()).then_some(limit)
     }
 
     fn unit(&mut self, node: &Node, limit: &mut RateLimit) {

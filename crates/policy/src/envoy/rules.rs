@@ -176,7 +176,10 @@ impl Writer<'_> {
                 by_entries.push(step.key.clone());
             }
         }
-        Metrics { by_entries, path: self.path.iter().map(|step| step.segment(false)).collect() }
+        // Elsewhere it follows from the entries, but there a `*` alone is the same as no value.
+        let differs = self.path.iter().any(|step| step.written == "*");
+        let path = self.path.iter().filter(|_| differs).map(|step| step.segment(false)).collect();
+        Metrics { by_entries, path }
     }
 
     /// The way to the descriptor as the reference server prints it. Where another way reads the same, this one gets a

@@ -5,13 +5,13 @@ use tidegate_core::Clock;
 
 use super::{load, told};
 
-/// What is said, which must not take long even where tests are slow.
+/// What is said. What is not bounded would take hours, so the time is one that a busy machine keeps too.
 fn soon(text: &str) -> String {
     let clock = Clock::system();
     let start = clock.now();
     let said = told(&load(text));
     let taken = clock.now().as_nanos() - start.as_nanos();
-    assert!(taken < 5_000_000_000, "{taken} ns for {} bytes", text.len());
+    assert!(taken < 30_000_000_000, "{taken} ns for {} bytes", text.len());
     said
 }
 

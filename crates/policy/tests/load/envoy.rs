@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use tidegate_core::Algorithm;
 use tidegate_policy::schema::{Action, KeyPart, OneOrMany};
-use tidegate_policy::{Options, load_text, migrate};
+use tidegate_policy::{LoadOptions as Options, load_text, migrate};
 
 use super::{good, told};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use tidegate_policy::{Loaded, Options};
+use tidegate_policy::{LoadOptions as Options, Loaded};
 
 /// A directory that is removed at the end.
 struct Directory(tempfile::TempDir);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod answers;
 mod bad_envoy;
 mod bad_native;
 mod bombs;
@@ -10,7 +11,7 @@ mod files;
 mod round_trip;
 mod schema;
 
-use tidegate_policy::{Loaded, Options, load_text};
+use tidegate_policy::{LoadOptions as Options, Loaded, load_text};
 
 /// A text as a file of its own.
 fn load(text: &str) -> Loaded {

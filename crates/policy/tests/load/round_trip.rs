@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_policy::{Options, load_text, migrate};
+use tidegate_policy::{LoadOptions as Options, load_text, migrate};
 
 /// Text of all kinds that YAML could mistake for something else.
 fn text() -> impl Strategy<Value = String> {
