@@ -11,3 +11,7 @@ pub const STALL: Duration = Duration::from_secs(10);
 
 /// How long connections may finish their work after the server was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(20);
+
+/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
+/// told.
+pub const POLICIES_TOLD_MAX: usize = 16;

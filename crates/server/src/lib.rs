@@ -6,12 +6,14 @@
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | what all three share | `service.rs` |
+//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
 mod drain;
+mod headers;
 mod http;
 mod listener;
 mod resp;
