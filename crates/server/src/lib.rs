@@ -7,6 +7,7 @@
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | what all three share | `service.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | certificates | `tls.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -19,10 +20,12 @@ mod listener;
 mod resp;
 mod rls;
 mod service;
+mod tls;
 
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
 pub use resp::RespDoor;
-pub use rls::RlsDoor;
+pub use rls::{RlsDoor, RlsOptions};
 pub use service::{Protocol, Service};
+pub use tls::{Tls, TlsError, TlsFiles};

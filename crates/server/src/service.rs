@@ -1,9 +1,8 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
+use tokio::sync::watch;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub struct Service {
     /// Decides.
     pub engine: Engine,
     /// Whether load balancers may send requests here.
-    ready: AtomicBool,
+    ready: watch::Sender<bool>,
     /// What AUTH has to say on the protocol of Redis; none if it need not be said.
     pub resp_password: Option<String>,
     /// What administrators have to say over HTTP; none if they need not, as on loopback.
@@ -33,18 +32,24 @@ impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
-        Service { engine, ready: AtomicBool::new(false), resp_password: None, admin_token: None }
+        Service { engine, ready: watch::Sender::new(false), resp_password: None, admin_token: None }
     }
 
     /// Whether load balancers may send requests here.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        *self.ready.borrow()
     }
 
     /// Says whether load balancers may send requests here.
     pub fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+        self.ready.send_replace(ready);
+    }
+
+    /// Tells whether load balancers may send requests here, now and whenever that changes.
+    #[must_use]
+    pub fn readiness(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Decides a request that came in this way.
