@@ -7,8 +7,8 @@ use crate::bounds::{CONDITIONS_MAX, NETWORKS_MAX, PATTERN_BYTES_MAX, STARS_MAX, 
 use crate::compile::{Compiler, child};
 use crate::expression::{Expression, Purpose};
 use crate::matching::{Entries, Matching, Named};
-use crate::nested::Nested;
 use crate::network::{Network, NetworkError};
+use crate::networks::Networks;
 use crate::pattern::{Glob, Pattern, Set};
 use crate::schema;
 
@@ -34,7 +34,7 @@ impl Compiler<'_, '_> {
             headers: self.named(headers.iter().map(|(name, value)| (&**name, *value)), &at("header")),
             cookies: self.named(written.cookie.iter().map(|(name, value)| (&**name, value)), &at("cookie")),
             query: self.named(written.query.iter().map(|(name, value)| (&**name, value)), &at("query")),
-            around: Nested::new(networks.iter().map(|network| (*network, Vec::new())).collect()),
+            around: Networks::plain(&networks),
             networks: networks.into(),
             when: written.when.as_ref().and_then(|source| self.expression(source, Purpose::When, &at("when"))),
         }
@@ -160,9 +160,9 @@ impl Compiler<'_, '_> {
         networks
     }
 
-    pub(crate) fn expression(&mut self, source: &str, purpose: Purpose, pointer: &str) -> Option<Expression> {
+    pub(crate) fn expression(&mut self, source: &str, purpose: Purpose, pointer: &str) -> Option<Box<Expression>> {
         match Expression::compile(source, purpose, &self.expression_errors) {
-            Ok(expression) => Some(expression),
+            Ok(expression) => Some(Box::new(expression)),
             Err(problem) => {
                 self.diagnostics.error(pointer, problem.message, problem.hint);
                 None
