@@ -273,6 +273,9 @@ impl Compiler<'_, '_> {
         if let KeyPart::Entry(name) | KeyPart::Header(name) | KeyPart::Cookie(name) | KeyPart::Query(name) = part {
             self.check_name("key", name, pointer);
         }
+        if let KeyPart::Header(name) = part {
+            self.check_header(name, pointer);
+        }
         Some(match part {
             KeyPart::Address => Part::Address { v4_length: self.lengths.0, v6_length: self.lengths.1 },
             KeyPart::Method => Part::Method,

@@ -100,6 +100,7 @@ fn conditions_and_the_rest() {
     matching(json!({"path": "x".repeat(4097)}), &["/match/path: a value of 4097 bytes is too long"]);
     matching(json!({"path": "*a".repeat(17)}), &["/match/path: `*a*a"]);
     matching(json!({"entries": [{"a": "1", "b": "2"}]}), &["/match/entries/0: entries: an element of the list has 2"]);
+    matching(json!({"header": {"X Key": "1"}}), &["/match/header/X Key: `X Key` cannot be the name of a header"]);
     matching(json!({"when": "nothing"}), &["/match/when: there is no variable `nothing`"]);
     let many: Value = (0..33).map(|i| (i.to_string(), json!("x"))).collect::<serde_json::Map<_, _>>().into();
     matching(json!({"header": many}), &["/match/header: 33 conditions of one kind are too many"]);
@@ -111,6 +112,7 @@ fn conditions_and_the_rest() {
         json!({"limit": "1/s", "response": {"retry_jitter": "2h"}}),
         &["/response/retry_jitter: retry_jitter: `2h`"],
     );
+    check_rule(json!({"limit": "1/s", "key": {"header": "a:b"}}), &["/key/0: `a:b` cannot be the name of a header"]);
     check_rule(json!({"limit": "1/s", "key": {"header": ""}}), &["/key/0: key: empty"]);
     check_rule(json!({"limit": "1/s", "key": vec!["path"; 17]}), &["/key: key: 17 parts are too many"]);
     check_rule(json!({"limit": "1/s", "cost": "1 +"}), &["/cost: cannot read the expression"]);
