@@ -12,6 +12,9 @@ pub enum Op {
     /// Gives units back to where the receipt says they were taken. It is void when they would have come back by now.
     /// Without a receipt it takes the oldest units of a log, or those of the current window.
     Refund(u64, Option<Receipt>),
+    /// Tells whether this many units would pass, and takes none. Of 0 units it tells whether no more than the limit
+    /// was used, as debits can.
+    Ask(u64),
     /// Looks and writes nothing.
     Peek,
     /// Forgets the key.

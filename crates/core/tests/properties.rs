@@ -192,6 +192,29 @@ fn check_denials_cost_nothing(algorithm: Algorithm, seed: (u64, u64), words: &[u
     }
 }
 
+/// Asking answers as taking would, with the numbers of a look, and changes nothing, in the pure function and in a store.
+fn check_asking(algorithm: Algorithm, seed: (u64, u64), words: &[u64]) {
+    let numbers = numbers(algorithm, seed.0);
+    let mut history = History::new(numbers, Steps::Forward, seed.1);
+    let mut code = Code::new(numbers);
+    let (clock, store) = small_store();
+    let key = Key::new("k").unwrap();
+    for word in words {
+        let Call { now, op } = history.call(*word);
+        clock.set(Time::from_nanos(now));
+        let answer = code.apply(now, op);
+        store.decide(key, &code.limit, op);
+        for units in [1, 1 + word % numbers.units, numbers.units, numbers.units + 1, u64::MAX] {
+            let look = code.ask(now, Op::Peek);
+            let expected = Answer { verdict: code.ask(now, Op::Take(units)).verdict, ..look };
+            assert_eq!(code.apply(now, Op::Ask(units)), expected, "{units} units at {now} under {numbers:?}");
+            assert_eq!(Answer::of(Op::Peek, &store.decide(key, &code.limit, Op::Ask(units))), expected);
+            assert_eq!(code.ask(now, Op::Peek), look);
+        }
+        history.note(answer);
+    }
+}
+
 /// Whoever waits as long as told is admitted, a nanosecond earlier not.
 fn check_retry_is_exact(algorithm: Algorithm, steps: Steps, seed: (u64, u64), words: &[u64]) {
     let numbers = numbers(algorithm, seed.0);
@@ -421,6 +444,7 @@ for_each_algorithm! {
     no_trailing_interval_admits_more_than_the_worst_case: |algorithm, seed, words: &[u64], _| {
         check_never_over_admits(algorithm, seed, words)
     };
+    asking_answers_as_taking_would: |algorithm, seed, words: &[u64], _| check_asking(algorithm, seed, words);
     a_denial_costs_nothing: |algorithm, seed, words: &[u64], _| check_denials_cost_nothing(algorithm, seed, words);
     retry_after_is_exact: |algorithm, seed, words: &[u64], _| {
         check_retry_is_exact(algorithm, Steps::Forward, seed, words)

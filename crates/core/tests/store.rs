@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::{
     Busy, CapacityError, Charge, ChargeError, Decision, FakeClock, Key, Limit, Limiter, MemoryStore, Op, Rate, Retry,
-    Semaphore, Time,
+    Semaphore, Spent, Time,
 };
 
 fn key(name: &str) -> Key<'_> {
@@ -463,4 +463,41 @@ fn a_semaphore_counts_by_key_and_refuses_by_name() {
     assert_eq!(Semaphore::new(0).err().unwrap().to_string(), "permits: 0 is too small; use at least 1");
     assert!(Semaphore::new(1 << 40).is_err());
     assert!(Semaphore::with_capacity(1, 0).is_err());
+}
+
+#[test]
+fn asking_for_nothing_tells_whether_more_than_the_limit_was_used() {
+    for limit in every_shape(10, Duration::from_secs(60)) {
+        let name = limit.algorithm();
+        let (store, clock) = store(8);
+        let ask = || store.decide(key("ann"), &limit, Op::Ask(0));
+        assert!(ask().is_allowed(), "{name}: fresh");
+        store.decide(key("ann"), &limit, Op::Take(10));
+        assert!(ask().is_allowed(), "{name}: all is used, and no more");
+        store.decide(key("ann"), &limit, Op::Debit(5));
+        let wait = ask().retry_after().expect("more than all is used");
+        assert!(store.decide(key("ann"), &limit, Op::Take(0)).is_allowed(), "{name}: to take nothing always passes");
+        clock.advance(wait - Duration::from_nanos(1));
+        assert!(!ask().is_allowed(), "{name}: a nanosecond early");
+        clock.advance(Duration::from_nanos(1));
+        assert!(ask().is_allowed(), "{name}: in time");
+    }
+}
+
+#[test]
+fn a_log_shows_what_was_taken_and_when() {
+    let (store, clock) = store(8);
+    let limit = Limit::sliding_log(10, Duration::from_secs(60)).unwrap();
+    let start = clock.now();
+    assert!(store.inspect(key("ann"), &limit).entries.is_empty());
+    store.decide(key("ann"), &limit, Op::Take(2));
+    clock.advance(Duration::from_secs(30));
+    store.decide(key("ann"), &limit, Op::Take(3));
+    let snapshot = store.inspect(key("ann"), &limit);
+    assert_eq!(snapshot.decision.remaining(), 5);
+    let later = start.plus(Duration::from_secs(30));
+    assert_eq!(snapshot.entries, [Spent { at: start, units: 2 }, Spent { at: later, units: 3 }]);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(store.inspect(key("ann"), &limit).entries, [Spent { at: later, units: 3 }]);
+    assert_eq!(store.decide(key("ann"), &limit, Op::Peek).remaining(), 7, "looking let go of the key");
 }

@@ -75,7 +75,7 @@ impl Words<1> for Bucket {
     fn only_looks(&self, [tat]: &[u64; 1], now: Time, op: Op) -> bool {
         let debt = tat.saturating_sub(now.as_nanos());
         match op {
-            Op::Peek | Op::Take(0) => true,
+            Op::Peek | Op::Ask(_) | Op::Take(0) => true,
             // Not even one unit fits, and no clock has to be repaired.
             Op::Take(_) => debt > self.span - self.interval && debt <= self.debt_max(),
             Op::Debit(_) | Op::Refund(..) | Op::Reset => false,
@@ -89,6 +89,14 @@ impl Words<1> for Bucket {
         let debt = before.min(self.debt_max());
         let (answer, debt) = match op {
             Op::Take(0) | Op::Peek => return self.answer(Answer::Allow, now, debt),
+            Op::Ask(units) => {
+                let answer = match self.time_of(units) {
+                    None => Answer::DenyAlways,
+                    Some(time) if debt + time <= self.span => Answer::Allow,
+                    Some(time) => Answer::DenyFor(debt + time - self.span),
+                };
+                return self.answer(answer, now, debt);
+            }
             Op::Take(units) => match self.time_of(units) {
                 None => (Answer::DenyAlways, debt),
                 Some(time) if debt + time <= self.span => (Answer::Allow, debt + time),

@@ -64,10 +64,11 @@ impl Words<2> for FixedWindow {
         let start = end.saturating_sub(self.window);
         let mut answer = Answer::Allow;
         match op {
-            Op::Take(units) if units > self.limit => answer = Answer::DenyAlways,
+            Op::Take(units) | Op::Ask(units) if units > self.limit => answer = Answer::DenyAlways,
             Op::Take(units) if units > 0 && count.saturating_add(units) > self.limit => {
                 answer = Answer::DenyFor(end - now);
             }
+            Op::Ask(units) if count.saturating_add(units) > self.limit => answer = Answer::DenyFor(end - now),
             Op::Take(units) => count += units,
             Op::Debit(units) => count = count.max(count.saturating_add(units).min(2 * self.limit)),
             Op::Refund(units, receipt) => {
@@ -75,11 +76,11 @@ impl Words<2> for FixedWindow {
                     count = count.saturating_sub(units);
                 }
             }
-            Op::Peek | Op::Reset => {}
+            Op::Ask(_) | Op::Peek | Op::Reset => {}
         }
         // What changes nothing writes nothing, and a window that was emptied is still the latest one.
         match op {
-            Op::Peek | Op::Take(0) => {}
+            Op::Peek | Op::Ask(_) | Op::Take(0) => {}
             Op::Reset => {
                 *state = [0, 0];
                 return self.decide(state, Time::from_nanos(now), Op::Peek);

@@ -70,7 +70,7 @@ impl Log {
 
     pub(crate) fn decide(&self, log: &mut impl Entries, now: Time, op: Op) -> Decision {
         let nanos = now.as_nanos();
-        let peek = matches!(op, Op::Peek | Op::Take(0));
+        let peek = matches!(op, Op::Peek | Op::Ask(_) | Op::Take(0));
         if !peek && self.is_ahead(newest(log), nanos) {
             self.pull_back(log, nanos);
         }
@@ -90,7 +90,7 @@ impl Log {
                 log.clear();
                 return self.foresee(log, now, Op::Peek, 0);
             }
-            Op::Peek => {}
+            Op::Ask(_) | Op::Peek => {}
         }
         let used = log.units() - units_out(log, nanos);
         self.answer(Answer::Allow, used, self.fresh_at(log, used).saturating_sub(nanos), out_at)
@@ -103,8 +103,8 @@ impl Log {
         let used = log.units() - units_out(log, now) + pending;
         let jumped = self.is_ahead(newest(log), now);
         let answer = match op {
-            Op::Take(units) if units > self.limit => Answer::DenyAlways,
-            Op::Take(units) if units > 0 && used + units > self.limit => {
+            Op::Take(units) | Op::Ask(units) if units > self.limit => Answer::DenyAlways,
+            Op::Take(units @ 1..) | Op::Ask(units) if used + units > self.limit => {
                 Answer::DenyFor(self.fits_at(log, now, used, units).saturating_sub(now))
             }
             _ => Answer::Allow,

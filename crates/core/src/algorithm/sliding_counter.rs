@@ -96,17 +96,17 @@ impl Words<3> for SlidingCounter {
         let elapsed = instant - counts.start;
         let mut answer = Answer::Allow;
         match op {
-            Op::Take(units) if units > self.limit => answer = Answer::DenyAlways,
-            Op::Take(units) if units > 0 => {
+            Op::Take(units) | Op::Ask(units) if units > self.limit => answer = Answer::DenyAlways,
+            Op::Take(units @ 1..) | Op::Ask(units) => {
                 // Rounding the weight up loses nothing here: everything else in the comparison is whole.
                 let used = self.weight(counts.prev, elapsed).saturating_add(counts.curr).saturating_add(units);
                 if used > self.limit {
                     answer = Answer::DenyFor(self.fits_at(counts, units) - now);
-                } else {
+                } else if matches!(op, Op::Take(_)) {
                     counts.curr += units;
                 }
             }
-            Op::Take(_) | Op::Peek | Op::Reset => {}
+            Op::Take(0) | Op::Peek | Op::Reset => {}
             Op::Debit(units) => {
                 counts.curr = counts.curr.max(counts.curr.saturating_add(units).min(2 * self.limit));
             }
@@ -120,7 +120,7 @@ impl Words<3> for SlidingCounter {
         }
         // What changes nothing writes nothing, and counts that were emptied still stand in the latest window.
         match op {
-            Op::Peek | Op::Take(0) => {}
+            Op::Peek | Op::Ask(_) | Op::Take(0) => {}
             Op::Reset => {
                 *state = [0; 3];
                 return self.decide(state, Time::from_nanos(now), Op::Peek);

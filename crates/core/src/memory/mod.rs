@@ -1,10 +1,12 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
-//! entries of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once.
+//! entries of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once, `inspect.rs`
+//! shows what is known of one.
 
 mod cell;
 mod fingerprint;
+mod inspect;
 mod pages;
 mod pool;
 mod sketch;
@@ -14,6 +16,7 @@ mod transaction;
 
 pub(crate) use cell::Cell;
 pub(crate) use fingerprint::{Fingerprint, Seeds};
+pub use inspect::{Snapshot, Spent};
 pub(crate) use pool::{Pool, PooledLog};
 pub(crate) use table::Table;
 pub use transaction::{Charge, ChargeError, Decisions};
@@ -245,9 +248,10 @@ impl MemoryStore {
         }
         // What cannot add to the state needs no slot, and finds nothing to take from.
         let never_fits = matches!(op, Op::Take(units) if units > limit.units());
+        let asks = matches!(op, Op::Ask(_));
         if !op.may_charge() || never_fits {
             return match part.remembers(print, ask.now) {
-                true => overflowed(part, Ask { op: if never_fits { op } else { Op::Peek }, ..ask }),
+                true => overflowed(part, Ask { op: if never_fits || asks { op } else { Op::Peek }, ..ask }),
                 false => algorithm.decide(&mut [0; WORDS], ask.now, op),
             };
         }
@@ -316,7 +320,9 @@ impl fmt::Debug for MemoryStore {
 /// An answer from the sketch: its numbers are hints.
 fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
     let answer = match decision.answer {
-        Answer::DenyAlways if matches!(op, Op::Take(units) if units > limit.units()) => Answer::DenyAlways,
+        Answer::DenyAlways if matches!(op, Op::Take(units) | Op::Ask(units) if units > limit.units()) => {
+            Answer::DenyAlways
+        }
         Answer::DenyAlways => Answer::DenyAbout(limit.as_bucket().interval().saturating_mul(limit.units())),
         Answer::DenyFor(nanos) => Answer::DenyAbout(nanos),
         other => other,

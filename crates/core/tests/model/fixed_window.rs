@@ -52,6 +52,7 @@ impl Model for FixedWindow {
                 before.saturating_sub(cost)
             }
             Op::Refund(cost, None) => before.saturating_sub(cost),
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Refund(..) | Op::Peek | Op::Reset => before,
         };
         if after != before || moved && !matches!(op, Op::Peek | Op::Take(0)) {

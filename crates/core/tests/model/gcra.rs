@@ -33,6 +33,7 @@ impl Model for Gcra {
         let mut tat = before.min(self.latest(now));
         let mut verdict = Verdict::Allow;
         match op {
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Peek | Op::Take(0) => {}
             Op::Take(cost) => {
                 // The last of the cells finds the others before it.

@@ -42,6 +42,7 @@ impl Model for LeakyBucket {
         let leaked = self.leaked(now);
         let level = leaked.min(self.brim());
         let (verdict, poured) = match op {
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Peek | Op::Take(0) | Op::Debit(0) | Op::Refund(0, _) => (Verdict::Allow, level),
             Op::Take(cost) if cost > self.capacity => (Verdict::Never, level),
             Op::Take(cost) if level + self.units(cost) > self.units(self.capacity) => {

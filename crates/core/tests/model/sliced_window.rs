@@ -64,6 +64,7 @@ impl Model for SlicedWindow {
         let mut changed = moved && !matches!(op, Op::Peek | Op::Take(0));
         let mut added = 0;
         match op {
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Take(0) | Op::Peek => {}
             Op::Take(cost) if cost > self.limit => verdict = Verdict::Never,
             Op::Take(cost) if used + cost > self.limit => {

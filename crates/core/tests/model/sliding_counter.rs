@@ -104,6 +104,7 @@ impl Model for SlidingCounter {
         };
         match op {
             Op::Take(cost) if i128::from(cost) > self.limit => verdict = Verdict::Never,
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Take(0) | Op::Peek => {}
             Op::Take(cost) if self.fits(now, cost.into()) => add(current, cost.into()),
             Op::Take(cost) => verdict = Verdict::After(nanos(self.at(now).0.first_fit(now, cost.into()) - now)),

@@ -52,6 +52,7 @@ impl Model for TokenBucket {
         let before = self.refilled(now);
         let mut tokens = before.max(self.least());
         match op {
+            Op::Ask(_) => unreachable!("asking is held equal to taking by a property of its own"),
             Op::Peek | Op::Take(0) => {}
             Op::Take(cost) if cost > self.capacity => verdict = Verdict::Never,
             Op::Take(cost) => {

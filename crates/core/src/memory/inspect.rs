@@ -1,0 +1,52 @@
+//! What is known of a key, for people.
+
+use std::ops::ControlFlow;
+
+use super::MemoryStore;
+use super::pool::PooledLog;
+use crate::algorithm::log::Entries;
+use crate::limit::Shape;
+use crate::{Decision, Key, Limit, Op, Time};
+
+/// What is known of a key under a limit.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The answer to a look.
+    pub decision: Decision,
+    /// What a log remembers of what was taken, oldest first; nothing under other algorithms.
+    pub entries: Vec<Spent>,
+}
+
+/// Units that were taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// When; under a sliced window the start of that slice.
+    pub at: Time,
+    /// How many.
+    pub units: u64,
+}
+
+impl MemoryStore {
+    /// Looks at a key, with the entries of its log where the limit keeps one.
+    #[must_use]
+    pub fn inspect(&self, key: Key<'_>, limit: &Limit) -> Snapshot {
+        let plain = || Snapshot { decision: self.decide(key, limit, Op::Peek), entries: Vec::new() };
+        let Shape::Log(log) = limit.shape() else { return plain() };
+        // Made before the key is held: those who charge it wait meanwhile.
+        let mut entries = Vec::with_capacity(usize::try_from(limit.log_entries_max()).unwrap_or(0));
+        let Some(held) = self.logs.lock(self.seeds.fingerprint(limit.identity(), key)) else { return plain() };
+        let now = self.clock.now();
+        let chain = PooledLog { log, pool: &self.pool }.chain(held.state());
+        let decision = log.foresee(&chain, now, Op::Peek, 0);
+        chain.visit(|entry| {
+            if entry.units > 0 && entry.out_at > now.as_nanos() {
+                let at = Time::from_nanos(entry.out_at.saturating_sub(log.lifetime()));
+                entries.push(Spent { at, units: entry.units });
+            }
+            ControlFlow::Continue(())
+        });
+        let state = held.state();
+        held.release(state);
+        Snapshot { decision, entries }
+    }
+}

@@ -1,0 +1,16 @@
+//! Every bound of the crate in one place, each with its reason.
+
+/// Most descriptors in a request: each of them is looked up by itself, and all are answered in one reply.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+/// Most entries in a descriptor: matching looks at each of them.
+pub const ENTRIES_MAX: usize = 64;
+
+/// Most units that a request may ask for. Beyond it no limit could let it pass, and sums of a few stay within 64 bits.
+pub const COST_MAX: u64 = 1 << 53;
+
+/// Most series that metrics keep for values of entries, over all rules: beyond it they are counted together.
+pub const SERIES_MAX: usize = 1_000;
+
+/// Longest time for which a key can be blocked: the longest period of a rate.
+pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;

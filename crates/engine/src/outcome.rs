@@ -1,0 +1,202 @@
+//! What came out of a request, for front ends to encode.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Decision, Limit, Retry};
+use tidegate_policy::{OwnLimit, Rule, RuleId, RuleLimit, Shown};
+
+use crate::engine::Active;
+
+/// What came out of a request.
+#[derive(Debug)]
+pub struct Outcome {
+    pub(crate) active: arc_swap::Guard<Arc<Active>>,
+    pub(crate) known_domain: bool,
+    pub(crate) denial: Option<Denial>,
+    /// A denial that was not enforced, because all is in shadow.
+    pub(crate) shadow: bool,
+    pub(crate) judged: Vec<Judged>,
+}
+
+/// Why a request was denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Denial {
+    /// A store did not answer, and a rule says to deny then.
+    StoreFailure,
+    /// A limit is used up.
+    OverLimit,
+    /// The key was denied before and stays so for a time.
+    Penalty,
+    /// A rule denies whatever it applies to.
+    Blocked,
+}
+
+/// What one limit of one rule said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    pub(crate) descriptor: u32,
+    pub(crate) rule: Option<RuleId>,
+    pub(crate) limit: u32,
+    /// Of a limit that the request brought with it.
+    pub(crate) own: Option<OwnLimit>,
+    pub(crate) answer: Answer,
+    /// Whether its denial denies the request.
+    pub(crate) veto: bool,
+}
+
+/// What a limit said.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// Its decision.
+    Decided(Decision),
+    /// The key is denied for this long, whatever its count.
+    Penalised(Duration),
+    /// The rule denies all.
+    Blocked,
+    /// The rule lets all pass.
+    Unlimited,
+    /// The store did not answer: whether the rule lets pass then.
+    Failed {
+        /// Whether it passes.
+        allowed: bool,
+    },
+}
+
+/// What one limit of one rule said, with the rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement<'o> {
+    /// The number of the descriptor it is about.
+    pub descriptor: usize,
+    /// The rule; none if the request brought the limit with it.
+    pub rule: Option<&'o Rule>,
+    /// The limit of the rule; none if the rule has none.
+    pub limit: Option<&'o RuleLimit>,
+    /// The limit that the request brought with it.
+    pub own: Option<Limit>,
+    /// How the limit is told of.
+    pub shown: Option<Shown>,
+    /// What it said.
+    pub answer: Answer,
+    /// Whether its denial denies the request: not in shadow, nor where another quota is left.
+    pub veto: bool,
+}
+
+impl Answer {
+    /// Whether this alone would let the request pass.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        match self {
+            Answer::Decided(decision) => decision.is_allowed(),
+            Answer::Failed { allowed } => *allowed,
+            Answer::Unlimited => true,
+            Answer::Penalised(_) | Answer::Blocked => false,
+        }
+    }
+
+    /// The numbers, where there are any.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        match self {
+            Answer::Decided(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// When to ask again; nothing if it lets the request pass.
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        match self {
+            Answer::Decided(decision) => decision.retry(),
+            Answer::Penalised(left) => Some(Retry::After(*left)),
+            Answer::Blocked => Some(Retry::Never),
+            Answer::Failed { allowed: false } => Some(Retry::Unknown(Duration::from_secs(1))),
+            Answer::Failed { allowed: true } | Answer::Unlimited => None,
+        }
+    }
+
+    pub(crate) fn denial(&self) -> Option<Denial> {
+        match self {
+            Answer::Decided(decision) => (!decision.is_allowed()).then_some(Denial::OverLimit),
+            Answer::Penalised(_) => Some(Denial::Penalty),
+            Answer::Blocked => Some(Denial::Blocked),
+            Answer::Failed { allowed } => (!allowed).then_some(Denial::StoreFailure),
+            Answer::Unlimited => None,
+        }
+    }
+}
+
+impl Judgement<'_> {
+    /// Whether it denies the request.
+    #[must_use]
+    pub fn denies(&self) -> bool {
+        self.veto && !self.answer.is_allowed()
+    }
+}
+
+impl Outcome {
+    /// Whether the request may pass.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.denial.is_none() || self.shadow
+    }
+
+    /// Why it may not pass.
+    #[must_use]
+    pub fn denial(&self) -> Option<Denial> {
+        self.denial.filter(|_| !self.shadow)
+    }
+
+    /// Whether any rules stand under the domain that was named.
+    #[must_use]
+    pub fn is_known_domain(&self) -> bool {
+        self.known_domain
+    }
+
+    /// When to ask again: the longest of the denials.
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        let length = |retry: &Retry| match retry {
+            Retry::Never => (1, Duration::MAX),
+            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
+        };
+        self.denial()?;
+        self.judgements().filter(Judgement::denies).filter_map(|judgement| judgement.answer.retry()).max_by_key(length)
+    }
+
+    /// What each limit said, in the order of descriptors and rules.
+    pub fn judgements(&self) -> impl ExactSizeIterator<Item = Judgement<'_>> {
+        let rules = self.active.policy.rules();
+        self.judged.iter().map(move |judged| {
+            let rule = judged.rule.and_then(|id| rules.get(id.index()));
+            let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
+            Judgement {
+                descriptor: judged.descriptor as usize,
+                rule,
+                limit,
+                own: judged.own.and_then(|own| own.limit),
+                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)),
+                answer: judged.answer,
+                veto: judged.veto,
+            }
+        })
+    }
+
+    /// The judgement that binds a descriptor most: a denial, then the fewest remaining, then the latest reset.
+    #[must_use]
+    pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
+        self.judgements().filter(|judgement| judgement.descriptor == descriptor).min_by_key(strictness)
+    }
+}
+
+/// Less is stricter.
+fn strictness(judgement: &Judgement<'_>) -> (bool, bool, u64, Reverse<Duration>) {
+    let (remaining, reset) = match judgement.answer {
+        Answer::Decided(decision) => (decision.remaining(), decision.reset_after()),
+        Answer::Penalised(left) => (0, left),
+        Answer::Blocked | Answer::Failed { allowed: false } => (0, Duration::MAX),
+        Answer::Unlimited | Answer::Failed { allowed: true } => (u64::MAX, Duration::ZERO),
+    };
+    (!judgement.denies(), judgement.answer.is_allowed(), remaining, Reverse(reset))
+}

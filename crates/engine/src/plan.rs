@@ -1,0 +1,295 @@
+//! Which charges a request makes: rules are found, keys are made, nothing is taken yet.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_core::{Key, Op};
+use tidegate_policy::{
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
+};
+
+use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
+use crate::engine::{Active, RequestError};
+use crate::penalty::Penalties;
+use crate::store::Backend;
+
+/// What keys begin with, so that those of different purposes never meet.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    Rule = b'r' as isize,
+    Penalty = b'p' as isize,
+    OwnLimit = b'o' as isize,
+    Inline = b'i' as isize,
+}
+
+impl Purpose {
+    pub(crate) fn byte(self) -> u8 {
+        self as u8
+    }
+}
+
+/// The charges of a request. Their keys stand one after the other in `keys`.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) planned: Vec<Planned>,
+    keys: Vec<u8>,
+}
+
+/// What one limit of one rule is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) descriptor: u32,
+    pub(crate) rule: Option<RuleId>,
+    pub(crate) limit: u32,
+    pub(crate) own: Option<OwnLimit>,
+    pub(crate) key: Range<usize>,
+    pub(crate) step: Step,
+    /// Units that the request asks for here.
+    pub(crate) cost: u64,
+    pub(crate) veto: bool,
+    pub(crate) quota: bool,
+    pub(crate) store: usize,
+}
+
+/// What is to be done for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Charge(Op),
+    Penalised(Duration),
+    Blocked,
+    Unlimited,
+}
+
+impl Plan {
+    /// Finds the rules of all descriptors.
+    pub(crate) fn of(
+        active: &Active,
+        penalties: &Penalties,
+        domain: DomainId,
+        request: &Request<'_>,
+    ) -> Result<Plan, RequestError> {
+        if request.descriptors.is_empty() {
+            return Err(RequestError::NoDescriptors);
+        }
+        if request.descriptors.len() > DESCRIPTORS_MAX {
+            return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
+        }
+        let mut plan = Plan::default();
+        let mut found = Vec::new();
+        for (number, descriptor) in (0..).zip(request.descriptors) {
+            let question = question(request, descriptor)?;
+            if let Some(own) = descriptor.limit {
+                plan.add_own(number, &question, descriptor.ask, own)?;
+                continue;
+            }
+            found.clear();
+            active.policy.find(domain, &question, &mut found);
+            for id in &found {
+                plan.add_rule(active, penalties, number, *id, &question, descriptor.ask)?;
+            }
+        }
+        plan.drop_replaced(active);
+        Ok(plan)
+    }
+
+    /// The key of a charge.
+    pub(crate) fn key(&self, range: &Range<usize>) -> Result<Key<'_>, RequestError> {
+        Key::new(self.keys.get(range.clone()).unwrap_or_default()).map_err(RequestError::Key)
+    }
+
+    /// The key that the penalty of a charge is kept under: one for all limits of its rule.
+    pub(crate) fn penalty_key(&self, rule: &Rule, planned: &Planned) -> Vec<u8> {
+        let key = self.keys.get(planned.key.clone()).unwrap_or_default();
+        let own = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
+        let first = rule.limits.first().map_or(&[][..], |limit| &limit.namespace);
+        penalty_key(first, key.get(1 + own..).unwrap_or_default())
+    }
+
+    fn add_own(
+        &mut self,
+        descriptor: u32,
+        question: &Question<'_>,
+        ask: Option<Ask>,
+        own: OwnLimit,
+    ) -> Result<(), RequestError> {
+        let start = self.keys.len();
+        self.keys.push(Purpose::OwnLimit.byte());
+        self.push_part(question.domain)?;
+        for entry in question.entries {
+            self.push_part(entry.key)?;
+            self.push_part(entry.value)?;
+        }
+        self.planned.push(Planned {
+            descriptor,
+            rule: None,
+            limit: 0,
+            own: Some(own),
+            key: start..self.keys.len(),
+            step: own.limit.map_or(Step::Blocked, |_| Step::Charge(op(Count::Now(question.cost), ask))),
+            cost: question.cost,
+            veto: true,
+            quota: false,
+            store: 0,
+        });
+        Ok(())
+    }
+
+    fn add_rule(
+        &mut self,
+        active: &Active,
+        penalties: &Penalties,
+        descriptor: u32,
+        id: RuleId,
+        question: &Question<'_>,
+        ask: Option<Ask>,
+    ) -> Result<(), RequestError> {
+        let (Some(rule), Some(mode)) = (active.policy.rules().get(id.index()), active.mode(id)) else { return Ok(()) };
+        if mode == Mode::Off {
+            return Ok(());
+        }
+        let enforced = mode == Mode::Enforce;
+        let first = Planned {
+            descriptor,
+            rule: Some(id),
+            limit: 0,
+            own: None,
+            key: 0..0,
+            step: Step::Unlimited,
+            cost: question.cost,
+            veto: enforced && !rule.quota,
+            quota: enforced && rule.quota,
+            store: rule.store,
+        };
+        match rule.action {
+            Action::Unlimited => self.planned.push(first),
+            Action::Block => self.planned.push(Planned { step: Step::Blocked, veto: enforced, ..first }),
+            Action::Limit => self.add_limits(active, penalties, rule, question, ask, first)?,
+        }
+        Ok(())
+    }
+
+    fn add_limits(
+        &mut self,
+        active: &Active,
+        penalties: &Penalties,
+        rule: &Rule,
+        question: &Question<'_>,
+        ask: Option<Ask>,
+        first: Planned,
+    ) -> Result<(), RequestError> {
+        let parts_start = self.keys.len();
+        match rule.key(question, &mut self.keys) {
+            KeyMade::Whole => {}
+            KeyMade::Missing => return Ok(()),
+            KeyMade::TooLong => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
+        }
+        let parts = self.keys.split_off(parts_start);
+        let count = rule.count(question);
+        let penalised = self.penalty_left(active, penalties, rule, &parts)?;
+        for (number, limit) in (0..).zip(&rule.limits) {
+            let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
+            let (step, veto) = match penalised {
+                Some(left) => (Step::Penalised(left), first.veto || first.quota),
+                None => (Step::Charge(op(count, ask)), first.veto),
+            };
+            self.planned.push(Planned { limit: number, key, step, cost: units(count), veto, ..first.clone() });
+        }
+        Ok(())
+    }
+
+    /// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it.
+    fn penalty_left(
+        &mut self,
+        active: &Active,
+        penalties: &Penalties,
+        rule: &Rule,
+        parts: &[u8],
+    ) -> Result<Option<Duration>, RequestError> {
+        if rule.penalty.is_none() && !active.any_blocked() {
+            return Ok(None);
+        }
+        let (Some(limit), Some(Backend::Memory(store))) = (rule.limits.first(), active.store(rule.store)) else {
+            return Ok(None);
+        };
+        let key = penalty_key(&limit.namespace, parts);
+        Ok(penalties.left(store, Key::new(&key).map_err(RequestError::Key)?))
+    }
+
+    /// Drops the limits that a rule beside them replaces.
+    fn drop_replaced(&mut self, active: &Active) {
+        let rules = active.policy.rules();
+        let rule_of = |planned: &Planned| planned.rule.and_then(|id| rules.get(id.index()));
+        let replacing: Vec<(RuleId, &Rule)> = self
+            .planned
+            .iter()
+            .filter_map(|planned| Some((planned.rule?, rule_of(planned)?)))
+            .filter(|(_, rule)| !rule.replaces.is_empty())
+            .collect();
+        if replacing.is_empty() {
+            return;
+        }
+        self.planned.retain(|planned| {
+            let Some(limit) = rule_of(planned).and_then(|rule| rule.limits.get(planned.limit as usize)) else {
+                return true;
+            };
+            let replaces =
+                |(id, rule): &(RuleId, &Rule)| planned.rule != Some(*id) && rule.replaces.contains(&limit.name);
+            !replacing.iter().any(replaces)
+        });
+    }
+
+    fn push_key(&mut self, purpose: Purpose, namespace: &[u8], parts: &[u8]) -> Result<Range<usize>, RequestError> {
+        let start = self.keys.len();
+        self.keys.push(purpose.byte());
+        self.keys.extend_from_slice(namespace);
+        self.keys.extend_from_slice(parts);
+        Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
+        Ok(start..self.keys.len())
+    }
+
+    /// Appends a part of a key, with its length before it.
+    fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
+        let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len() });
+        match u16::try_from(part.len()) {
+            Ok(length) if part.len() <= KEY_BYTES_MAX => self.keys.extend_from_slice(&length.to_be_bytes()),
+            _ => return Err(too_long),
+        }
+        self.keys.extend_from_slice(part.as_bytes());
+        Ok(())
+    }
+}
+
+/// The key that a penalty of a rule is kept under.
+pub(crate) fn penalty_key(namespace: &[u8], parts: &[u8]) -> Vec<u8> {
+    [&[Purpose::Penalty.byte()], namespace, parts].concat()
+}
+
+fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {
+    if descriptor.entries.len() > ENTRIES_MAX {
+        return Err(RequestError::TooManyEntries { count: descriptor.entries.len() });
+    }
+    let cost = match descriptor.ask {
+        Some(Ask::Take(units) | Ask::Refund(units)) => units,
+        None => request.cost,
+    };
+    if cost > COST_MAX {
+        return Err(RequestError::Cost { cost });
+    }
+    Ok(Question { domain: request.domain, entries: descriptor.entries, http: request.http, cost })
+}
+
+fn units(count: Count) -> u64 {
+    match count {
+        Count::Now(units) | Count::Look(units) | Count::Later(units) => units,
+    }
+}
+
+fn op(count: Count, ask: Option<Ask>) -> Op {
+    match (ask, count) {
+        (Some(Ask::Refund(units)), _) => Op::Refund(units, None),
+        (_, Count::Now(0)) => Op::Ask(0),
+        (_, Count::Now(units)) => Op::Take(units),
+        (_, Count::Look(units) | Count::Later(units)) => Op::Ask(units),
+    }
+}

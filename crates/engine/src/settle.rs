@@ -1,0 +1,250 @@
+//! Asks the stores for what was planned: all of it is taken, or nothing.
+
+use tidegate_core::{Charge, Decision, Limit, Op};
+use tidegate_policy::{OnStoreFailure, Rule};
+
+use crate::engine::{Active, RequestError};
+use crate::outcome::{Answer, Denial, Judged};
+use crate::penalty::Penalties;
+use crate::plan::{Plan, Planned, Step};
+use crate::store::{Backend, ChargeFailure};
+
+/// What the stores said, and whether that denies the request.
+pub(crate) struct Settled {
+    pub(crate) judged: Vec<Judged>,
+    pub(crate) denial: Option<Denial>,
+}
+
+/// Asks all stores in turn. What an earlier one gave goes back if a later one denies.
+pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
+    let mut settling = Settling { active, local, plan, judged: plan.planned.iter().map(unasked).collect() };
+    let mut denied = settling.is_denied();
+    for store in settling.stores() {
+        if let Err(error) = settling.ask(store, denied) {
+            settling.give_back();
+            return Err(error);
+        }
+        if !denied && settling.is_denied() {
+            settling.give_back();
+            denied = true;
+        }
+    }
+    if !denied && settling.all_quotas_are_used_up() {
+        settling.give_back();
+    }
+    settling.follow_up()?;
+    let denial = settling.denial();
+    Ok(Settled { judged: settling.judged, denial })
+}
+
+/// What is known before a store is asked.
+fn unasked(planned: &Planned) -> Judged {
+    let answer = match planned.step {
+        Step::Blocked => Answer::Blocked,
+        Step::Penalised(left) => Answer::Penalised(left),
+        // A charge is answered by its store.
+        Step::Unlimited | Step::Charge(_) => Answer::Unlimited,
+    };
+    let Planned { descriptor, rule, limit, own, veto, .. } = *planned;
+    Judged { descriptor, rule, limit, own, answer, veto }
+}
+
+struct Settling<'a> {
+    active: &'a Active,
+    local: &'a Backend,
+    plan: &'a Plan,
+    /// In the order of the plan.
+    judged: Vec<Judged>,
+}
+
+impl<'a> Settling<'a> {
+    /// The stores that are asked, in the order in which the plan names them.
+    fn stores(&self) -> Vec<usize> {
+        let mut stores = Vec::new();
+        for planned in &self.plan.planned {
+            if matches!(planned.step, Step::Charge(_)) && !stores.contains(&planned.store) {
+                stores.push(planned.store);
+            }
+        }
+        stores
+    }
+
+    /// Puts all charges of one store to it; only looks if the request is denied anyway.
+    fn ask(&mut self, store: usize, denied: bool) -> Result<(), RequestError> {
+        let (active, plan) = (self.active, self.plan);
+        let mut numbers = Vec::new();
+        let mut charges = Vec::new();
+        for (number, planned) in plan.planned.iter().enumerate() {
+            let Step::Charge(op) = planned.step else { continue };
+            let Some(limit) = limit(active, planned).filter(|_| planned.store == store) else { continue };
+            let op = if denied { looking(op) } else { op };
+            charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto: planned.veto && !denied });
+            numbers.push(number);
+        }
+        let decisions = match active.store(store) {
+            Some(backend) => backend.charge(&charges),
+            None => Err(ChargeFailure::Store(crate::store::StoreError)),
+        };
+        match decisions {
+            Ok(decisions) => {
+                for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
+                    self.judged[number].answer = Answer::Decided(*decision);
+                }
+                Ok(())
+            }
+            Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
+            Err(ChargeFailure::Store(_)) => {
+                numbers.into_iter().zip(charges).for_each(|(number, charge)| self.fail(number, charge));
+                Ok(())
+            }
+        }
+    }
+
+    /// Does what the rule chose for a store that does not answer.
+    fn fail(&mut self, number: usize, charge: Charge<'_>) {
+        let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
+        let locally = |limit: Option<Limit>| {
+            let limit = limit.unwrap_or(*charge.limit);
+            self.local.charge(&[Charge { limit: &limit, ..charge }]).ok()?.iter().next().copied()
+        };
+        self.judged[number].answer = match choice {
+            OnStoreFailure::Allow => Answer::Failed { allowed: true },
+            OnStoreFailure::Deny => Answer::Failed { allowed: false },
+            OnStoreFailure::Local(limit) => locally(limit).map_or(Answer::Failed { allowed: true }, Answer::Decided),
+        };
+        if let Some(record) = self.judged[number].rule.and_then(|id| self.active.record(id)) {
+            record.all.add(crate::stats::Counter::Failed, 1);
+        }
+    }
+
+    fn is_denied(&self) -> bool {
+        self.denial().is_some()
+    }
+
+    /// The gravest reason to deny.
+    fn denial(&self) -> Option<Denial> {
+        self.judged.iter().filter(|judged| judged.veto).filter_map(|judged| judged.answer.denial()).max()
+    }
+
+    /// Whether every quota of the request is used up, which denies it.
+    fn all_quotas_are_used_up(&mut self) -> bool {
+        let quotas = || self.plan.planned.iter().zip(&self.judged).filter(|(planned, _)| planned.quota);
+        let of_rule = |judged: &Judged| (judged.descriptor, judged.rule);
+        // A rule is used up if any of its limits is.
+        let used_up = |rule| quotas().any(|(_, judged)| of_rule(judged) == rule && !judged.answer.is_allowed());
+        if quotas().next().is_none() || !quotas().all(|(_, judged)| used_up(of_rule(judged))) {
+            return false;
+        }
+        for (planned, judged) in self.plan.planned.iter().zip(&mut self.judged) {
+            judged.veto |= planned.quota;
+        }
+        true
+    }
+
+    /// Refunds what was taken so far.
+    fn give_back(&mut self) {
+        for number in 0..self.judged.len() {
+            let Some((charge, receipt)) = self.taken(number) else { continue };
+            let Op::Take(units) = charge.op else { continue };
+            let refund = Charge { op: Op::Refund(units, Some(receipt)), ..charge };
+            if let Some(backend) = self.active.store(self.plan.planned[number].store) {
+                // If the store fails now, the units come back by themselves.
+                let _ = backend.charge(&[refund]);
+            }
+        }
+    }
+
+    /// A charge that took units, and where.
+    fn taken(&self, number: usize) -> Option<(Charge<'a>, tidegate_core::Receipt)> {
+        let planned = self.plan.planned.get(number)?;
+        let Step::Charge(op @ Op::Take(1..)) = planned.step else { return None };
+        let receipt = self.judged.get(number)?.answer.decision().and_then(Decision::receipt)?;
+        let charge =
+            Charge { key: self.plan.key(&planned.key).ok()?, limit: limit(self.active, planned)?, op, veto: false };
+        Some((charge, receipt))
+    }
+
+    /// Counts denied requests where a rule asks for it, and imposes penalties.
+    fn follow_up(&mut self) -> Result<(), RequestError> {
+        let denied = self.is_denied();
+        for (number, planned) in self.plan.planned.iter().enumerate() {
+            let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
+            let Some(backend) = self.active.store(planned.store) else { continue };
+            let over = !self.judged[number].answer.is_allowed();
+            if let (true, Op::Take(units @ 1..), Some(limit)) =
+                (rule.count_denied && (denied || over), op, limit(self.active, planned))
+            {
+                let debit = Charge { key: self.plan.key(&planned.key)?, limit, op: Op::Debit(units), veto: false };
+                // A store that fails now has failed the request's own charge too, and that was answered.
+                let _ = backend.charge(&[debit]);
+            }
+            if let (true, Some(length), Backend::Memory(store)) = (over, rule.penalty, backend) {
+                let key = self.plan.penalty_key(rule, planned);
+                let key = tidegate_core::Key::new(&key).map_err(RequestError::Key)?;
+                Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rule(&self, number: usize) -> Option<&'a Rule> {
+        self.active.policy.rules().get(self.judged.get(number)?.rule?.index())
+    }
+}
+
+/// The limit of a rule, or the one that the request brought with it.
+fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
+    if let Some(own) = &planned.own {
+        return own.limit.as_ref();
+    }
+    let rule = active.policy.rules().get(planned.rule?.index())?;
+    rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
+}
+
+/// The same question without taking or giving anything.
+fn looking(op: Op) -> Op {
+    match op {
+        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
+        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use tidegate_core::MemoryStore;
+    use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
+
+    use super::*;
+
+    /// What a rule with this choice answers to a few requests while its store does not.
+    fn answers(choice: &str) -> Vec<Option<Denial>> {
+        let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
+        let text = format!("domains: {{api: {{rules: [{rule}]}}}}");
+        let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+        let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+        let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
+        let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+        let domain = active.policy.domain("api").unwrap();
+        let plan = Plan::of(&active, &Penalties::new(), domain, &request).unwrap();
+        (0..3).map(|_| at_once(settle(&active, &local, &plan)).unwrap().denial).collect()
+    }
+
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waited"),
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
+        assert_eq!(answers("allow"), [None; 3]);
+        assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
+        assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Sockets: each is bound once and accepted from on every thread, so that an idle one takes the next connection.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::bounds::CONNECTIONS_MAX;
+use crate::drain::Drain;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail
+/// again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// What is behind a listener.
+pub trait Door: Send + Sync + 'static {
+    /// Its name in logs and metrics.
+    const NAME: &'static str;
+
+    /// Serves one connection until it ends. Once `drain` has started, it finishes what is under way and ends.
+    fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) -> impl Future<Output = ()> + Send;
+}
+
+/// A bound socket with its count of connections.
+#[derive(Debug)]
+pub struct Listener {
+    socket: std::net::TcpListener,
+    connections: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
+}
+
+/// Why a listener cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: cannot listen on {address}: {}; {}", describe(.error), hint(.error))]
+pub struct ListenerError {
+    name: &'static str,
+    address: SocketAddr,
+    error: io::Error,
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "stop what listens there or choose another port",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
+        _ => "use an address of this machine, like 127.0.0.1:8080",
+    }
+}
+
+impl Listener {
+    /// Binds a socket for `name`.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub fn bind(name: &'static str, address: SocketAddr) -> Result<Listener, ListenerError> {
+        let bind = || -> io::Result<std::net::TcpListener> {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+            // A restart must not wait for connections of the process before.
+            socket.set_reuse_address(true)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(socket.into())
+        };
+        let socket = bind().map_err(|error| ListenerError { name, address, error })?;
+        Ok(Listener { socket, connections: Arc::default(), refused: Arc::default() })
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were closed at once, because there were too many.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Accepts connections on the runtime this is called on, until it drains.
+    ///
+    /// # Errors
+    /// If the socket cannot be registered with the runtime.
+    pub async fn accept<D: Door>(&self, door: Arc<D>, drain: Drain) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.socket.try_clone()?)?;
+        let mut until = drain.clone();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = until.started() => return Ok(()),
+            };
+            match accepted {
+                Ok((stream, peer)) => self.take(stream, peer, Arc::clone(&door), drain.clone()),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(listener = D::NAME, %error, "cannot accept connections");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn take<D: Door>(&self, stream: TcpStream, peer: SocketAddr, door: Arc<D>, drain: Drain) {
+        let Some(place) = Place::take(&self.connections) else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        // Answers are written whole; waiting for more to send only delays them.
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(async move {
+            let _place = place;
+            door.serve(stream, peer, drain).await;
+        });
+    }
+}
+
+/// Whether only one connection failed before it was accepted, and the next may do.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// A connection's place among those that are open.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(connections: &Arc<AtomicUsize>) -> Option<Place> {
+        let one_more = |open: usize| (open < CONNECTIONS_MAX).then_some(open + 1);
+        connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Place(Arc::clone(connections)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
