@@ -23,6 +23,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("count", written.count.is_some()),
         ("count_denied", written.count_denied),
         ("for", written.penalty.is_some()),
+        ("quota", written.quota && written.action == Action::Unlimited),
         ("store", written.store.is_some()),
         ("on_store_failure", written.on_store_failure.is_some()),
     ];
