@@ -37,3 +37,9 @@ pub const GRPC_RESETS_MAX: usize = 64;
 
 /// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
 pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Lines of the decision log that may wait to be written: some megabytes at most.
+pub const DECISION_LOG_QUEUE: usize = 8_192;
+
+/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
+pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
