@@ -300,13 +300,16 @@ fn a_request_may_bring_its_limit_or_give_units_back() {
     let bench = Bench::new(PER_USER);
     let ann = entries(&[("user", "ann")]);
     let own = OwnLimit {
-        limit: Limit::fixed_window(1, Duration::from_secs(60)).unwrap(),
+        limit: Some(Limit::fixed_window(1, Duration::from_secs(60)).unwrap()),
         shown: Shown { units: 1, period_ns: 60_000_000_000 },
     };
     let with_own = [Descriptor { entries: &ann, ask: None, limit: Some(own) }];
     assert!(bench.ask(&with_own, 1).is_allowed());
     assert!(!bench.ask(&with_own, 1).is_allowed());
     assert_eq!(bench.remaining(&[("user", "ann")]), [3], "the rule was not asked");
+    let nothing = OwnLimit { limit: None, ..own };
+    let denied = bench.ask(&[Descriptor { entries: &ann, ask: None, limit: Some(nothing) }], 1);
+    assert_eq!(denied.denial(), Some(Denial::Blocked));
     bench.one(&[("user", "ann")]);
     let back = bench.ask(&[Descriptor { entries: &ann, ask: Some(Ask::Refund(1)), limit: None }], 1);
     assert_eq!(remaining(&back), [3]);

@@ -243,7 +243,8 @@ impl Compiler<'_, '_> {
             match read_limit(limit) {
                 Ok((limit, shown)) => {
                     let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
-                    limits.push(RuleLimit { name: name.into(), limit, shown, namespace });
+                    let is_named_to_envoy = own.is_some() || rule.metrics.path.is_empty();
+                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
                 }
                 Err(problem) => self.limit_problem(&problem, &pointer),
             }
@@ -315,7 +316,7 @@ impl Compiler<'_, '_> {
         ResponseOptions {
             headers: written.headers.or(above.headers),
             hidden: written.hidden.unwrap_or(above.hidden),
-            no_problem: written.problem.map_or(above.no_problem, |problem| !problem),
+            problem: written.problem.or(above.problem),
             retry_jitter: jitter.unwrap_or(above.retry_jitter),
         }
     }
