@@ -189,7 +189,7 @@ impl Worker {
         };
         runtime.block_on(async move {
             let http = Arc::new(HttpDoor::new(Arc::clone(&service)));
-            let grpc = Arc::new(RlsDoor::new(Arc::clone(&service), rls));
+            let grpc = Arc::new(RlsDoor::with(Arc::clone(&service), rls));
             let resp = Arc::new(RespDoor::new(service));
             tokio::join!(
                 accept(&listeners.http, http, drain.clone()),
