@@ -9,6 +9,8 @@
 //! | rules that change while it runs | `reload.rs` |
 //! | what all three share | `service.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
+//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | certificates | `tls.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -16,6 +18,7 @@ pub mod bounds;
 
 mod decision_log;
 mod drain;
+mod headers;
 mod http;
 mod listener;
 mod reload;
@@ -24,6 +27,7 @@ mod rls;
 mod run;
 mod service;
 mod telemetry;
+mod tls;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
@@ -31,7 +35,8 @@ pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
 pub use reload::BadConfig;
 pub use resp::RespDoor;
-pub use rls::RlsDoor;
+pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
 pub use service::{Protocol, Service};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
+pub use tls::{Tls, TlsError, TlsFiles};
