@@ -44,7 +44,8 @@ const EXAMPLES: &str = r#"Examples:
 #[derive(Subcommand)]
 enum Command {
     Decide(decide::Args),
-    Serve(serve::Args),
+    // Its arguments are many more than those of the others.
+    Serve(Box<serve::Args>),
     Check(check::Args),
     Migrate(migrate::Args),
     Schema(schema::Args),
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match cli.command {
-        Command::Serve(args) => return serve::run(args),
+        Command::Serve(args) => return serve::run(*args),
         Command::Check(args) => check::run(&args),
         Command::Migrate(args) => migrate::run(&args),
         Command::Schema(args) => schema::run(&args),
