@@ -312,7 +312,7 @@ fn a_request_may_bring_its_limit_or_give_units_back() {
     let bench = Bench::new(PER_USER);
     let ann = entries(&[("user", "ann")]);
     let own = OwnLimit {
-        limit: Limit::fixed_window(1, Duration::from_secs(60)).unwrap(),
+        limit: Some(Limit::fixed_window(1, Duration::from_secs(60)).unwrap()),
         shown: Shown { units: 1, period_ns: 60_000_000_000 },
     };
     let with_own = [Descriptor { entries: &ann, ask: None, limit: Some(own) }];
