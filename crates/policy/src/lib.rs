@@ -3,20 +3,41 @@
 //! | to find | look in |
 //! |---|---|
 //! | what people may write | `schema.rs` |
-//! | what is told of mistakes | `diagnostic.rs` |
+//! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
 //! | what is asked | `request.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
+//! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
+//! | which rules apply to a request | `index.rs`, `anchor.rs`, `nested.rs`, then `matching.rs`, `pattern.rs` |
+//! | what a rule counts a request on, and how much | `key.rs`, `expression.rs` |
+//! | who the client is | `address.rs`, `network.rs` |
 
+pub mod bounds;
 pub mod schema;
 
+mod address;
+mod anchor;
+mod compile;
+mod conditions;
 mod diagnostic;
+mod duration;
 mod expression;
+#[cfg(test)]
+mod find_tests;
+mod index;
 mod key;
+mod limit;
+mod lint;
+mod matching;
+mod nested;
+mod network;
+mod pattern;
 mod policy;
 mod request;
 mod rule;
 
+pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use limit::{LimitProblem, read_limit};
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
-pub use rule::{Action, Count, Headers, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};
+pub use rule::{Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};
