@@ -3,6 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | `tidegate decide`: JSON lines in, decisions out | `decide/` |
+//! | `tidegate serve`: the service | `serve.rs` |
 //! | `tidegate demo`: a short tour in the terminal | `demo/` |
 //! | `tidegate completions`: a script for a shell | `completions.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -11,6 +12,7 @@ mod bounds;
 mod completions;
 mod decide;
 mod demo;
+mod serve;
 
 use std::io;
 use std::process::ExitCode;
@@ -27,6 +29,7 @@ struct Cli {
 }
 
 const EXAMPLES: &str = r#"Examples:
+  tidegate serve --config rules.yaml
   tidegate demo
   printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate"#;
@@ -34,6 +37,7 @@ const EXAMPLES: &str = r#"Examples:
 #[derive(Subcommand)]
 enum Command {
     Decide(decide::Args),
+    Serve(serve::Args),
     Demo(demo::Args),
     Completions(completions::Args),
 }
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match cli.command {
+        Command::Serve(args) => return serve::run(args),
         Command::Decide(args) => decide::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),

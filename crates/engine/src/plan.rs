@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, Limit, Op};
-use tidegate_policy::{Action, Ask, Count, Descriptor, DomainId, Mode, Question, Request, Rule, RuleId, Shown};
+use tidegate_policy::{
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, Question, Request, Rule, RuleId, Shown,
+};
 
 use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::{Active, RequestError};
@@ -177,8 +179,10 @@ impl Plan {
         first: Planned,
     ) -> Result<(), RequestError> {
         let parts_start = self.keys.len();
-        if !rule.key(question, &mut self.keys) {
-            return Ok(());
+        match rule.key(question, &mut self.keys) {
+            KeyMade::Whole => {}
+            KeyMade::Missing => return Ok(()),
+            KeyMade::TooLong => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);
@@ -229,9 +233,8 @@ impl Plan {
             let Some(limit) = rule_of(planned).and_then(|rule| rule.limits.get(planned.limit as usize)) else {
                 return true;
             };
-            let replaces = |(id, rule): &(RuleId, &Rule)| {
-                planned.rule != Some(*id) && rule.replaces.iter().any(|name| *name == limit.name)
-            };
+            let replaces =
+                |(id, rule): &(RuleId, &Rule)| planned.rule != Some(*id) && rule.replaces.contains(&limit.name);
             !replacing.iter().any(replaces)
         });
     }

@@ -281,6 +281,7 @@ impl Compiler<'_, '_> {
             KeyPart::Host => Part::Host,
             KeyPart::Path => Part::Path,
             KeyPart::Entry(name) => Part::Entry(name.as_str().into()),
+            KeyPart::EntryAt(place) => Part::EntryAt(*place as usize),
             KeyPart::Header(name) => Part::Header(name.to_ascii_lowercase().into()),
             KeyPart::Cookie(name) => Part::Cookie(name.as_str().into()),
             KeyPart::Query(name) => Part::Query(name.as_str().into()),
@@ -411,6 +412,9 @@ fn namespace(names: &[&str]) -> Box<[u8]> {
 
 /// `key` or `key_value` of each entry of an exact sequence, as the reference server calls its metrics.
 fn metric_path(rule: &schema::Rule) -> Box<[Box<str>]> {
+    if !rule.metrics.path.is_empty() {
+        return rule.metrics.path.iter().map(|level| level.as_str().into()).collect();
+    }
     let schema::Entries::Exactly(all) = &rule.matching.entries else { return [rule.name.as_str().into()].into() };
     let level = |(key, value): (&String, &schema::Value)| -> Box<str> {
         match value {

@@ -21,6 +21,7 @@ pub(crate) enum Part {
     Host,
     Path,
     Entry(Box<str>),
+    EntryAt(usize),
     Header(Box<str>),
     Cookie(Box<str>),
     Query(Box<str>),
@@ -71,6 +72,7 @@ impl Part {
             Part::Entry(name) => {
                 question.entries.iter().find(|entry| *entry.key == **name).map(|entry| borrowed(entry.value))
             }
+            Part::EntryAt(place) => question.entries.get(*place).map(|entry| borrowed(entry.value)),
             Part::Header(name) => question.http?.header(name).next().map(borrowed),
             Part::Cookie(name) => {
                 question.http?.cookies().find(|(key, _)| *key == &**name).map(|(_, value)| borrowed(value))

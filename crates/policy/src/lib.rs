@@ -2,7 +2,9 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what people may write | `schema.rs` |
+//! | what people may write | `schema.rs`, and its JSON Schema and reference in `json_schema.rs` |
+//! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
+//! | from a configuration to a file | `migrate.rs` |
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
 //! | what is asked | `request.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
@@ -12,6 +14,9 @@
 //! | who the client is | `address.rs`, `network.rs` |
 
 pub mod bounds;
+pub mod json_schema;
+pub mod load;
+pub mod migrate;
 pub mod schema;
 
 mod address;
@@ -20,6 +25,7 @@ mod compile;
 mod conditions;
 mod diagnostic;
 mod duration;
+mod envoy;
 mod expression;
 #[cfg(test)]
 mod find_tests;
@@ -34,10 +40,12 @@ mod pattern;
 mod policy;
 mod request;
 mod rule;
+mod yaml;
 
 pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use limit::{LimitProblem, read_limit};
+pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 pub use rule::{Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};

@@ -228,6 +228,8 @@ pub enum KeyPart {
     Path,
     /// An entry of the descriptor.
     Entry(String),
+    /// The entry at this place of the descriptor, from 0, for descriptors that have a key twice.
+    EntryAt(u32),
     /// A header.
     Header(String),
     /// A cookie.
@@ -376,6 +378,9 @@ pub struct Metrics {
     /// The names of entries whose values get series of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_entries: Vec<String>,
+    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level: its name if not said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
 }
 
 /// One thing, or a list.

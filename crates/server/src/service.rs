@@ -1,9 +1,13 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
+use tracing::Instrument;
+
+use crate::decision_log::DecisionLog;
+use crate::telemetry::TRACE_TARGET;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,18 @@ pub enum Protocol {
     Http,
 }
 
+impl Protocol {
+    /// Its name in logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Resp => "resp",
+            Protocol::Grpc => "grpc",
+            Protocol::Http => "http",
+        }
+    }
+}
+
 /// The engine, and what is known of the server as a whole.
 #[derive(Debug)]
 pub struct Service {
@@ -23,17 +39,29 @@ pub struct Service {
     pub engine: Engine,
     /// Whether load balancers may send requests here.
     ready: AtomicBool,
+    config_loads: AtomicU64,
+    config_errors: AtomicU64,
     /// What AUTH has to say on the protocol of Redis; none if it need not be said.
     pub resp_password: Option<String>,
     /// What administrators have to say over HTTP; none if they need not, as on loopback.
     pub admin_token: Option<String>,
+    /// Where decisions are written, if anywhere.
+    pub decision_log: Option<DecisionLog>,
 }
 
 impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
-        Service { engine, ready: AtomicBool::new(false), resp_password: None, admin_token: None }
+        Service {
+            engine,
+            ready: AtomicBool::new(false),
+            config_loads: AtomicU64::new(0),
+            config_errors: AtomicU64::new(0),
+            resp_password: None,
+            admin_token: None,
+            decision_log: None,
+        }
     }
 
     /// Whether load balancers may send requests here.
@@ -47,11 +75,34 @@ impl Service {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
+    /// How often a configuration was loaded, and how often one was refused.
+    #[must_use]
+    pub fn config_loads(&self) -> (u64, u64) {
+        (self.config_loads.load(Ordering::Relaxed), self.config_errors.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_config_load(&self, succeeded: bool) {
+        let counter = if succeeded { &self.config_loads } else { &self.config_errors };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Decides a request that came in this way.
     ///
     /// # Errors
     /// If the request itself is at fault.
-    pub async fn check(&self, _protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        self.engine.check(request).await
+    pub async fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let span = tracing::trace_span!(
+            target: TRACE_TARGET,
+            "check",
+            protocol = protocol.name(),
+            domain = request.domain,
+            allowed = tracing::field::Empty,
+        );
+        let outcome = self.engine.check(request).instrument(span.clone()).await?;
+        span.record("allowed", outcome.is_allowed());
+        if let Some(log) = &self.decision_log {
+            log.record(self.engine.clock().now(), protocol, request, &outcome);
+        }
+        Ok(outcome)
     }
 }
