@@ -173,7 +173,11 @@ impl Worker {
             Err(error) => return tracing::error!(%error, "a serving thread cannot start"),
         };
         runtime.block_on(async move {
-            let http = Arc::new(HttpDoor::new(Arc::clone(&service)));
+            let mut http = HttpDoor::new(Arc::clone(&service));
+            if let Ok(address) = listeners.http.address() {
+                http = http.listening_on(address);
+            }
+            let http = Arc::new(http);
             let grpc = Arc::new(RlsDoor::new(Arc::clone(&service)));
             let resp = Arc::new(RespDoor::new(service));
             tokio::join!(
