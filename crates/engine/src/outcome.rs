@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Decision, Limit, Retry};
-use tidegate_policy::{Rule, RuleId, RuleLimit, Shown};
+use tidegate_policy::{OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::engine::Active;
 
@@ -40,7 +40,7 @@ pub(crate) struct Judged {
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
     /// Of a limit that the request brought with it.
-    pub(crate) own: Option<(Limit, Shown)>,
+    pub(crate) own: Option<OwnLimit>,
     pub(crate) answer: Answer,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
@@ -175,8 +175,8 @@ impl Outcome {
                 descriptor: judged.descriptor as usize,
                 rule,
                 limit,
-                own: judged.own.map(|(limit, _)| limit),
-                shown: judged.own.map(|(_, shown)| shown).or(limit.map(|limit| limit.shown)),
+                own: judged.own.and_then(|own| own.limit),
+                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)),
                 answer: judged.answer,
                 veto: judged.veto,
             }

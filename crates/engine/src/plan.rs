@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Limit, Op};
+use tidegate_core::{Key, Op};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, Question, Request, Rule, RuleId, Shown,
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
 };
 
 use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
@@ -42,7 +42,7 @@ pub(crate) struct Planned {
     pub(crate) descriptor: u32,
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
-    pub(crate) own: Option<(Limit, Shown)>,
+    pub(crate) own: Option<OwnLimit>,
     pub(crate) key: Range<usize>,
     pub(crate) step: Step,
     /// Units that the request asks for here.
@@ -80,7 +80,7 @@ impl Plan {
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {
-                plan.add_own(number, &question, descriptor.ask, (own.limit, own.shown))?;
+                plan.add_own(number, &question, descriptor.ask, own)?;
                 continue;
             }
             found.clear();
@@ -111,7 +111,7 @@ impl Plan {
         descriptor: u32,
         question: &Question<'_>,
         ask: Option<Ask>,
-        own: (Limit, Shown),
+        own: OwnLimit,
     ) -> Result<(), RequestError> {
         let start = self.keys.len();
         self.keys.push(Purpose::OwnLimit.byte());
@@ -126,7 +126,7 @@ impl Plan {
             limit: 0,
             own: Some(own),
             key: start..self.keys.len(),
-            step: Step::Charge(op(Count::Now(question.cost), ask)),
+            step: own.limit.map_or(Step::Blocked, |_| Step::Charge(op(Count::Now(question.cost), ask))),
             cost: question.cost,
             veto: true,
             quota: false,

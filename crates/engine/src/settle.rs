@@ -194,8 +194,8 @@ impl<'a> Settling<'a> {
 
 /// The limit of a rule, or the one that the request brought with it.
 fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
-    if let Some((limit, _)) = &planned.own {
-        return Some(limit);
+    if let Some(own) = &planned.own {
+        return own.limit.as_ref();
     }
     let rule = active.policy.rules().get(planned.rule?.index())?;
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)

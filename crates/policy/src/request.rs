@@ -50,8 +50,8 @@ pub enum Ask {
 /// A limit that a request brings with it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnLimit {
-    /// The limit.
-    pub limit: Limit,
+    /// The limit; none denies all, as a limit of no units would.
+    pub limit: Option<Limit>,
     /// How it is told of.
     pub shown: Shown,
 }

@@ -12,15 +12,37 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// How long connections may finish their work after the server was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
-/// told.
-pub const POLICIES_TOLD_MAX: usize = 16;
-
 /// Lines of the decision log that may wait to be written: some megabytes at most.
 pub const DECISION_LOG_QUEUE: usize = 8_192;
 
 /// Bytes of the decision log before it is set aside: twice this much is on disk at most.
 pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
+
+/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
+/// told.
+pub const POLICIES_TOLD_MAX: usize = 16;
+
+/// Longest message over gRPC. The largest honest request, 64 descriptors of 64 entries of 20 bytes, takes a third of it.
+pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// Most calls at a time on one gRPC connection: with [`GRPC_MESSAGE_BYTES_MAX`] it bounds what a connection can make the
+/// server keep. Clients with more calls wait or open another connection.
+pub const GRPC_STREAMS_MAX: u32 = 256;
+
+/// Longest frame that is taken: the smallest bound that HTTP/2 allows to set, and more than most messages have.
+pub const GRPC_FRAME_BYTES_MAX: u32 = 16 * 1024;
+
+/// Bytes that a gRPC connection may send before they are read, over all its calls, and for one of them.
+pub const GRPC_WINDOW_BYTES: (u32, u32) = (1024 * 1024, 64 * 1024);
+
+/// Longest head of a gRPC call: Envoy's with a trace context takes less than one kilobyte.
+pub const GRPC_HEADER_BYTES_MAX: u32 = 16 * 1024;
+
+/// Most calls on one connection that were reset and are not forgotten yet: who resets faster is cut off.
+pub const GRPC_RESETS_MAX: usize = 64;
+
+/// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
+pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// How long an HTTP connection may stay open between two requests: longer than proxies keep theirs, so that they close
 /// first and never write into a connection that is just being closed.

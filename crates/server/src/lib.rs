@@ -7,9 +7,10 @@
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs` |
-//! | what all three share | `service.rs` |
-//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
+//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | certificates | `tls.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -26,6 +27,8 @@ mod rls;
 mod run;
 mod service;
 mod telemetry;
+mod tls;
+mod traffic;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
@@ -33,7 +36,9 @@ pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
 pub use reload::BadConfig;
 pub use resp::RespDoor;
-pub use rls::RlsDoor;
+pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
 pub use service::{Protocol, Service};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
+pub use tls::{Tls, TlsError, TlsFiles};
+pub use traffic::Traffic;

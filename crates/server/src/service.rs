@@ -1,13 +1,15 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
+use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::decision_log::DecisionLog;
 use crate::telemetry::TRACE_TARGET;
+use crate::traffic::Traffic;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +40,11 @@ pub struct Service {
     /// Decides.
     pub engine: Engine,
     /// Whether load balancers may send requests here.
-    ready: AtomicBool,
+    ready: watch::Sender<bool>,
     config_loads: AtomicU64,
     config_errors: AtomicU64,
+    /// How much comes in.
+    pub traffic: Traffic,
     /// What AUTH has to say on the protocol of Redis; none if it need not be said.
     pub resp_password: Option<String>,
     /// What administrators have to say over HTTP; none if they need not, as on loopback.
@@ -55,9 +59,10 @@ impl Service {
     pub fn new(engine: Engine) -> Service {
         Service {
             engine,
-            ready: AtomicBool::new(false),
+            ready: watch::Sender::new(false),
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
+            traffic: Traffic::default(),
             resp_password: None,
             admin_token: None,
             decision_log: None,
@@ -67,12 +72,18 @@ impl Service {
     /// Whether load balancers may send requests here.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        *self.ready.borrow()
     }
 
     /// Says whether load balancers may send requests here.
     pub fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+        self.ready.send_replace(ready);
+    }
+
+    /// Tells whether load balancers may send requests here, now and whenever that changes.
+    #[must_use]
+    pub fn readiness(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// How often a configuration was loaded, and how often one was refused.

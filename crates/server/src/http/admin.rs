@@ -19,6 +19,18 @@ use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 
+/// Makes a request of a subject and does something with it, if there are rules under its domain.
+macro_rules! on_rules {
+    ($service:expr, $subject:expr, |$request:ident| $work:expr) => {{
+        let entries = $subject.entries();
+        let descriptors = $subject.descriptors(&entries);
+        let headers = $subject.headers();
+        let http = $subject.http(&headers);
+        let $request = known($service, $subject.request(&descriptors, http.as_ref()))?;
+        $work
+    }};
+}
+
 /// How many limits something was done to.
 #[derive(Serialize)]
 struct Done {
@@ -94,12 +106,8 @@ pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
     let asked = Asked::take(&mut fields)?;
-    let remedy = format_args!("use 1 to {COST_MAX} units");
-    let units = fields.whole("units", remedy)?.ok_or_else(|| Failure::bad("units", "missing", remedy))?;
+    let units = units(&mut fields)?;
     fields.finish("grant")?;
-    if !(1..=COST_MAX).contains(&units) {
-        return Err(Failure::bad("units", format_args!("{units} is out of bounds"), remedy));
-    }
     let limits = match &asked {
         Asked::Inline(inline) => on_key(service, inline, Op::Refund(units, None)).await?,
         Asked::Rules(subject) => on_rules!(service, subject, |request| service.engine.grant(&request, units).await?),
@@ -123,19 +131,6 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     Ok(json(StatusCode::OK, &Done { limits }))
 }
 
-/// Makes a request of a subject and does something with it, if there are rules under its domain.
-macro_rules! on_rules {
-    ($service:expr, $subject:expr, |$request:ident| $work:expr) => {{
-        let entries = $subject.entries();
-        let descriptors = $subject.descriptors(&entries);
-        let headers = $subject.headers();
-        let http = $subject.http(&headers);
-        let $request = known($service, $subject.request(&descriptors, http.as_ref()))?;
-        $work
-    }};
-}
-use on_rules;
-
 fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Failure> {
     match service.engine.policy().domain(request.domain) {
         Some(_) => Ok(request),
@@ -146,6 +141,15 @@ fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Fai
 async fn on_key(service: &Service, inline: &Inline<'_>, op: Op) -> Result<usize, Failure> {
     service.engine.decide(inline.key.as_bytes(), &inline.limit, op).await?;
     Ok(1)
+}
+
+fn units(fields: &mut Fields<'_>) -> Result<u64, Failure> {
+    let remedy = format_args!("use 1 to {COST_MAX} units");
+    match fields.whole("units", remedy)? {
+        Some(units @ 1..=COST_MAX) => Ok(units),
+        Some(units) => Err(Failure::bad("units", format_args!("{units} is out of bounds"), remedy)),
+        None => Err(Failure::bad("units", "missing", remedy)),
+    }
 }
 
 /// `"for": "10m"`, or seconds as a number.

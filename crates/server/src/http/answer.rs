@@ -88,10 +88,7 @@ impl Failure {
     /// The token is missing or wrong.
     pub(super) fn unauthorized(detail: impl Into<String>) -> Failure {
         let challenge = HeaderValue::from_static("Bearer realm=\"tidegate admin\"");
-        Failure {
-            header: Some((WWW_AUTHENTICATE, challenge)),
-            ..Failure::new(StatusCode::UNAUTHORIZED, detail)
-        }
+        Failure { header: Some((WWW_AUTHENTICATE, challenge)), ..Failure::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
     /// The same, and no further request is read from the connection.

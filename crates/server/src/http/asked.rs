@@ -16,8 +16,7 @@ use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
 
-const EXAMPLE: &str =
-    r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
+const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 const LIMITS: &str = r#"write "100/minute" or an object like {"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 const LIMIT_EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;

@@ -54,7 +54,8 @@ impl<'a> Options<'a> {
 pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> Answered {
     let options = Options::parse(parts.uri.query())?;
     let original = Original::of(parts)?;
-    let headers: Vec<(&str, &str)> = parts.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
+    let headers: Vec<(&str, &str)> =
+        parts.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
     let address = service.engine.policy().client_address(caller.address, &headers);
     let http = Http {
         method: original.method,
@@ -66,8 +67,7 @@ pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> An
     };
     let entries: Vec<Entry<'_>> = options.entries.iter().map(|(key, value)| Entry { key, value }).collect();
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
-    let request =
-        Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
+    let request = Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
     let outcome = service.check(Protocol::Http, &request).await?;
     let now = service.engine.clock().now();
     if outcome.is_allowed() {
@@ -184,7 +184,10 @@ mod tests {
     fn what_proxies_say_of_a_request() {
         let cases: [(&[(&str, &str)], &str); 7] = [
             (&[("x-original-uri", "/a?b=c"), ("x-original-method", "PUT"), ("host", "Ex.org:80")], "PUT ex.org /a b=c"),
-            (&[("x-forwarded-uri", "/a"), ("x-forwarded-method", "POST"), ("x-forwarded-host", "b.org")], "POST b.org /a "),
+            (
+                &[("x-forwarded-uri", "/a"), ("x-forwarded-method", "POST"), ("x-forwarded-host", "b.org")],
+                "POST b.org /a ",
+            ),
             (&[("x-original-url", "https://ex.org/a/b?c")], "GET  /a/b c"),
             (&[("x-original-url", "https://ex.org")], "GET  / "),
             (&[("x-original-uri", "/go?to=https://ex.org/")], "GET  /go to=https://ex.org/"),

@@ -33,7 +33,8 @@ async fn collect(mut body: Incoming) -> Result<Bytes, Failure> {
     let mut whole = Bytes::new();
     let mut pieces = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Failure::bad("body", "cut off", "send as much as the head promises").closing())?;
+        let frame =
+            frame.map_err(|_| Failure::bad("body", "cut off", "send as much as the head promises").closing())?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.is_empty() && pieces.is_empty() {
             // Mostly the first piece is all there is, and need not be copied.

@@ -90,10 +90,13 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for host in ["localhost", "LocalHost:8080", "127.0.0.1", "127.8.8.8:1", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]"] {
+        for host in
+            ["localhost", "LocalHost:8080", "127.0.0.1", "127.8.8.8:1", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]"]
+        {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["", "example.org", "localhost.example.org", "127.0.0.1.example.org:80", "0.0.0.0", "192.0.2.7:80"] {
+        for host in ["", "example.org", "localhost.example.org", "127.0.0.1.example.org:80", "0.0.0.0", "192.0.2.7:80"]
+        {
             assert!(!is_loopback(host), "{host}");
         }
     }

@@ -52,7 +52,10 @@ impl<'a> Query<'a> {
         let (taken, left) = std::mem::take(&mut self.left).into_iter().partition(|(name, _)| name.starts_with(prefix));
         self.left = left;
         let taken: Vec<(Cow<'a, str>, Cow<'a, str>)> = taken;
-        taken.into_iter().map(|(name, value)| (name.get(prefix.len()..).unwrap_or_default().to_owned(), value)).collect()
+        taken
+            .into_iter()
+            .map(|(name, value)| (name.get(prefix.len()..).unwrap_or_default().to_owned(), value))
+            .collect()
     }
 
     /// Refuses what was not taken.

@@ -141,7 +141,14 @@ mod tests {
     #[test]
     fn paths() {
         assert_eq!(of_path("/v1/rules/api/per%2Fuser/mode"), Some(("api", "per%2Fuser")));
-        for path in ["/v1/rules", "/v1/rules/", "/v1/rules/api/mode", "/v1/rules//a/mode", "/v1/rules/a//mode", "/v1/rules/a/b/c/mode"] {
+        for path in [
+            "/v1/rules",
+            "/v1/rules/",
+            "/v1/rules/api/mode",
+            "/v1/rules//a/mode",
+            "/v1/rules/a//mode",
+            "/v1/rules/a/b/c/mode",
+        ] {
             assert_eq!(of_path(path), None, "{path}");
         }
     }
