@@ -87,3 +87,31 @@ pub const IDLE: Duration = Duration::from_secs(3600);
 /// How long a connection that is about to be closed is still read from, so that its last replies arrive: closing a
 /// socket with unread bytes resets it.
 pub const LINGER: Duration = Duration::from_secs(1);
+
+/// How long an HTTP connection may stay open between two requests: longer than proxies keep theirs, so that they close
+/// first and never write into a connection that is just being closed.
+pub const HTTP_IDLE: Duration = Duration::from_secs(90);
+
+/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than this.
+pub const HTTP_WATCH: Duration = Duration::from_secs(5);
+
+/// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
+pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of an HTTP connection that may wait to be read or written. Bodies go through it in pieces.
+pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
+pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
+
+/// Most fields of one JSON object and most items of one list: finding one looks at all of them.
+pub const JSON_FIELDS_MAX: usize = 128;
+
+/// Most parameters of a query, for the same reason.
+pub const QUERY_PARAMETERS_MAX: usize = 80;
+
+/// Most checks in one list: they are charged in one transaction.
+pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
+
+/// Characters of a value that an error repeats, so that answers stay short whatever came in.
+pub const QUOTE_CHARS_MAX: usize = 60;
