@@ -149,8 +149,10 @@ fn what_is_made() {
     let [a, b, c] = policy.rules() else { panic!("three rules") };
     assert_eq!((a.store, a.penalty), (1, Some(Duration::from_secs(5400))));
     assert_eq!(a.limits.iter().map(|limit| &*limit.name).collect::<Vec<_>>(), ["a", "day"]);
-    assert!(a.response.hidden && a.response.no_problem && a.response.retry_jitter.is_zero());
-    assert!(!c.response.hidden && !c.response.no_problem && c.response.retry_jitter == Duration::from_secs(5));
+    assert!(a.response.hidden && a.response.problem == Some(false) && a.response.retry_jitter.is_zero());
+    assert!(
+        !c.response.hidden && c.response.problem == Some(true) && c.response.retry_jitter == Duration::from_secs(5)
+    );
     assert_eq!(*b.metric_path, ["user".into(), "plan_free".into(), "x".into()]);
     assert_eq!(*a.metric_path, ["a".into()]);
     assert!(matches!(a.on_store_failure, OnStoreFailure::Local(None)));
