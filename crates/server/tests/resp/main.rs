@@ -58,6 +58,15 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Reads one reply.
+    async fn reply(&mut self) -> String {
+        let mut reply = Vec::new();
+        while !is_whole(&reply) {
+            assert_ne!(self.0.read_buf(&mut reply).await.unwrap(), 0, "closed after {reply:?}");
+        }
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+
     /// Reads until the server closes.
     async fn read_all(&mut self) -> String {
         let mut bytes = Vec::new();
@@ -86,11 +95,7 @@ async fn conversation(password: Option<&str>, lines: &[&str]) -> String {
     let mut told = String::new();
     for line in lines {
         client.send(format!("{line}\r\n")).await;
-        let mut reply = Vec::new();
-        while !is_whole(&reply) {
-            assert_ne!(client.0.read_buf(&mut reply).await.unwrap(), 0, "{line}");
-        }
-        told.push_str(&format!("> {line}\n{}\n", String::from_utf8_lossy(&reply).replace("\r\n", "\n").trim_end()));
+        told.push_str(&format!("> {line}\n{}\n", client.reply().await.replace("\r\n", "\n").trim_end()));
     }
     told
 }
