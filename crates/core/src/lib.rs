@@ -29,7 +29,7 @@ pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Verdict};
 pub use direct::DirectLimiter;
 pub use key::{Key, KeyBuf, KeyError};
-pub use limit::{Algorithm, Limit, LimitError};
+pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
 pub use rate::Rate;

@@ -31,6 +31,17 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 7] = [
+        Algorithm::Gcra,
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingLog,
+        Algorithm::SlidingCounter,
+        Algorithm::SlicedWindow,
+    ];
+
     /// The name in config, on the wire and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -44,6 +55,27 @@ impl Algorithm {
             Algorithm::Gcra => "gcra",
         }
     }
+}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    /// Reads a name as [`Algorithm::name`] writes it.
+    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        let named = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
+        named.ok_or_else(|| UnknownAlgorithm { name: name.chars().take(40).collect() })
+    }
+}
+
+/// No algorithm has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "algorithm: `{name}` is unknown; use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or \
+     sliced_window"
+)]
+pub struct UnknownAlgorithm {
+    /// The name, shortened.
+    name: String,
 }
 
 impl fmt::Display for Algorithm {

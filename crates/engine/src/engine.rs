@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
 use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
@@ -35,11 +36,13 @@ pub struct Engine {
     pub(crate) default_store: Arc<MemoryStore>,
     options: Options,
     pub(crate) penalties: Penalties,
-    /// By domain and rule.
-    records: Mutex<HashMap<(Box<str>, Box<str>), Arc<Record>>>,
+    records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
     series: AtomicUsize,
 }
+
+/// A domain and the name of a rule in it.
+type RuleName = (Box<str>, Box<str>);
 
 /// A policy with all that its rules need at hand, by their number.
 #[derive(Debug)]
@@ -51,6 +54,12 @@ pub(crate) struct Active {
 }
 
 impl Active {
+    #[cfg(test)]
+    pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
+        let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
+        Active { policy, records, stores, any_blocked: Arc::default() }
+    }
+
     pub(crate) fn store(&self, number: usize) -> Option<&Backend> {
         self.stores.get(number)
     }
@@ -101,6 +110,12 @@ pub enum RequestError {
     /// A key that cannot be counted on.
     #[error(transparent)]
     Key(KeyError),
+    /// What a rule would count on is too long.
+    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
+    KeyTooLong {
+        /// The rule.
+        rule: Box<str>,
+    },
     /// Charges that cannot be made together.
     #[error(transparent)]
     Charges(ChargeError),
@@ -315,7 +330,7 @@ impl Engine {
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
         {
-            let value = |name: &Box<str>| descriptor.entries.iter().find(|entry| entry.key == &**name);
+            let value = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
             let values = rule.metric_entries.iter().map(|name| value(name).map_or("", |entry| entry.value).into());
             record.add_to_series(values.collect(), || self.room_for_series(), &amounts);
         }

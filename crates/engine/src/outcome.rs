@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Decision, Limit, Retry};
-use tidegate_policy::{Rule, RuleId, RuleLimit, Shown};
+use tidegate_policy::{OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::engine::Active;
 
@@ -40,7 +40,7 @@ pub(crate) struct Judged {
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
     /// Of a limit that the request brought with it.
-    pub(crate) own: Option<(Limit, Shown)>,
+    pub(crate) own: Option<OwnLimit>,
     pub(crate) answer: Answer,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
@@ -175,15 +175,16 @@ impl Outcome {
                 descriptor: judged.descriptor as usize,
                 rule,
                 limit,
-                own: judged.own.map(|(limit, _)| limit),
-                shown: judged.own.map(|(_, shown)| shown).or(limit.map(|limit| limit.shown)),
+                own: judged.own.and_then(|own| own.limit),
+                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)),
                 answer: judged.answer,
                 veto: judged.veto,
             }
         })
     }
 
-    /// The judgement that binds a descriptor most: a denial, then the fewest remaining, then the latest reset.
+    /// The judgement that binds a descriptor most: a denial, then what may deny, then the fewest remaining, then the
+    /// latest reset.
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.judgements().filter(|judgement| judgement.descriptor == descriptor).min_by_key(strictness)
@@ -191,12 +192,12 @@ impl Outcome {
 }
 
 /// Less is stricter.
-fn strictness(judgement: &Judgement<'_>) -> (bool, bool, u64, Reverse<Duration>) {
+fn strictness(judgement: &Judgement<'_>) -> (bool, bool, bool, u64, Reverse<Duration>) {
     let (remaining, reset) = match judgement.answer {
         Answer::Decided(decision) => (decision.remaining(), decision.reset_after()),
         Answer::Penalised(left) => (0, left),
         Answer::Blocked | Answer::Failed { allowed: false } => (0, Duration::MAX),
         Answer::Unlimited | Answer::Failed { allowed: true } => (u64::MAX, Duration::ZERO),
     };
-    (!judgement.denies(), judgement.answer.is_allowed(), remaining, Reverse(reset))
+    (!judgement.denies(), !judgement.veto, judgement.answer.is_allowed(), remaining, Reverse(reset))
 }

@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Limit, Op};
-use tidegate_policy::{Action, Ask, Count, Descriptor, DomainId, Mode, Question, Request, Rule, RuleId, Shown};
+use tidegate_core::{Key, Op};
+use tidegate_policy::{
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
+};
 
 use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::{Active, RequestError};
@@ -40,7 +42,7 @@ pub(crate) struct Planned {
     pub(crate) descriptor: u32,
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
-    pub(crate) own: Option<(Limit, Shown)>,
+    pub(crate) own: Option<OwnLimit>,
     pub(crate) key: Range<usize>,
     pub(crate) step: Step,
     /// Units that the request asks for here.
@@ -78,7 +80,7 @@ impl Plan {
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {
-                plan.add_own(number, &question, descriptor.ask, (own.limit, own.shown))?;
+                plan.add_own(number, &question, descriptor.ask, own)?;
                 continue;
             }
             found.clear();
@@ -109,7 +111,7 @@ impl Plan {
         descriptor: u32,
         question: &Question<'_>,
         ask: Option<Ask>,
-        own: (Limit, Shown),
+        own: OwnLimit,
     ) -> Result<(), RequestError> {
         let start = self.keys.len();
         self.keys.push(Purpose::OwnLimit.byte());
@@ -124,7 +126,7 @@ impl Plan {
             limit: 0,
             own: Some(own),
             key: start..self.keys.len(),
-            step: Step::Charge(op(Count::Now(question.cost), ask)),
+            step: own.limit.map_or(Step::Blocked, |_| Step::Charge(op(Count::Now(question.cost), ask))),
             cost: question.cost,
             veto: true,
             quota: false,
@@ -177,8 +179,10 @@ impl Plan {
         first: Planned,
     ) -> Result<(), RequestError> {
         let parts_start = self.keys.len();
-        if !rule.key(question, &mut self.keys) {
-            return Ok(());
+        match rule.key(question, &mut self.keys) {
+            KeyMade::Whole => {}
+            KeyMade::Missing => return Ok(()),
+            KeyMade::TooLong => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);
@@ -226,12 +230,10 @@ impl Plan {
             return;
         }
         self.planned.retain(|planned| {
-            let Some(limit) = rule_of(planned).and_then(|rule| rule.limits.get(planned.limit as usize)) else {
-                return true;
-            };
-            let replaces = |(id, rule): &(RuleId, &Rule)| {
-                planned.rule != Some(*id) && rule.replaces.iter().any(|name| *name == limit.name)
-            };
+            let Some(rule) = rule_of(planned) else { return true };
+            // What blocks or does not limit has no limit to be named by, only itself.
+            let name = rule.limits.get(planned.limit as usize).map_or(&rule.name, |limit| &limit.name);
+            let replaces = |(id, rule): &(RuleId, &Rule)| planned.rule != Some(*id) && rule.replaces.contains(name);
             !replacing.iter().any(replaces)
         });
     }

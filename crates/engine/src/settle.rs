@@ -194,8 +194,8 @@ impl<'a> Settling<'a> {
 
 /// The limit of a rule, or the one that the request brought with it.
 fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
-    if let Some((limit, _)) = &planned.own {
-        return Some(limit);
+    if let Some(own) = &planned.own {
+        return own.limit.as_ref();
     }
     let rule = active.policy.rules().get(planned.rule?.index())?;
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
@@ -206,5 +206,45 @@ fn looking(op: Op) -> Op {
     match op {
         Op::Take(units) | Op::Ask(units) => Op::Ask(units),
         Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use tidegate_core::MemoryStore;
+    use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
+
+    use super::*;
+
+    /// What a rule with this choice answers to a few requests while its store does not.
+    fn answers(choice: &str) -> Vec<Option<Denial>> {
+        let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
+        let text = format!("domains: {{api: {{rules: [{rule}]}}}}");
+        let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+        let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+        let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
+        let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+        let domain = active.policy.domain("api").unwrap();
+        let plan = Plan::of(&active, &Penalties::new(), domain, &request).unwrap();
+        (0..3).map(|_| at_once(settle(&active, &local, &plan)).unwrap().denial).collect()
+    }
+
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waited"),
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
+        assert_eq!(answers("allow"), [None; 3]);
+        assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
+        assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
     }
 }

@@ -39,11 +39,14 @@ impl Backend {
     }
 }
 
+/// A store, and what it was made by.
+type Made = (StoreSpec, Arc<MemoryStore>);
+
 /// All stores by name. They outlive the configuration that named them: what was counted stays counted.
 #[derive(Debug)]
 pub(crate) struct Stores {
     clock: Clock,
-    by_name: Mutex<HashMap<Box<str>, (StoreSpec, Arc<MemoryStore>)>>,
+    by_name: Mutex<HashMap<Box<str>, Made>>,
 }
 
 impl Stores {

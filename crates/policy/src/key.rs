@@ -1,4 +1,112 @@
-//! Parts of keys.
+//! The key that a rule counts a request on.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use crate::expression::{Expression, KeyText};
+use crate::matching::{client_address, without_dot};
+use crate::network::truncate;
+use crate::policy::Question;
+use crate::rule::{KeyMade, Rule};
+
+/// A part of a key.
 #[derive(Debug)]
-pub(crate) enum Part {}
+pub(crate) enum Part {
+    /// The client's address, cut to these lengths.
+    Address {
+        v4_length: u8,
+        v6_length: u8,
+    },
+    Method,
+    Host,
+    Path,
+    Entry(Box<str>),
+    EntryAt(usize),
+    Header(Box<str>),
+    Cookie(Box<str>),
+    Query(Box<str>),
+    Expression(Box<Expression>),
+}
+
+impl Rule {
+    /// Appends the parts of the key that this rule counts a request on, each with its length before it. Distinct parts
+    /// give distinct bytes.
+    pub fn key(&self, question: &Question<'_>, bytes: &mut Vec<u8>) -> KeyMade {
+        let start = bytes.len();
+        for part in &self.key {
+            let made = match part.value(question) {
+                Ok(value) => append(&value, start.saturating_add(self.key_room), bytes),
+                Err(made) => made,
+            };
+            if made != KeyMade::Whole {
+                bytes.truncate(start);
+                return made;
+            }
+        }
+        KeyMade::Whole
+    }
+}
+
+fn append(value: &[u8], end: usize, bytes: &mut Vec<u8>) -> KeyMade {
+    match u16::try_from(value.len()) {
+        Ok(length) if bytes.len() + 2 + value.len() <= end => {
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(value);
+            KeyMade::Whole
+        }
+        _ => KeyMade::TooLong,
+    }
+}
+
+impl Part {
+    fn value<'a>(&self, question: &Question<'a>) -> Result<Cow<'a, [u8]>, KeyMade> {
+        match self {
+            Part::Expression(expression) => match expression.key_text(question) {
+                KeyText::Made(text) => Ok(Cow::Owned(text)),
+                KeyText::Missing => Err(KeyMade::Missing),
+                KeyText::TooLong => Err(KeyMade::TooLong),
+            },
+            part => part.plain(question).ok_or(KeyMade::Missing),
+        }
+    }
+
+    /// Where a name stands several times, its first value is the one that counts.
+    fn plain<'a>(&self, question: &Question<'a>) -> Option<Cow<'a, [u8]>> {
+        let borrowed = |text: &'a str| Cow::Borrowed(text.as_bytes());
+        match self {
+            Part::Address { v4_length, v6_length } => {
+                client_address(question).map(|address| octets(truncate(address, *v4_length, *v6_length)))
+            }
+            Part::Method => question.http.map(|http| borrowed(http.method)),
+            Part::Host => question.http.map(|http| host(http.host)),
+            Part::Path => question.http.map(|http| borrowed(http.path)),
+            Part::Entry(name) => {
+                question.entries.iter().find(|entry| *entry.key == **name).map(|entry| borrowed(entry.value))
+            }
+            Part::EntryAt(place) => question.entries.get(*place).map(|entry| borrowed(entry.value)),
+            Part::Header(name) => question.http?.header(name).next().map(borrowed),
+            Part::Cookie(name) => {
+                question.http?.cookies().find(|(key, _)| *key == &**name).map(|(_, value)| borrowed(value))
+            }
+            Part::Query(name) => {
+                question.http?.parameters().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value)
+            }
+            Part::Expression(_) => None,
+        }
+    }
+}
+
+fn octets(address: IpAddr) -> Cow<'static, [u8]> {
+    Cow::Owned(match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    })
+}
+
+fn host(host: &str) -> Cow<'_, [u8]> {
+    let host = without_dot(host);
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        false => Cow::Borrowed(host.as_bytes()),
+        true => Cow::Owned(host.to_ascii_lowercase().into_bytes()),
+    }
+}

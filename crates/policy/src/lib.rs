@@ -2,21 +2,54 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what people may write | `schema.rs` |
-//! | what is told of mistakes | `diagnostic.rs` |
+//! | what people may write | `schema.rs`, and its JSON Schema and reference in `json_schema.rs`, `reference.rs` |
+//! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
+//! | from a configuration to a file | `migrate.rs` |
+//! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
 //! | what is asked | `request.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
+//! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
+//! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
+//! | what a rule counts a request on, and how much | `key.rs`, `expression.rs` |
+//! | who the client is | `address.rs`, `network.rs` |
 
+pub mod bounds;
+pub mod json_schema;
+pub mod load;
+pub mod migrate;
 pub mod schema;
 
+mod address;
+mod affix;
+mod anchor;
+mod compile;
+#[cfg(test)]
+mod compile_tests;
+mod conditions;
 mod diagnostic;
+mod duration;
+mod envoy;
 mod expression;
+#[cfg(test)]
+mod find_tests;
+mod index;
 mod key;
+mod limit;
+mod lint;
+mod matching;
+mod network;
+mod networks;
+mod pattern;
 mod policy;
+mod reference;
 mod request;
 mod rule;
+mod yaml;
 
+pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use limit::{LimitProblem, read_limit};
+pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
-pub use rule::{Action, Count, Headers, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};
+pub use rule::{Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};

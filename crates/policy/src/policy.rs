@@ -1,13 +1,28 @@
 //! All rules, compiled, and the way from a request to those that apply.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::RandomState;
+
+use crate::address::ClientAddress;
+use crate::index::Index;
+use crate::matching::Facts;
 use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Rule, RuleId};
 
 /// All rules, compiled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policy {
-    rules: Vec<Rule>,
-    stores: Vec<StoreSpec>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) stores: Vec<StoreSpec>,
+    pub(crate) domains: HashMap<Box<str>, DomainId, RandomState>,
+    /// The rules of each domain.
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) client_address: ClientAddress,
+    pub(crate) expression_errors: Arc<AtomicU64>,
 }
 
 /// A domain of a policy.
@@ -40,6 +55,21 @@ pub struct Question<'a> {
     pub cost: u64,
 }
 
+impl Default for Policy {
+    /// No rules, and the store `default`.
+    fn default() -> Policy {
+        let store = StoreSpec { name: "default".into(), url: None, keys: None, log_entries: None };
+        Policy {
+            rules: Vec::new(),
+            stores: vec![store],
+            domains: HashMap::default(),
+            indexes: Vec::new(),
+            client_address: ClientAddress::default(),
+            expression_errors: Arc::default(),
+        }
+    }
+}
+
 impl Policy {
     /// All rules, in the order of the configuration.
     #[must_use]
@@ -55,28 +85,104 @@ impl Policy {
 
     /// The domain of this name.
     #[must_use]
-    pub fn domain(&self, _name: &str) -> Option<DomainId> {
-        None
+    pub fn domain(&self, name: &str) -> Option<DomainId> {
+        self.domains.get(name).copied()
     }
 
     /// Appends the rules of a domain that apply, in the order of the configuration.
-    pub fn find(&self, _domain: DomainId, _question: &Question<'_>, _found: &mut Vec<RuleId>) {}
+    pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut Vec<RuleId>) {
+        let Some(index) = self.indexes.get(domain.0 as usize) else { return };
+        let facts = Facts::new(question);
+        let start = found.len();
+        index.candidates(&facts, |rules| {
+            for rule in rules {
+                #[cfg(test)]
+                tests::VERIFIED.with(|verified| verified.set(verified.get() + 1));
+                if self.rules.get(*rule as usize).is_some_and(|rule| rule.matching.holds(&facts)) {
+                    found.push(RuleId(*rule));
+                }
+            }
+        });
+        sort_and_dedup(found, start);
+    }
+
+    /// The address of the client behind a peer, from headers with names in lower case. Only what your own proxies wrote
+    /// is believed.
+    #[must_use]
+    pub fn client_address(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
+        self.client_address.find(peer, headers)
+    }
+
+    /// How many expressions could not be evaluated so far.
+    #[must_use]
+    pub fn expression_errors(&self) -> u64 {
+        self.expression_errors.load(Ordering::Relaxed)
+    }
+}
+
+/// Sorts what follows `start` and drops what stands there twice.
+fn sort_and_dedup(found: &mut Vec<RuleId>, start: usize) {
+    let Some(tail) = found.get_mut(start..) else { return };
+    if tail.len() < 2 {
+        return;
+    }
+    tail.sort_unstable();
+    let mut place = 0;
+    let mut last = None;
+    found.retain(|rule| {
+        place += 1;
+        let keep = place <= start || last != Some(*rule);
+        last = (place > start).then_some(*rule);
+        keep
+    });
 }
 
 impl Rule {
-    /// Appends the parts of the key that this rule counts a request on, each with its length before it; false, with
-    /// nothing appended, if the request lacks one.
-    pub fn key(&self, _question: &Question<'_>, _bytes: &mut Vec<u8>) -> bool {
-        true
-    }
-
-    /// When this rule counts a request, and how much.
+    /// When this rule counts a request, and how much. Who asks for nothing takes nothing, whatever the rule says.
     pub fn count(&self, question: &Question<'_>) -> Count {
-        Count::Now(question.cost)
+        if question.cost == 0 {
+            return Count::Now(0);
+        }
+        let cost = self.cost_of(question);
+        match &self.count {
+            None => Count::Now(cost),
+            Some(count) if count.mentions_response() => Count::Later(cost),
+            Some(count) => match count.units(question, None, cost) {
+                0 => Count::Look(cost),
+                units => Count::Now(units),
+            },
+        }
     }
 
     /// What this rule counts of a request whose response is known; 0 if it counted before.
-    pub fn count_response(&self, _question: &Question<'_>, _response: &Response) -> u64 {
-        0
+    pub fn count_response(&self, question: &Question<'_>, response: &Response) -> u64 {
+        match &self.count {
+            Some(count) if count.mentions_response() && question.cost > 0 => {
+                count.units(question, Some(response), self.cost_of(question))
+            }
+            _ => 0,
+        }
+    }
+
+    fn cost_of(&self, question: &Question<'_>) -> u64 {
+        self.cost.as_ref().map_or(question.cost, |cost| cost.cost(question))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Rules that were verified on this thread.
+        pub(crate) static VERIFIED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn only_the_tail_is_sorted() {
+        let mut found: Vec<RuleId> = [9, 9, 3, 1, 3, 2, 1].map(RuleId).to_vec();
+        sort_and_dedup(&mut found, 2);
+        assert_eq!(found, [9, 9, 1, 2, 3].map(RuleId));
     }
 }

@@ -1,5 +1,6 @@
 //! What is asked, with the wire left behind: every front end decodes to this.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tidegate_core::Limit;
@@ -49,8 +50,8 @@ pub enum Ask {
 /// A limit that a request brings with it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnLimit {
-    /// The limit.
-    pub limit: Limit,
+    /// The limit; none denies all, as a limit of no units would.
+    pub limit: Option<Limit>,
     /// How it is told of.
     pub shown: Shown,
 }
@@ -90,4 +91,81 @@ pub struct Response {
     pub bytes: u64,
     /// How long it took, in milliseconds.
     pub millis: u64,
+}
+
+impl<'a> Http<'a> {
+    /// The values of a header, whose name is in lower case. A header may stand there several times.
+    pub(crate) fn header(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.headers.iter().filter(move |(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// The cookies with their values, in order.
+    pub(crate) fn cookies(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.header("cookie").flat_map(|line| line.split(';'));
+        pairs.filter_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            let value = value.trim();
+            let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+            Some((name.trim(), bare.unwrap_or(value)))
+        })
+    }
+
+    /// The parameters of the query with their values, decoded, in order.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (Cow<'a, [u8]>, Cow<'a, [u8]>)> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        })
+    }
+}
+
+/// Text of a query without its `%41` and `+`. A percent sign that starts no code stands for itself.
+fn decode(text: &str) -> Cow<'_, [u8]> {
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match (first, tail) {
+            (b'+', _) => decoded.push(b' '),
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    decoded.push(high << 4 | low);
+                    rest = after;
+                }
+                _ => decoded.push(b'%'),
+            },
+            (byte, _) => decoded.push(*byte),
+        }
+    }
+    Cow::Owned(decoded)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let http = Http { query: "a=1&&b=%2Fx+y&%63&d=%zz%4", ..Http::default() };
+        let parameters: Vec<_> = http.parameters().collect();
+        let expected: [(&[u8], &[u8]); 4] = [(b"a", b"1"), (b"b", b"/x y"), (b"c", b""), (b"d", b"%zz%4")];
+        let parameters: Vec<(&[u8], &[u8])> = parameters.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(parameters, expected);
+    }
+
+    #[test]
+    fn cookies_of_several_headers() {
+        let headers = [("cookie", "a=1; b=\"two\" ;c"), ("x", "a=9"), ("cookie", " d = 4=4 ")];
+        let http = Http { headers: &headers, ..Http::default() };
+        assert_eq!(http.cookies().collect::<Vec<_>>(), [("a", "1"), ("b", "two"), ("d", "4=4")]);
+    }
 }

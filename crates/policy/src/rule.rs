@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tidegate_core::Limit;
 
+use crate::expression::Expression;
+use crate::key::Part;
+use crate::matching::Matching;
 use crate::request::Shown;
 use crate::schema;
 
@@ -55,9 +58,12 @@ pub struct Rule {
     /// What the reference server's metrics call it: `key1` is the first of them, and so on. For a rule from a file of
     /// that server these are `key` or `key_value` of each level; for others the rule's name alone.
     pub metric_path: Box<[Box<str>]>,
-    pub(crate) key: Box<[crate::key::Part]>,
-    pub(crate) cost: Option<crate::expression::Expression>,
-    pub(crate) count: Option<crate::expression::Expression>,
+    pub(crate) matching: Matching,
+    pub(crate) key: Box<[Part]>,
+    /// Bytes that a key may have beside the longest namespace of the rule.
+    pub(crate) key_room: usize,
+    pub(crate) cost: Option<Box<Expression>>,
+    pub(crate) count: Option<Box<Expression>>,
 }
 
 /// One limit of a rule.
@@ -65,6 +71,9 @@ pub struct Rule {
 pub struct RuleLimit {
     /// Its name in answers.
     pub name: Box<str>,
+    /// Whether Envoy is told the name, and tells clients. Rules from files of the reference server tell only a name
+    /// that was given there.
+    pub is_named_to_envoy: bool,
     /// The limit.
     pub limit: Limit,
     /// How it is told of: units and period.
@@ -91,8 +100,8 @@ pub struct ResponseOptions {
     pub headers: Option<Headers>,
     /// Whether clients learn nothing.
     pub hidden: bool,
-    /// Whether a denial has no problem body.
-    pub no_problem: bool,
+    /// Whether a denial has a problem body, if the configuration says.
+    pub problem: Option<bool>,
     /// The most that is added to `Retry-After`.
     pub retry_jitter: Duration,
 }
@@ -106,4 +115,17 @@ pub enum Count {
     Look(u64),
     /// When the response is known; until then whether these units would fit decides.
     Later(u64),
+}
+
+/// What became of the key of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum KeyMade {
+    /// It was appended.
+    Whole,
+    /// The request lacks a part, so the rule does not count it; nothing was appended.
+    Missing,
+    /// With its namespace it would be longer than keys may be; nothing was appended. Who sends that must not pass
+    /// uncounted.
+    TooLong,
 }

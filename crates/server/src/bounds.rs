@@ -12,6 +12,38 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// How long connections may finish their work after the server was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
+/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
+/// told.
+pub const POLICIES_TOLD_MAX: usize = 16;
+
+/// Longest message over gRPC. The largest honest request, 64 descriptors of 64 entries of 20 bytes, takes a third of it.
+pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// Most calls at a time on one gRPC connection: with [`GRPC_MESSAGE_BYTES_MAX`] it bounds what a connection can make the
+/// server keep. Clients with more calls wait or open another connection.
+pub const GRPC_STREAMS_MAX: u32 = 256;
+
+/// Longest frame that is taken: the smallest bound that HTTP/2 allows to set, and more than most messages have.
+pub const GRPC_FRAME_BYTES_MAX: u32 = 16 * 1024;
+
+/// Bytes that a gRPC connection may send before they are read, over all its calls, and for one of them.
+pub const GRPC_WINDOW_BYTES: (u32, u32) = (1024 * 1024, 64 * 1024);
+
+/// Longest head of a gRPC call: Envoy's with a trace context takes less than one kilobyte.
+pub const GRPC_HEADER_BYTES_MAX: u32 = 16 * 1024;
+
+/// Most calls on one connection that were reset and are not forgotten yet: who resets faster is cut off.
+pub const GRPC_RESETS_MAX: usize = 64;
+
+/// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
+pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Lines of the decision log that may wait to be written: some megabytes at most.
+pub const DECISION_LOG_QUEUE: usize = 8_192;
+
+/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
+pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
+
 /// Longest argument of a command on the protocol of Redis: far above the longest key, and room for an ECHO.
 pub const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,3 +87,31 @@ pub const IDLE: Duration = Duration::from_secs(3600);
 /// How long a connection that is about to be closed is still read from, so that its last replies arrive: closing a
 /// socket with unread bytes resets it.
 pub const LINGER: Duration = Duration::from_secs(1);
+
+/// How long an HTTP connection may stay open between two requests: longer than proxies keep theirs, so that they close
+/// first and never write into a connection that is just being closed.
+pub const HTTP_IDLE: Duration = Duration::from_secs(90);
+
+/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than this.
+pub const HTTP_WATCH: Duration = Duration::from_secs(5);
+
+/// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
+pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of an HTTP connection that may wait to be read or written. Bodies go through it in pieces.
+pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
+pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
+
+/// Most fields of one JSON object and most items of one list: finding one looks at all of them.
+pub const JSON_FIELDS_MAX: usize = 128;
+
+/// Most parameters of a query, for the same reason.
+pub const QUERY_PARAMETERS_MAX: usize = 80;
+
+/// Most checks in one list: they are charged in one transaction.
+pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
+
+/// Characters of a value that an error repeats, so that answers stay short whatever came in.
+pub const QUOTE_CHARS_MAX: usize = 60;

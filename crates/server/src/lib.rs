@@ -5,22 +5,40 @@
 //! | the protocol of Redis, with CL.THROTTLE | `resp/` |
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
-//! | what all three share | `service.rs` |
+//! | starting, threads, signals, stopping | `run.rs` |
+//! | rules that change while it runs | `reload.rs` |
+//! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
+//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | certificates | `tls.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
+mod decision_log;
 mod drain;
+mod headers;
 mod http;
 mod listener;
+mod reload;
 mod resp;
 mod rls;
+mod run;
 mod service;
+mod telemetry;
+mod tls;
+mod traffic;
 
+pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
+pub use reload::BadConfig;
 pub use resp::RespDoor;
-pub use rls::RlsDoor;
+pub use rls::{RlsDoor, RlsOptions};
+pub use run::{Addresses, Options, RunError, run};
 pub use service::{Protocol, Service};
+pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
+pub use tls::{Tls, TlsError, TlsFiles};
+pub use traffic::Traffic;

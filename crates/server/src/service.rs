@@ -1,9 +1,15 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::decision_log::DecisionLog;
+use crate::telemetry::TRACE_TARGET;
+use crate::traffic::Traffic;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,42 +22,98 @@ pub enum Protocol {
     Http,
 }
 
+impl Protocol {
+    /// Its name in logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Resp => "resp",
+            Protocol::Grpc => "grpc",
+            Protocol::Http => "http",
+        }
+    }
+}
+
 /// The engine, and what is known of the server as a whole.
 #[derive(Debug)]
 pub struct Service {
     /// Decides.
     pub engine: Engine,
     /// Whether load balancers may send requests here.
-    ready: AtomicBool,
+    ready: watch::Sender<bool>,
+    config_loads: AtomicU64,
+    config_errors: AtomicU64,
+    /// How much comes in.
+    pub traffic: Traffic,
     /// What AUTH has to say on the protocol of Redis; none if it need not be said.
     pub resp_password: Option<String>,
     /// What administrators have to say over HTTP; none if they need not, as on loopback.
     pub admin_token: Option<String>,
+    /// Where decisions are written, if anywhere.
+    pub decision_log: Option<DecisionLog>,
 }
 
 impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
-        Service { engine, ready: AtomicBool::new(false), resp_password: None, admin_token: None }
+        Service {
+            engine,
+            ready: watch::Sender::new(false),
+            config_loads: AtomicU64::new(0),
+            config_errors: AtomicU64::new(0),
+            traffic: Traffic::default(),
+            resp_password: None,
+            admin_token: None,
+            decision_log: None,
+        }
     }
 
     /// Whether load balancers may send requests here.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        *self.ready.borrow()
     }
 
     /// Says whether load balancers may send requests here.
     pub fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+        self.ready.send_replace(ready);
+    }
+
+    /// Tells whether load balancers may send requests here, now and whenever that changes.
+    #[must_use]
+    pub fn readiness(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// How often a configuration was loaded, and how often one was refused.
+    #[must_use]
+    pub fn config_loads(&self) -> (u64, u64) {
+        (self.config_loads.load(Ordering::Relaxed), self.config_errors.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_config_load(&self, succeeded: bool) {
+        let counter = if succeeded { &self.config_loads } else { &self.config_errors };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Decides a request that came in this way.
     ///
     /// # Errors
     /// If the request itself is at fault.
-    pub async fn check(&self, _protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        self.engine.check(request).await
+    pub async fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let span = tracing::trace_span!(
+            target: TRACE_TARGET,
+            "check",
+            protocol = protocol.name(),
+            domain = request.domain,
+            allowed = tracing::field::Empty,
+        );
+        let outcome = self.engine.check(request).instrument(span.clone()).await?;
+        span.record("allowed", outcome.is_allowed());
+        if let Some(log) = &self.decision_log {
+            log.record(self.engine.clock().now(), protocol, request, &outcome);
+        }
+        Ok(outcome)
     }
 }

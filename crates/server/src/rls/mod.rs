@@ -1,32 +1,138 @@
-//! X
+//! Envoy's rate limit service, version 3, over gRPC.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | a connection, its bounds and its end | `mod.rs`, `preface.rs` |
+//! | to whom a call goes, and its deadline | `calls.rs` |
+//! | from Envoy's message to a request, and from an outcome back | `decode.rs`, `encode.rs`, `unit.rs` |
+//! | whether the server is healthy | `health.rs` |
+//! | what tools ask to learn the messages | `reflection.rs` |
+
+mod calls;
+mod decode;
+mod encode;
+mod health;
+mod preface;
+mod reflection;
+mod unit;
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::service::Routes;
 
+pub(crate) use self::calls::decide;
+use self::calls::{Calls, Limits};
+use crate::bounds::{
+    DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_RESETS_MAX, GRPC_STREAMS_MAX,
+    GRPC_WINDOW_BYTES, STALL,
+};
 use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::Service;
+use crate::tls::Tls;
 
-/// X
+/// How the door for Envoy is set up.
+#[derive(Clone, Debug, Default)]
+pub struct RlsOptions {
+    /// Encrypts; none leaves connections in the clear.
+    pub tls: Option<Arc<Tls>>,
+    /// Whether tools may ask which services and messages there are.
+    pub reflection: bool,
+    /// Whether answers carry the metadata of rules.
+    pub dynamic_metadata: bool,
+}
+
+/// The door for Envoy.
 #[derive(Debug)]
 pub struct RlsDoor {
-    service: Arc<Service>,
+    limits: Arc<Limits>,
+    tls: Option<Arc<Tls>>,
+    reflection: Option<Routes>,
+    http2: http2::Builder<TokioExecutor>,
 }
 
 impl RlsDoor {
-    /// X
+    /// A door to this service, in the clear.
     #[must_use]
     pub fn new(service: Arc<Service>) -> RlsDoor {
-        RlsDoor { service }
+        RlsDoor::with(service, RlsOptions::default())
+    }
+
+    /// A door to this service with options.
+    #[must_use]
+    pub fn with(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
+        let RlsOptions { tls, reflection, dynamic_metadata } = options;
+        RlsDoor {
+            limits: Arc::new(Limits { service, dynamic_metadata }),
+            tls,
+            reflection: if reflection { reflection::routes() } else { None },
+            http2: http2_with_bounds(),
+        }
+    }
+
+    /// Serves a connection that is encrypted by now, or in the clear.
+    async fn converse<S>(&self, stream: S, mut drain: Drain)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
+        let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), drain.clone()));
+        // Each call is a task of its own: should one panic, the others and the connection go on.
+        let answer = service_fn(move |request| {
+            let calls = Arc::clone(&calls);
+            async move { calls.answer(request).await }
+        });
+        let mut connection = pin!(self.http2.serve_connection(stream, answer));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = drain.started() => {
+                connection.as_mut().graceful_shutdown();
+                timeout(DRAIN, connection).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(listener = Self::NAME, %error, "a connection broke");
+        }
     }
 }
 
 impl Door for RlsDoor {
-    const NAME: &'static str = "rls";
+    const NAME: &'static str = "grpc";
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, _peer: SocketAddr, _drain: Drain) {
-        let _ = (&self.service, stream);
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        let Some(tls) = &self.tls else { return self.converse(stream, drain).await };
+        match timeout(STALL, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.converse(stream, drain).await,
+            Ok(Err(error)) => tracing::debug!(listener = Self::NAME, %peer, %error, "no TLS with a client"),
+            Err(_) => tracing::debug!(listener = Self::NAME, %peer, "a client took too long over TLS"),
+        }
     }
+}
+
+/// HTTP/2 with a bound on everything that a client can make the server keep.
+fn http2_with_bounds() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (connection_window, stream_window) = GRPC_WINDOW_BYTES;
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(GRPC_KEEP_ALIVE)
+        .keep_alive_timeout(STALL)
+        .max_concurrent_streams(GRPC_STREAMS_MAX)
+        .max_header_list_size(GRPC_HEADER_BYTES_MAX)
+        .max_frame_size(GRPC_FRAME_BYTES_MAX)
+        .max_pending_accept_reset_streams(GRPC_RESETS_MAX)
+        .max_local_error_reset_streams(GRPC_RESETS_MAX)
+        .initial_connection_window_size(connection_window)
+        .initial_stream_window_size(stream_window)
+        // gRPC has no use for it.
+        .auto_date_header(false);
+    builder
 }

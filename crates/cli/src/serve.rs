@@ -1,0 +1,180 @@
+//! `tidegate serve`: the service.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tidegate::Algorithm;
+use tidegate_server::{Addresses, LogFormat, Options, Telemetry, TlsFiles};
+
+/// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A file or directory with rules, of Tidegate or of envoyproxy/ratelimit; may be repeated
+    #[arg(long, value_name = "PATH")]
+    config: Vec<PathBuf>,
+    /// Where HTTP is spoken
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    http: SocketAddr,
+    /// Where Envoy's rate limit protocol is spoken
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    grpc: SocketAddr,
+    /// Where the protocol of Redis is spoken
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
+    resp: SocketAddr,
+    /// Where counts are kept: `memory:`, or `memory:KEYS` for room for that many keys
+    #[arg(long, value_name = "URL", default_value = "memory:", value_parser = store)]
+    store: Store,
+    /// Threads that serve [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Deny nothing: count, and tell what would be denied
+    #[arg(long)]
+    shadow: bool,
+    /// The algorithm of limits in files of envoyproxy/ratelimit that name none
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::FixedWindow)]
+    envoy_algorithm: Algorithm,
+    /// Let a domain stand in several files
+    #[arg(long)]
+    merge_domains: bool,
+    /// What administrators say as `Authorization: Bearer TOKEN`; not needed on loopback
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
+    /// What Redis clients say with AUTH; not needed if none is set
+    #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
+    /// Speak TLS on the gRPC listener, with this certificate chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Take only gRPC clients with a certificate of these authorities (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Tell gRPC tools which services and messages there are
+    #[arg(long)]
+    reflection: bool,
+    /// Send the `metadata` of rules to Envoy as dynamic metadata
+    #[arg(long)]
+    dynamic_metadata: bool,
+    /// Seconds to stay open, unready, after being told to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    drain_delay: u64,
+    /// How logs are written to stderr
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+    /// What is logged: this and what is graver
+    #[arg(long, value_enum, default_value_t = Level::Info)]
+    log_level: Level,
+    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Append decisions there, as JSON lines
+    #[arg(long, value_name = "PATH")]
+    decision_log: Option<PathBuf>,
+    /// Write one in this many decisions to the decision log
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "decision_log", value_parser = clap::value_parser!(u64).range(1..))]
+    decision_log_every: u64,
+}
+
+const EXAMPLES: &str = r#"It runs without any configuration: CL.THROTTLE and /v1/check bring their own limits. Rules reload
+when their files change and on SIGHUP; a bad file is refused and the old rules stay.
+
+Examples:
+  tidegate serve
+  tidegate serve --config rules.yaml --http 0.0.0.0:8080
+  tidegate serve --config /etc/ratelimit/config --envoy-algorithm gcra
+  redis-cli -p 6380 CL.THROTTLE user:42 15 30 60
+  curl -i 'http://127.0.0.1:8080/v1/check?key=user:42&rate=100/minute'"#;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// A store by its URL.
+#[derive(Clone, Copy)]
+struct Store {
+    keys: Option<usize>,
+}
+
+fn store(url: &str) -> Result<Store, String> {
+    let wrong = || "only memory: and memory:KEYS are known, like memory:1000000".to_owned();
+    let keys = url.strip_prefix("memory").ok_or_else(wrong)?.trim_start_matches("://").trim_start_matches(':');
+    if keys.is_empty() {
+        return Ok(Store { keys: None });
+    }
+    keys.parse().map(|keys| Store { keys: Some(keys) }).map_err(|_| wrong())
+}
+
+/// Serves until it is told to stop. What keeps it from starting is one line and exit code 2.
+pub(crate) fn run(args: Args) -> ExitCode {
+    match tidegate_server::run(options(args), greet) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options(args: Args) -> Options {
+    Options {
+        config: args.config,
+        load: tidegate_policy::LoadOptions { merge_domains: args.merge_domains, envoy_algorithm: args.envoy_algorithm },
+        http: args.http,
+        grpc: args.grpc,
+        resp: args.resp,
+        engine: tidegate_engine::Options { keys: args.store.keys, shadow: args.shadow, ..Default::default() },
+        threads: args.threads.map(usize::from),
+        drain_delay: Duration::from_secs(args.drain_delay),
+        decision_log: args.decision_log.map(|path| (path, args.decision_log_every)),
+        telemetry: Telemetry {
+            format: match args.log_format {
+                Format::Text => LogFormat::Text,
+                Format::Json => LogFormat::Json,
+            },
+            level: match args.log_level {
+                Level::Error => tracing::Level::ERROR,
+                Level::Warn => tracing::Level::WARN,
+                Level::Info => tracing::Level::INFO,
+                Level::Debug => tracing::Level::DEBUG,
+            },
+            otlp: args.otlp,
+        },
+        tls: args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_authorities: args.tls_client_ca,
+        }),
+        reflection: args.reflection,
+        dynamic_metadata: args.dynamic_metadata,
+        resp_password: args.password,
+        admin_token: args.admin_token,
+    }
+}
+
+/// Says where to ask, with lines to try.
+fn greet(addresses: Addresses) {
+    let Addresses { http, grpc, resp } = addresses;
+    println!(
+        "tidegate {} serves HTTP on {http}, Envoy on {grpc}, Redis clients on {resp}. Try:",
+        env!("CARGO_PKG_VERSION")
+    );
+    println!("  curl -i 'http://{http}/v1/check?key=user:42&rate=5/minute'");
+    println!("  redis-cli -h {} -p {} CL.THROTTLE user:42 15 30 60", resp.ip(), resp.port());
+    println!("  curl http://{http}/metrics");
+}

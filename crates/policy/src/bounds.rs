@@ -1,0 +1,80 @@
+//! Every bound of what `compile` accepts, each with its reason.
+
+use std::time::Duration;
+
+/// Longest name of a domain, a rule or a limit, in bytes. Three of them stand before each key, and a key of 4,096 bytes
+/// needs room for what it is about.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Most rules of all domains together. A rule takes about a kilobyte, and a reload reads all of them.
+pub const RULES_MAX: usize = 100_000;
+
+/// Most domains.
+pub const DOMAINS_MAX: usize = 10_000;
+
+/// Most stores: each has its own memory.
+pub const STORES_MAX: usize = 16;
+
+/// Most limits of a rule: a request charges all of them at once, and a transaction holds 16 charges.
+pub const LIMITS_MAX: usize = 8;
+
+/// Most parts of a key.
+pub const KEY_PARTS_MAX: usize = 16;
+
+/// Most conditions of one kind (entries, headers and so on) of a rule.
+pub const CONDITIONS_MAX: usize = 32;
+
+/// Longest pattern or value to be matched, in bytes: longer than any path or token that is matched by hand.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+
+/// Most stars in a pattern: each may search the whole value once.
+pub const STARS_MAX: usize = 16;
+
+/// Most values that `match` lists for one condition, or excepts from it.
+pub const VALUES_MAX: usize = 100_000;
+
+/// Most values and patterns of all rules together.
+pub const VALUES_TOTAL_MAX: usize = 1_000_000;
+
+/// Most networks of a list.
+pub const NETWORKS_MAX: usize = 10_000;
+
+/// Most names in `replaces` and in `metrics.by_entries`.
+pub const NAMES_MAX: usize = 16;
+
+/// Longest metadata of a rule as JSON, in bytes: Envoy is sent it with each answer.
+pub const METADATA_BYTES_MAX: usize = 64 << 10;
+
+/// Longest penalty.
+pub const PENALTY_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// Longest jitter of `Retry-After`: beyond it, clients that were told to wait a second would be gone.
+pub const RETRY_JITTER_MAX: Duration = Duration::from_secs(3600);
+
+/// Longest host name that is looked at, in bytes: DNS knows none that is longer.
+pub const HOST_BYTES_MAX: usize = 255;
+
+/// Most addresses of `X-Forwarded-For` or `Forwarded` that are walked over: nobody has more proxies, and a client must
+/// not make each request walk a long list.
+pub const FORWARDED_ADDRESSES_MAX: usize = 64;
+
+/// Longest expression, in bytes: evaluating one is linear in its length.
+pub const EXPRESSION_BYTES_MAX: usize = 1024;
+
+/// Deepest nesting of brackets and operators in an expression: parser and interpreter call themselves for each level.
+pub const EXPRESSION_DEPTH_MAX: usize = 32;
+
+/// Longest text that an expression sees or makes, in bytes: comparing and searching are linear in it.
+pub const EXPRESSION_TEXT_MAX: usize = 8192;
+
+/// Most additions in an expression: each may copy all texts so far, which makes about a megabyte at the most.
+pub const EXPRESSION_JOINS_MAX: usize = 16;
+
+/// Most memory of a regular expression, in bytes: matching is linear in its size too.
+pub const REGEX_BYTES_MAX: usize = 64 << 10;
+
+/// Most entries of a map that an expression sees, such as headers.
+pub const EXPRESSION_MAP_MAX: usize = 256;
+
+/// Most units that an expression can ask for: any sum of a few stays far below 64 bits.
+pub const COST_MAX: u64 = 1 << 48;

@@ -1,0 +1,433 @@
+//! From what people write to a [`Policy`], with everything told that is wrong.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tidegate_core::bounds::{KEY_BYTES_MAX, KEYS_MAX, LOG_ENTRIES_MAX};
+
+use crate::address::{ClientAddress, Trust};
+use crate::bounds::{
+    DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
+    PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX, STORES_MAX,
+};
+use crate::conditions::shortened;
+use crate::diagnostic::Diagnostics;
+use crate::duration::read_duration;
+use crate::expression::Purpose;
+use crate::index::Index;
+use crate::key::Part;
+use crate::limit::{LimitProblem, read_limit};
+use crate::networks::Networks;
+use crate::pattern::Set;
+use crate::policy::{DomainId, Policy, StoreSpec};
+use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit};
+use crate::schema::{self, Action};
+
+/// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
+/// must not be used.
+pub fn compile(config: &schema::Config, diagnostics: &mut Diagnostics<'_>) -> Policy {
+    let mut compiler = Compiler {
+        diagnostics,
+        expression_errors: Arc::default(),
+        excepts: HashMap::new(),
+        values: 0,
+        stores: Vec::new(),
+        lengths: (32, 64),
+    };
+    let policy = compiler.config(config);
+    if !diagnostics.has_errors() {
+        crate::lint::lint(config, &policy, diagnostics);
+    }
+    policy
+}
+
+/// What is known while rules are compiled.
+pub(crate) struct Compiler<'d, 'l> {
+    pub(crate) diagnostics: &'d mut Diagnostics<'l>,
+    pub(crate) expression_errors: Arc<AtomicU64>,
+    /// Lists of exceptions by where they stand in memory.
+    pub(crate) excepts: HashMap<(usize, usize, u8), Arc<Set>>,
+    /// Values and patterns so far.
+    pub(crate) values: usize,
+    stores: Vec<StoreSpec>,
+    /// Bits of addresses that tell clients apart.
+    lengths: (u8, u8),
+}
+
+impl Compiler<'_, '_> {
+    fn config(&mut self, config: &schema::Config) -> Policy {
+        self.stores = self.stores(config);
+        let client_address = self.client_address(&config.client_address);
+        let mut policy = Policy { client_address, ..Policy::default() };
+        let rules: usize = config.domains.values().map(|domain| domain.rules.len()).sum();
+        if rules > RULES_MAX || config.domains.len() > DOMAINS_MAX {
+            let message = format!("{rules} rules in {} domains are too many", config.domains.len());
+            let hint = format!("use at most {RULES_MAX} rules in at most {DOMAINS_MAX} domains");
+            self.diagnostics.error("/domains", message, hint);
+            return policy;
+        }
+        for (name, domain) in &config.domains {
+            let id = DomainId(u32::try_from(policy.indexes.len()).unwrap_or(u32::MAX));
+            let first = policy.rules.len();
+            self.domain(name, domain, &mut policy.rules);
+            let numbered = (0..).zip(&policy.rules).skip(first).map(|(number, rule)| (number, &rule.matching));
+            policy.indexes.push(Index::new(numbered));
+            policy.domains.insert(name.as_str().into(), id);
+        }
+        policy.stores = std::mem::take(&mut self.stores);
+        policy.expression_errors = Arc::clone(&self.expression_errors);
+        policy
+    }
+
+    fn stores(&mut self, config: &schema::Config) -> Vec<StoreSpec> {
+        if config.stores.len() > STORES_MAX {
+            let message = format!("{} stores are too many", config.stores.len());
+            self.diagnostics.error("/stores", message, format!("use at most {STORES_MAX}"));
+        }
+        let default = schema::Store::default();
+        let mut stores = vec![self.store("default", config.stores.get("default").unwrap_or(&default))];
+        for (name, store) in config.stores.iter().filter(|(name, _)| *name != "default") {
+            self.check_name("the name of a store", name, &child("/stores", name));
+            stores.push(self.store(name, store));
+        }
+        stores
+    }
+
+    fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
+        let pointer = child("/stores", name);
+        if let Some(url) = &store.url
+            && !["memory", "memory:", "memory://"].contains(&url.as_str())
+        {
+            let message = format!("url: `{}` is not a store that there is", shortened(url));
+            self.diagnostics.error(&child(&pointer, "url"), message, "write memory:");
+        }
+        StoreSpec {
+            name: name.into(),
+            url: store.url.as_deref().map(Box::from),
+            keys: self.capacity("keys", store.keys, KEYS_MAX, &pointer),
+            log_entries: self.capacity("log_entries", store.log_entries, LOG_ENTRIES_MAX, &pointer),
+        }
+    }
+
+    fn capacity(&mut self, field: &str, value: Option<u64>, max: usize, pointer: &str) -> Option<usize> {
+        let value = value?;
+        match usize::try_from(value) {
+            Ok(value) if (1..=max).contains(&value) => Some(value),
+            _ => {
+                let message = format!("{field}: {value} is out of bounds");
+                self.diagnostics.error(&child(pointer, field), message, format!("use 1 to {max}"));
+                None
+            }
+        }
+    }
+
+    fn client_address(&mut self, written: &schema::ClientAddress) -> ClientAddress {
+        let pointer = "/client_address";
+        let networks = self.networks(&written.trusted_networks, &child(pointer, "trusted_networks"));
+        let hops = written.trusted_hops as usize;
+        if hops > 0 && !written.trusted_networks.is_empty() {
+            let message = "trusted_hops: trusted_networks says already whom to believe";
+            self.diagnostics.error(&child(pointer, "trusted_hops"), message, "leave one of them out");
+        }
+        if hops > FORWARDED_ADDRESSES_MAX {
+            let message = format!("trusted_hops: {hops} are too many");
+            let hint = format!("use at most {FORWARDED_ADDRESSES_MAX}");
+            self.diagnostics.error(&child(pointer, "trusted_hops"), message, hint);
+        }
+        for (field, length, max) in
+            [("ipv4_prefix", written.ipv4_prefix, 32), ("ipv6_prefix", written.ipv6_prefix, 128)]
+        {
+            if length.is_some_and(|length| !(1..=max).contains(&length)) {
+                let message = format!("{field}: {} is out of bounds", length.unwrap_or_default());
+                self.diagnostics.error(&child(pointer, field), message, format!("use 1 to {max}"));
+            }
+        }
+        self.lengths = (written.ipv4_prefix.unwrap_or(32), written.ipv6_prefix.unwrap_or(64));
+        let trust = match (hops, networks.is_empty()) {
+            (0, true) => Trust::Nobody,
+            (0, false) => Trust::Networks(Networks::plain(&networks)),
+            (hops, _) => Trust::Hops(hops),
+        };
+        ClientAddress { trust, header: written.header }
+    }
+
+    fn domain(&mut self, name: &str, domain: &schema::Domain, rules: &mut Vec<Rule>) {
+        let pointer = child("/domains", name);
+        self.check_name("the name of a domain", name, &pointer);
+        let response = self.response(&domain.response, ResponseOptions::default(), &child(&pointer, "response"));
+        let mut names: HashSet<&str> = HashSet::with_capacity(domain.rules.len());
+        let pointer = child(&pointer, "rules");
+        for (place, rule) in domain.rules.iter().enumerate() {
+            let pointer = child(&pointer, &place.to_string());
+            if !names.insert(&rule.name) {
+                let message = format!("name: there is another rule `{}` in this domain", shortened(&rule.name));
+                self.diagnostics.error(&child(&pointer, "name"), message, "give each rule a name of its own");
+            }
+            let rule = self.rule(name, rule, response, &pointer);
+            rules.push(rule);
+        }
+    }
+
+    fn rule(&mut self, domain: &str, rule: &schema::Rule, response: ResponseOptions, pointer: &str) -> Rule {
+        let at = |name: &str| child(pointer, name);
+        self.check_name("name", &rule.name, &at("name"));
+        let limits = self.limits(domain, rule, pointer);
+        let longest = limits.iter().map(|limit| limit.namespace.len()).max().unwrap_or_default();
+        self.check_lists(rule, &limits, pointer);
+        Rule {
+            domain: domain.into(),
+            name: rule.name.as_str().into(),
+            action: rule.action,
+            mode: rule.mode,
+            limits: limits.into(),
+            count_denied: rule.count_denied,
+            penalty: self.duration("for", rule.penalty.as_deref(), PENALTY_MAX, &at("for")),
+            on_store_failure: self.on_store_failure(rule.on_store_failure.as_ref(), &at("on_store_failure")),
+            response: self.response(&rule.response, response, &at("response")),
+            store: self.store_of(rule.store.as_deref(), &at("store")),
+            quota: rule.quota,
+            replaces: rule.replaces.iter().map(|name| name.as_str().into()).collect(),
+            metric_entries: rule.metrics.by_entries.iter().map(|name| name.as_str().into()).collect(),
+            metadata: rule.metadata.clone(),
+            metric_path: metric_path(rule),
+            matching: self.matching(&rule.matching, &at("match")),
+            key: self.key(rule.key.as_slice(), &at("key")),
+            key_room: KEY_BYTES_MAX.saturating_sub(longest),
+            cost: rule.cost.as_ref().and_then(|source| self.expression(source, Purpose::Cost, &at("cost"))),
+            count: rule.count.as_ref().and_then(|source| self.expression(source, Purpose::Count, &at("count"))),
+        }
+    }
+
+    fn limits(&mut self, domain: &str, rule: &schema::Rule, pointer: &str) -> Vec<RuleLimit> {
+        let at = |name: &str| child(pointer, name);
+        let several =
+            rule.limits.iter().enumerate().map(|(place, limit)| (child(&at("limits"), &place.to_string()), limit));
+        let written: Vec<(String, &schema::Limit)> =
+            rule.limit.iter().map(|limit| (at("limit"), limit)).chain(several).collect();
+        match (rule.action, rule.limit.is_some(), written.len()) {
+            (Action::Limit, _, 0) => {
+                self.diagnostics.error(pointer, "limit: missing", "add limit: 100/minute or the like")
+            }
+            (Action::Limit, true, 2..) => {
+                self.diagnostics.error(&at("limits"), "limits: limit is there too", "write all of them under limits");
+            }
+            (Action::Limit, _, count) if count > LIMITS_MAX => {
+                let message = format!("limits: {count} are too many");
+                self.diagnostics.error(&at("limits"), message, format!("use at most {LIMITS_MAX}"));
+            }
+            (Action::Block | Action::Unlimited, is_one, 1..) => {
+                let field = if is_one { "limit" } else { "limits" };
+                let message = format!("{field}: a rule that blocks or does not limit has none");
+                self.diagnostics.error(&at(field), message, format!("leave out {field} or action"));
+            }
+            _ => (),
+        }
+        let mut names = HashSet::new();
+        let mut limits = Vec::with_capacity(written.len());
+        for (pointer, limit) in written {
+            let own = match limit {
+                schema::Limit::Numbers(numbers) => numbers.name.as_deref(),
+                schema::Limit::Rate(_) => None,
+            };
+            let name = own.unwrap_or(&rule.name);
+            if let Some(own) = own {
+                self.check_name("name", own, &child(&pointer, "name"));
+            }
+            if !names.insert(name) {
+                let message = format!("name: another limit of this rule is called `{}`", shortened(name));
+                let hint = "give each limit a name, like name: daily (without one it has the rule's)";
+                self.diagnostics.error(&pointer, message, hint);
+            }
+            match read_limit(limit) {
+                Ok((limit, shown)) => {
+                    let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
+                    let is_named_to_envoy = own.is_some() || rule.metrics.path.is_empty();
+                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
+                }
+                Err(problem) => self.limit_problem(&problem, &pointer),
+            }
+        }
+        limits
+    }
+
+    fn limit_problem(&mut self, problem: &LimitProblem, pointer: &str) {
+        let pointer = if problem.field.is_empty() { pointer.to_owned() } else { child(pointer, problem.field) };
+        self.diagnostics.error(&pointer, &problem.message, &problem.hint);
+    }
+
+    fn key(&mut self, parts: &[schema::KeyPart], pointer: &str) -> Box<[Part]> {
+        if parts.len() > KEY_PARTS_MAX {
+            let message = format!("key: {} parts are too many", parts.len());
+            self.diagnostics.error(pointer, message, format!("use at most {KEY_PARTS_MAX}"));
+        }
+        let mut compiled = Vec::with_capacity(parts.len());
+        for (place, part) in parts.iter().enumerate() {
+            compiled.extend(self.key_part(part, &child(pointer, &place.to_string())));
+        }
+        compiled.into()
+    }
+
+    fn key_part(&mut self, part: &schema::KeyPart, pointer: &str) -> Option<Part> {
+        use schema::KeyPart;
+        if let KeyPart::Entry(name) | KeyPart::Header(name) | KeyPart::Cookie(name) | KeyPart::Query(name) = part {
+            self.check_name("key", name, pointer);
+        }
+        if let KeyPart::Header(name) = part {
+            self.check_header(name, pointer);
+        }
+        Some(match part {
+            KeyPart::Address => Part::Address { v4_length: self.lengths.0, v6_length: self.lengths.1 },
+            KeyPart::Method => Part::Method,
+            KeyPart::Host => Part::Host,
+            KeyPart::Path => Part::Path,
+            KeyPart::Entry(name) => Part::Entry(name.as_str().into()),
+            KeyPart::EntryAt(place) => Part::EntryAt(*place as usize),
+            KeyPart::Header(name) => Part::Header(name.to_ascii_lowercase().into()),
+            KeyPart::Cookie(name) => Part::Cookie(name.as_str().into()),
+            KeyPart::Query(name) => Part::Query(name.as_str().into()),
+            KeyPart::Expression(source) => Part::Expression(self.expression(source, Purpose::Key, pointer)?),
+        })
+    }
+
+    fn on_store_failure(&mut self, written: Option<&schema::OnStoreFailure>, pointer: &str) -> OnStoreFailure {
+        match written {
+            None => OnStoreFailure::Local(None),
+            Some(schema::OnStoreFailure::Allow) => OnStoreFailure::Allow,
+            Some(schema::OnStoreFailure::Deny) => OnStoreFailure::Deny,
+            Some(schema::OnStoreFailure::Local(limit)) => match read_limit(limit) {
+                Ok((limit, _)) => OnStoreFailure::Local(Some(limit)),
+                Err(problem) => {
+                    self.limit_problem(&problem, &child(pointer, "local"));
+                    OnStoreFailure::Deny
+                }
+            },
+        }
+    }
+
+    fn response(&mut self, written: &schema::Response, above: ResponseOptions, pointer: &str) -> ResponseOptions {
+        let at = child(pointer, "retry_jitter");
+        let jitter = match written.retry_jitter.as_deref() {
+            // Nothing is what turns the domain's off.
+            Some("0" | "0s" | "0ms") => Some(Duration::ZERO),
+            jitter => self.duration("retry_jitter", jitter, RETRY_JITTER_MAX, &at),
+        };
+        ResponseOptions {
+            headers: written.headers.or(above.headers),
+            hidden: written.hidden.unwrap_or(above.hidden),
+            problem: written.problem.or(above.problem),
+            retry_jitter: jitter.unwrap_or(above.retry_jitter),
+        }
+    }
+
+    fn store_of(&mut self, name: Option<&str>, pointer: &str) -> usize {
+        let Some(name) = name else { return 0 };
+        self.stores.iter().position(|store| *store.name == *name).unwrap_or_else(|| {
+            let names: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
+            let message = format!("store: there is no `{}`", shortened(name));
+            self.diagnostics.error(pointer, message, format!("name one of {}, or add it to stores", names.join(", ")));
+            0
+        })
+    }
+
+    fn duration(&mut self, field: &str, text: Option<&str>, max: Duration, pointer: &str) -> Option<Duration> {
+        let text = text?;
+        match read_duration(text) {
+            Some(duration) if !duration.is_zero() && duration <= max => Some(duration),
+            Some(_) => {
+                let message = format!("{field}: `{}` is out of bounds", shortened(text));
+                self.diagnostics.error(pointer, message, format!("use 1ms to {}s", max.as_secs()));
+                None
+            }
+            None => {
+                let message = format!("{field}: cannot read `{}`", shortened(text));
+                self.diagnostics.error(pointer, message, "write numbers with units, like 90s, 10m or 1h30m");
+                None
+            }
+        }
+    }
+
+    /// What only needs to be short and named.
+    fn check_lists(&mut self, rule: &schema::Rule, limits: &[RuleLimit], pointer: &str) {
+        let lists = [("replaces", &rule.replaces), ("metrics/by_entries", &rule.metrics.by_entries)];
+        for (field, list) in lists {
+            let pointer = format!("{pointer}/{field}");
+            if list.len() > NAMES_MAX {
+                let message = format!("{field}: {} names are too many", list.len());
+                self.diagnostics.error(&pointer, message, format!("use at most {NAMES_MAX}"));
+            }
+            for (place, name) in list.iter().enumerate() {
+                let pointer = child(&pointer, &place.to_string());
+                self.check_name(field, name, &pointer);
+                if field == "replaces" && limits.iter().any(|limit| *limit.name == **name) {
+                    let message = format!("replaces: `{}` is a limit of this rule itself", shortened(name));
+                    self.diagnostics.error(&pointer, message, "name a limit of another rule");
+                }
+            }
+        }
+        let length = rule.metadata.as_ref().map_or(0, |metadata| metadata.to_string().len());
+        if length > METADATA_BYTES_MAX {
+            let message = format!("metadata: {length} bytes of JSON are too many");
+            self.diagnostics.error(&child(pointer, "metadata"), message, format!("use at most {METADATA_BYTES_MAX}"));
+        }
+    }
+
+    pub(crate) fn check_name(&mut self, field: &str, name: &str, pointer: &str) {
+        let (message, hint) = if name.is_empty() {
+            (format!("{field}: empty"), "give it a name".to_owned())
+        } else if name.len() > NAME_BYTES_MAX {
+            let message = format!("{field}: `{}` has {} bytes", shortened(name), name.len());
+            (message, format!("use at most {NAME_BYTES_MAX} bytes"))
+        } else if name.contains(char::is_control) {
+            (format!("{field}: {:?} has control characters", shortened(name)), "leave them out".to_owned())
+        } else {
+            return;
+        };
+        self.diagnostics.error(pointer, message, hint);
+    }
+}
+
+/// The JSON pointer to something in what `pointer` points to.
+pub(crate) fn child(pointer: &str, name: &str) -> String {
+    match name.contains(['~', '/']) {
+        true => format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")),
+        false => format!("{pointer}/{name}"),
+    }
+}
+
+/// The names with their lengths before them, seven bits a byte. Where one namespace ends is told by itself, so no key
+/// of one is a key of another.
+fn namespace(names: &[&str]) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    for name in names {
+        let mut length = name.len();
+        while length > 0x7f {
+            bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+            length >>= 7;
+        }
+        bytes.push(u8::try_from(length).unwrap_or_default());
+        bytes.extend_from_slice(name.as_bytes());
+    }
+    bytes.into()
+}
+
+/// `key` or `key_value` of each entry of an exact sequence, as the reference server calls its metrics.
+fn metric_path(rule: &schema::Rule) -> Box<[Box<str>]> {
+    if !rule.metrics.path.is_empty() {
+        return rule.metrics.path.iter().map(|level| level.as_str().into()).collect();
+    }
+    let schema::Entries::Exactly(all) = &rule.matching.entries else { return [rule.name.as_str().into()].into() };
+    let level = |(key, value): (&String, &schema::Value)| -> Box<str> {
+        match value {
+            schema::Value::Is(value) | schema::Value::But(schema::But { is: value, .. }) if value != "*" => {
+                format!("{key}_{value}").into()
+            }
+            _ => key.as_str().into(),
+        }
+    };
+    match all.is_empty() {
+        true => [rule.name.as_str().into()].into(),
+        false => all.iter().flatten().map(level).collect(),
+    }
+}

@@ -1,0 +1,215 @@
+//! From trees of descriptors to rules: one for each descriptor that has a limit, with the whole way to it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tidegate_core::Algorithm;
+use tidegate_core::bounds::INTERVAL_NANOS_MIN;
+
+use super::{Descriptor, RateLimit, siblings};
+use crate::load::bounds::COMPARISONS_MAX;
+use crate::load::{Assembly, Origin, Problems, at};
+use crate::schema::{Action, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule, Value};
+use crate::yaml::quote;
+
+/// Turns all trees of an assembly into its rules.
+pub(crate) fn write_rules(assembly: &mut Assembly, algorithm: Algorithm, problems: &mut Problems) {
+    for (domain, tree) in std::mem::take(&mut assembly.trees) {
+        let mut writer = Writer {
+            domain: &domain,
+            algorithm,
+            assembly,
+            problems,
+            names: HashSet::new(),
+            comparisons: COMPARISONS_MAX,
+            path: Vec::new(),
+        };
+        writer.level(&tree);
+    }
+}
+
+struct Writer<'a> {
+    domain: &'a str,
+    algorithm: Algorithm,
+    assembly: &'a mut Assembly,
+    problems: &'a mut Problems,
+    names: HashSet<String>,
+    /// How many are left.
+    comparisons: usize,
+    path: Vec<Step>,
+}
+
+/// One level on the way to a descriptor.
+struct Step {
+    key: String,
+    value: Value,
+    /// What was written, empty if nothing.
+    written: String,
+    /// Whether each value is counted by itself.
+    counted: bool,
+    in_metrics: bool,
+}
+
+impl Writer<'_> {
+    fn level(&mut self, descriptors: &[Descriptor]) {
+        let Some(values) = siblings::values(descriptors, &mut self.comparisons) else {
+            if let Some(first) = descriptors.first() {
+                let message = format!("there are too many wildcards beside each other in `{}`", quote(self.domain));
+                let hint =
+                    format!("use fewer: finding out which goes first takes {COMPARISONS_MAX} comparisons at most");
+                self.problems.error(at(&first.file, first.mark), message, hint);
+            }
+            return;
+        };
+        for (descriptor, value) in descriptors.iter().zip(values) {
+            let open = descriptor.value.is_empty() || descriptor.value.contains('*');
+            self.path.push(Step {
+                key: descriptor.key.clone(),
+                value,
+                written: descriptor.value.clone(),
+                counted: open && !descriptor.share_threshold,
+                in_metrics: descriptor.value_to_metric,
+            });
+            if let Some(limit) = &descriptor.limit {
+                let rule = self.rule(descriptor, limit);
+                let origin =
+                    Origin { document: descriptor.document, pointer: descriptor.pointer.clone(), native: false };
+                self.assembly.rule(self.domain, rule, origin);
+            }
+            self.level(&descriptor.descriptors);
+            self.path.pop();
+        }
+    }
+
+    fn rule(&mut self, descriptor: &Descriptor, limit: &RateLimit) -> Rule {
+        let entries = self.path.iter().map(|step| BTreeMap::from([(step.key.clone(), step.value.clone())]));
+        let action = match limit {
+            RateLimit { unlimited: true, .. } => Action::Unlimited,
+            RateLimit { requests_per_unit: 0, .. } => Action::Block,
+            _ => Action::Limit,
+        };
+        Rule {
+            matching: Match { entries: Entries::Exactly(entries.collect()), ..Match::default() },
+            // What counts nothing tells nobody apart.
+            key: if action == Action::Limit { self.key() } else { OneOrMany::default() },
+            action,
+            limit: (action == Action::Limit).then(|| self.limit(descriptor, limit)),
+            count_denied: limit.count_denied,
+            mode: if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce },
+            quota: descriptor.quota_mode,
+            replaces: limit.replaces.clone(),
+            metrics: self.metrics(descriptor.detailed_metric),
+            metadata: descriptor.metadata.clone(),
+            // Who has no limit bears the name that others replace it by.
+            name: self.name(limit.name.as_deref().filter(|_| action != Action::Limit)),
+            ..Rule::default()
+        }
+    }
+
+    /// The values that are counted apart. A key that stands twice on the way is named by its place.
+    fn key(&self) -> OneOrMany<KeyPart> {
+        let parts = self.path.iter().enumerate().filter(|(_, step)| step.counted).map(|(place, step)| {
+            let twice = self.path.iter().filter(|other| other.key == step.key).count() > 1;
+            match u32::try_from(place) {
+                Ok(place) if twice => KeyPart::EntryAt(place),
+                _ => KeyPart::Entry(step.key.clone()),
+            }
+        });
+        let mut parts: Vec<KeyPart> = parts.collect();
+        match (parts.pop(), parts.is_empty()) {
+            (Some(only), true) => OneOrMany::One(only),
+            (Some(last), false) => {
+                parts.push(last);
+                OneOrMany::Many(parts)
+            }
+            (None, _) => OneOrMany::default(),
+        }
+    }
+
+    fn limit(&mut self, descriptor: &Descriptor, limit: &RateLimit) -> Limit {
+        let algorithm = limit.algorithm.unwrap_or(self.algorithm);
+        let units = self.reachable(descriptor, limit);
+        let rate = format!("{units}/{}", limit.unit);
+        let mut numbers = Numbers {
+            name: limit.name.clone(),
+            algorithm: Some(algorithm.name().to_owned()),
+            rate: Some(RateText::Text(rate)),
+            ..Numbers::default()
+        };
+        match algorithm {
+            Algorithm::Gcra => numbers.burst = limit.burst,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => numbers.capacity = limit.burst,
+            _ if limit.burst.is_some() => {
+                let location = at(&descriptor.file, limit.mark);
+                let message = format!("`burst` does nothing with `{algorithm}`");
+                let hint = "remove it, or set `algorithm` to `gcra`, `token_bucket` or `leaky_bucket`";
+                self.problems.warning(location, message, hint);
+            }
+            _ => {}
+        }
+        Limit::Numbers(numbers)
+    }
+
+    /// The number of requests, or as many as can be counted in that time if that is less.
+    fn reachable(&mut self, descriptor: &Descriptor, limit: &RateLimit) -> u64 {
+        let units = u64::from(limit.requests_per_unit);
+        let seconds = match limit.unit {
+            "second" => 1,
+            "minute" => 60,
+            _ => return units,
+        };
+        let most = seconds * (1_000_000_000 / INTERVAL_NANOS_MIN);
+        if units > most {
+            let location = at(&descriptor.file, limit.mark);
+            let message = format!("{units} requests in a {} are more than can be counted", limit.unit);
+            self.problems.warning(
+                location,
+                message,
+                format!("{most} are used; write `unlimited: true` if that is meant"),
+            );
+        }
+        units.min(most)
+    }
+
+    fn metrics(&self, detailed: bool) -> Metrics {
+        let mut by_entries: Vec<String> = Vec::new();
+        for step in self.path.iter().filter(|step| detailed || step.in_metrics) {
+            if !by_entries.contains(&step.key) {
+                by_entries.push(step.key.clone());
+            }
+        }
+        // Elsewhere it follows from the entries, but there a `*` alone is the same as no value.
+        let differs = self.path.iter().any(|step| step.written == "*");
+        let path = self.path.iter().filter(|_| differs).map(|step| step.segment(false)).collect();
+        Metrics { by_entries, path }
+    }
+
+    /// The way to the descriptor as the reference server prints it. Where another way reads the same, this one gets a
+    /// backslash before each separator that is not one.
+    fn name(&mut self, own: Option<&str>) -> String {
+        let join = |escaped| self.path.iter().map(|step| step.segment(escaped)).collect::<Vec<_>>().join(".");
+        let mut name = own.map_or_else(|| join(false), str::to_owned);
+        if self.names.contains(&name) {
+            name = join(false);
+        }
+        if self.names.contains(&name) {
+            name = join(true);
+        }
+        while !self.names.insert(name.clone()) {
+            name.push('~');
+        }
+        name
+    }
+}
+
+impl Step {
+    fn segment(&self, escaped: bool) -> String {
+        let text = |text: &str| match escaped {
+            true => text.replace('\\', "\\\\").replace('_', "\\_").replace('.', "\\."),
+            false => text.to_owned(),
+        };
+        match self.written.as_str() {
+            "" => text(&self.key),
+            value => format!("{}_{}", text(&self.key), text(value)),
+        }
+    }
+}

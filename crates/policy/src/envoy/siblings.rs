@@ -1,0 +1,125 @@
+//! Which of the descriptors beside each other an entry goes to.
+//!
+//! The reference server looks for the exact value first, then for the first wildcard in the order of the file, then
+//! for the key alone, and never comes back to another one. Rules say the same each by itself: a wildcard excepts the
+//! exact values and the wildcards that go before it, the key alone excepts all of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Descriptor;
+use crate::schema::{But, Value};
+
+/// Those of one key at one level, by their place in it.
+#[derive(Default)]
+struct Group<'a> {
+    exact: Vec<&'a str>,
+    wildcards: Vec<&'a str>,
+}
+
+/// What the entry's value must be for each of the descriptors of a level; none if it takes more than `budget`
+/// comparisons, which are taken from it.
+pub(super) fn values(descriptors: &[Descriptor], budget: &mut usize) -> Option<Vec<Value>> {
+    let mut groups: HashMap<&str, Group<'_>> = HashMap::new();
+    for descriptor in descriptors.iter().filter(|descriptor| !descriptor.value.is_empty()) {
+        let group = groups.entry(&descriptor.key).or_default();
+        let is_wildcard = descriptor.value.contains('*');
+        if is_wildcard { &mut group.wildcards } else { &mut group.exact }.push(&descriptor.value);
+    }
+    let work = groups.values().map(Group::comparisons).fold(0, usize::saturating_add);
+    *budget = budget.checked_sub(work)?;
+    let values = descriptors.iter().map(|descriptor| {
+        let except = groups.get(descriptor.key.as_str()).map_or_else(Vec::new, |group| group.before(&descriptor.value));
+        let is = if descriptor.value.is_empty() { "*" } else { &descriptor.value };
+        if except.is_empty() {
+            Value::Is(is.to_owned())
+        } else {
+            let except: Arc<[String]> = except.into_iter().map(str::to_owned).collect();
+            Value::But(But { is: is.to_owned(), except })
+        }
+    });
+    Some(values.collect())
+}
+
+impl<'a> Group<'a> {
+    fn comparisons(&self) -> usize {
+        let all = self.exact.len() + self.wildcards.len();
+        all.saturating_add(all.saturating_mul(self.wildcards.len()))
+    }
+
+    /// Values that go before this one and that it could match too.
+    fn before(&self, value: &str) -> Vec<&'a str> {
+        if value.is_empty() {
+            return self.exact.iter().chain(&self.wildcards).copied().collect();
+        }
+        if !value.contains('*') {
+            return Vec::new();
+        }
+        let earlier = self.wildcards.iter().take_while(|wildcard| **wildcard != value);
+        self.exact.iter().chain(earlier).copied().filter(|other| may_overlap(value, other)).collect()
+    }
+}
+
+/// False only if no value matches both, as far as their first and last parts tell.
+fn may_overlap(left: &str, right: &str) -> bool {
+    // What stands before the first star and after the last one; without any star, all of it is both.
+    let parts = |text: &str| match (text.find('*'), text.rfind('*')) {
+        (Some(first), Some(last)) => (first, text.len() - last - 1, usize::MAX),
+        _ => (text.len(), text.len(), text.len()),
+    };
+    let ((left_start, left_end, left_room), (right_start, right_end, right_room)) = (parts(left), parts(right));
+    let (start, end) = (left_start.min(right_start), left_end.min(right_end));
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    left.get(..start) == right.get(..start)
+        && left.get(left.len() - end..) == right.get(right.len() - end..)
+        && left_start.max(left_end) <= right_room
+        && right_start.max(right_end) <= left_room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(siblings: &[(&str, &str)], expected: &[&str]) {
+        let descriptors: Vec<Descriptor> = siblings
+            .iter()
+            .map(|&(key, value)| Descriptor { key: key.to_owned(), value: value.to_owned(), ..Descriptor::default() })
+            .collect();
+        let shown: Vec<String> = values(&descriptors, &mut 1000)
+            .unwrap()
+            .iter()
+            .map(|value| match value {
+                Value::Is(is) => is.clone(),
+                Value::But(But { is, except }) => format!("{is} but {}", except.join(" ")),
+                Value::OneOf(_) => unreachable!(),
+            })
+            .collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn the_exact_value_then_the_first_wildcard_then_the_key_alone() {
+        check(&[("a", ""), ("b", "x")], &["*", "x"]);
+        check(&[("a", ""), ("a", "x"), ("a", "x*"), ("a", "xy*")], &["* but x x* xy*", "x", "x* but x", "xy* but x*"]);
+        check(&[("a", "x*"), ("a", "y*"), ("a", "*z"), ("a", "w")], &["x*", "y*", "*z but x* y*", "w"]);
+        check(&[("a", "*"), ("a", "x*"), ("b", "x")], &["*", "x* but *", "x"]);
+    }
+
+    #[test]
+    fn only_what_cannot_match_both_is_left_out() {
+        for (left, right, expected) in [
+            ("ab*", "a*", true),
+            ("ab*", "ac*", false),
+            ("*x", "*yx", true),
+            ("*x", "*y", false),
+            ("a*b", "ab", true),
+            ("a*b", "acc", false),
+            ("xy*", "x", false),
+            ("*", "", true),
+            ("ä*", "ö*", false),
+        ] {
+            assert_eq!(may_overlap(left, right), expected, "{left} {right}");
+            assert_eq!(may_overlap(right, left), expected, "{right} {left}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Tests of the whole way from a configuration and a request to rules and keys.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::policy::tests::VERIFIED;
+use crate::{Diagnostics, Entry, Http, KeyMade, Location, Policy, Question, RuleId, compile, schema};
+
+/// Compiles rules of the domain `d`, written as JSON.
+pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
+    let config = serde_json::json!({ "domains": { "d": { "rules": rules } } });
+    policy_of(&serde_json::from_value(config).unwrap())
+}
+
+fn policy_of(config: &schema::Config) -> Policy {
+    let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
+    let mut diagnostics = Diagnostics::new(&locate);
+    let policy = compile(config, &mut diagnostics);
+    assert!(!diagnostics.has_errors(), "{diagnostics:?}");
+    policy
+}
+
+/// A request of entries.
+pub(crate) fn of_entries<'a>(entries: &'a [Entry<'a>]) -> Question<'a> {
+    Question { domain: "d", entries, http: None, cost: 1 }
+}
+
+/// A request of HTTP.
+pub(crate) fn of_http<'a>(http: &'a Http<'a>) -> Question<'a> {
+    Question { domain: "d", entries: &[], http: Some(http), cost: 1 }
+}
+
+fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
+    Entry { key, value }
+}
+
+fn find(policy: &Policy, question: &Question<'_>) -> Vec<usize> {
+    let mut found = Vec::new();
+    policy.find(policy.domain("d").unwrap(), question, &mut found);
+    found.into_iter().map(RuleId::index).collect()
+}
+
+/// Finds, and tells how many rules were looked at for that.
+fn find_counting(policy: &Policy, question: &Question<'_>) -> (Vec<usize>, usize) {
+    VERIFIED.set(0);
+    (find(policy, question), VERIFIED.get())
+}
+
+fn rules(matches: impl Iterator<Item = serde_json::Value>) -> serde_json::Value {
+    let rule =
+        |(number, matching)| serde_json::json!({"name": format!("r{number}"), "match": matching, "limit": "1/s"});
+    (0..).zip(matches).map(|(number, matching): (u32, _)| rule((number, matching))).collect()
+}
+
+const MANY: usize = 10_000;
+
+#[test]
+fn exact_values_are_not_scanned() {
+    let policy =
+        policy(&rules((0..MANY).map(|i| serde_json::json!({"entries": {"plan": "free", "user": i.to_string()}}))));
+    let question = [entry("plan", "free"), entry("user", "77"), entry("other", "1")];
+    assert_eq!(find_counting(&policy, &of_entries(&question)), (vec![77], 1));
+}
+
+#[test]
+fn prefixes_of_many_lengths_are_not_scanned() {
+    let path = |i: usize| format!("/{}/{i}/", "x".repeat(i % 50));
+    let policy = policy(&rules((0..MANY).map(|i| serde_json::json!({"path": path(i) + "*"}))));
+    let path = path(4321) + "page";
+    let http = Http { path: &path, ..Http::default() };
+    assert_eq!(find_counting(&policy, &of_http(&http)), (vec![4321], 1));
+    let http = Http { path: "/none", ..Http::default() };
+    assert_eq!(find_counting(&policy, &of_http(&http)), (vec![], 0));
+}
+
+#[test]
+fn suffixes_are_not_scanned() {
+    let policy = policy(&rules((0..MANY).map(|i| serde_json::json!({"host": format!("*.t{i}.Example.com")}))));
+    let http = Http { host: "WWW.t99.example.com.", ..Http::default() };
+    assert_eq!(find_counting(&policy, &of_http(&http)), (vec![99], 1));
+}
+
+#[test]
+fn networks_of_many_lengths_are_not_scanned() {
+    let network = |i: usize| format!("10.{}.{}.0/{}", i / 256, i % 256, 24 + i % 8);
+    let policy = policy(&rules((0..MANY).map(|i| serde_json::json!({"address": network(i)}))));
+    let http = Http { address: Some("::ffff:10.2.3.1".parse().unwrap()), ..Http::default() };
+    assert_eq!(find_counting(&policy, &of_http(&http)), (vec![515], 1));
+}
+
+#[test]
+fn sequences_of_entries_are_not_scanned() {
+    // A hundred tenants by a hundred paths, each with a user of any name but the known ones, as the files of the reference
+    // server have it.
+    let except: Arc<[String]> = (0..1000).map(|user| format!("u{user}")).collect();
+    let rule = |i: usize| {
+        let is = |text: String| schema::Value::Is(text);
+        let but = schema::Value::But(schema::But { is: "*".to_owned(), except: Arc::clone(&except) });
+        let (tenant, path) = (is(format!("t{}", i / 100)), is(format!("/p{}", i % 100)));
+        let entries = [("tenant", tenant), ("path", path), ("user", but)];
+        let entries = entries.map(|(key, value)| BTreeMap::from([(key.to_owned(), value)])).to_vec();
+        schema::Rule {
+            name: i.to_string(),
+            matching: schema::Match { entries: schema::Entries::Exactly(entries), ..schema::Match::default() },
+            limit: Some(schema::Limit::Rate("1/s".to_owned())),
+            ..schema::Rule::default()
+        }
+    };
+    let domain = schema::Domain { rules: (0..MANY).map(rule).collect(), ..schema::Domain::default() };
+    let policy = policy_of(&schema::Config { domains: [("d".to_owned(), domain)].into(), ..schema::Config::default() });
+    let question = |user| [entry("tenant", "t3"), entry("path", "/p7"), entry("user", user)];
+    assert_eq!(find_counting(&policy, &of_entries(&question("someone"))), (vec![307], 1));
+    assert_eq!(find_counting(&policy, &of_entries(&question("u5"))), (vec![], 1));
+    let [tenant, path, user] = question("someone");
+    assert_eq!(find_counting(&policy, &of_entries(&[path, tenant, user])), (vec![], 0));
+    assert_eq!(find_counting(&policy, &of_entries(&[tenant, path, user, user])), (vec![], 0));
+}
+
+#[test]
+fn what_many_share_is_not_what_they_are_found_by() {
+    let rule =
+        |i: usize| serde_json::json!({"method": "post", "path": "/login*", "header": {"X-Key": format!("k{i}")}});
+    let policy = policy(&rules((0..MANY).map(rule)));
+    let headers = [("accept", "*/*"), ("x-key", "k12")];
+    let http = Http { method: "POST", path: "/login", headers: &headers, ..Http::default() };
+    assert_eq!(find_counting(&policy, &of_http(&http)), (vec![12], 1));
+}
+
+#[test]
+fn every_kind_of_condition() {
+    let policy = policy(&rules(
+        [
+            serde_json::json!({}),
+            serde_json::json!({"cookie": {"session": "*"}}),
+            serde_json::json!({"query": {"q a": ["x/y", "z*"]}}),
+            serde_json::json!({"address": ["10.0.0.0/8", "2001:db8::/32"]}),
+            serde_json::json!({"entries": []}),
+            serde_json::json!({"host": "a.example.com", "method": ["GET", "head"]}),
+            serde_json::json!({"header": {"x-a": "1", "x-b": "*2*"}}),
+            serde_json::json!({"entries": {"remote_address": "*"}}),
+        ]
+        .into_iter(),
+    ));
+    let headers = [("cookie", "a=b; session=1"), ("x-b", "3"), ("x-a", "1"), ("x-b", "123")];
+    let http = Http {
+        method: "HEAD",
+        host: "A.Example.COM",
+        path: "/",
+        query: "q+a=x%2Fy",
+        headers: &headers,
+        address: Some(IpAddr::from([10, 1, 1, 1])),
+    };
+    assert_eq!(find(&policy, &of_http(&http)), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(find(&policy, &of_http(&Http::default())), [0, 4]);
+    assert_eq!(find(&policy, &of_entries(&[entry("remote_address", "2001:db8::9")])), [0, 3, 7]);
+    assert_eq!(find(&policy, &of_entries(&[entry("remote_address", "somewhere")])), [0, 7]);
+}
+
+fn key(policy: &Policy, rule: usize, question: &Question<'_>) -> (KeyMade, Vec<u8>) {
+    let mut bytes = b"before".to_vec();
+    let made = policy.rules()[rule].key(question, &mut bytes);
+    assert!(bytes.starts_with(b"before"));
+    (made, bytes.split_off(6))
+}
+
+#[test]
+fn parts_of_keys() {
+    let parts = ["address", "method", "host", "path"].map(serde_json::Value::from);
+    let named = ["header", "cookie", "query"].map(|kind| serde_json::json!({kind: "X-Id"}));
+    let rules: Vec<_> = parts
+        .into_iter()
+        .chain(named)
+        .map(|part| serde_json::json!({"name": part.to_string(), "limit": "1/s", "key": part}))
+        .collect();
+    let policy = policy(&rules.into());
+    let headers = [("x-id", "first"), ("x-id", "second"), ("cookie", "X-Id=c")];
+    let http = Http {
+        method: "GET",
+        host: "A.example.com.",
+        path: "/p",
+        query: "X-Id=%00",
+        headers: &headers,
+        address: Some("2001:db8:1:2:3:4:5:6".parse().unwrap()),
+    };
+    let network = [0, 16, 0x20, 1, 0xd, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+    let expected: [&[u8]; 7] =
+        [&network, b"\0\x03GET", b"\0\x0da.example.com", b"\0\x02/p", b"\0\x05first", b"\0\x01c", b"\0\x01\0"];
+    for (rule, expected) in expected.into_iter().enumerate() {
+        assert_eq!(key(&policy, rule, &of_http(&http)), (KeyMade::Whole, expected.to_vec()));
+    }
+    for rule in [0, 4, 5, 6] {
+        assert_eq!(key(&policy, rule, &of_http(&Http::default())), (KeyMade::Missing, vec![]));
+    }
+    let long = "x".repeat(4096);
+    let headers = [("x-id", &*long)];
+    let http = Http { headers: &headers, ..Http::default() };
+    assert_eq!(key(&policy, 4, &of_http(&http)), (KeyMade::TooLong, vec![]));
+    let address = [entry("remote_address", "::ffff:1.2.3.4")];
+    assert_eq!(key(&policy, 0, &of_entries(&address)), (KeyMade::Whole, vec![0, 4, 1, 2, 3, 4]));
+}
+
+#[test]
+fn whole_keys_fit_the_bound() {
+    let name = "n".repeat(1000);
+    let policy = policy(&serde_json::json!([{"name": name, "limit": "1/s", "key": {"entry": "a"}}]));
+    let namespace = &policy.rules()[0].limits[0].namespace;
+    let room = tidegate_core::bounds::KEY_BYTES_MAX - namespace.len() - 2;
+    assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room))])).0, KeyMade::Whole);
+    assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room + 1))])).0, KeyMade::TooLong);
+}
+
+fn value() -> impl Strategy<Value = serde_json::Value> {
+    prop_oneof![
+        "[ab*]{0,3}".prop_map(serde_json::Value::from),
+        prop::collection::vec("[ab*]{0,2}", 1..3).prop_map(serde_json::Value::from),
+        ("[ab*]{0,2}", prop::collection::vec("[ab*]{0,2}", 1..3))
+            .prop_map(|(is, except)| serde_json::json!({"is": is, "except": except})),
+    ]
+}
+
+fn matching() -> impl Strategy<Value = serde_json::Value> {
+    let named = || prop::collection::btree_map("[xy]", value(), 0..2);
+    let entries = prop_oneof![
+        named().prop_map(|map| serde_json::json!(map)),
+        prop::collection::vec(("[xy]", value()), 0..3)
+            .prop_map(|list| list.into_iter().map(|(key, value)| serde_json::json!({key: value})).collect()),
+    ];
+    let network = prop::sample::select(vec!["10.0.0.0/8", "10.128.0.0/9", "0.0.0.0/0", "::/0"]);
+    (entries, named(), named(), prop::option::of(value()), prop::option::of(network)).prop_map(
+        |(entries, header, query, path, address)| {
+            let mut json = serde_json::json!({"entries": entries, "header": header, "query": query});
+            if let Some(path) = path {
+                json["path"] = path;
+            }
+            if let Some(address) = address {
+                json["address"] = address.into();
+            }
+            json
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_index_finds_what_a_scan_finds(
+        matches in prop::collection::vec(matching(), 1..12),
+        entries in prop::collection::vec(("[xy]", "[ab]{0,3}"), 0..3),
+        header in "[ab]{0,3}",
+        query in "([xy]=[ab]{0,3}&){0,2}",
+        path in "[ab]{0,3}",
+        address in prop::option::of(prop::sample::select(vec!["10.200.0.1", "9.9.9.9", "::1"])),
+        is_http in any::<bool>(),
+    ) {
+        let policy = policy(&rules(matches.into_iter()));
+        let entries: Vec<Entry<'_>> = entries.iter().map(|(key, value)| entry(key, value)).collect();
+        let headers = [("x", &*header)];
+        let address = address.map(|address| address.parse().unwrap());
+        let http = Http { path: &path, query: &query, headers: &headers, address, ..Http::default() };
+        let question = Question { domain: "d", entries: &entries, http: is_http.then_some(&http), cost: 1 };
+        let facts = crate::matching::Facts::new(&question);
+        let numbered = policy.rules().iter().enumerate();
+        let scanned: Vec<usize> =
+            numbered.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| number).collect();
+        prop_assert_eq!(find(&policy, &question), scanned);
+    }
+
+    #[test]
+    fn distinct_identities_have_distinct_keys(
+        one in prop::collection::vec("[ -~]{0,6}", 3),
+        other in prop::collection::vec("[ -~]{0,6}", 3),
+    ) {
+        let rule = serde_json::json!({"name": "r", "limit": "1/s", "key": [{"entry": "a"}, {"entry": "b"}, {"entry": "c"}]});
+        let policy = policy(&serde_json::json!([rule]));
+        let bytes = |values: &[String]| {
+            let entries: Vec<Entry<'_>> = ["a", "b", "c"].into_iter().zip(values).map(|(k, v)| entry(k, v)).collect();
+            key(&policy, 0, &of_entries(&entries)).1
+        };
+        prop_assert_eq!(one == other, bytes(&one) == bytes(&other));
+    }
+}

@@ -1,0 +1,271 @@
+//! From a request to the rules that may apply to it, without a look at the others.
+//!
+//! Each rule stands under one of its conditions, the one that it shares with the fewest other rules. A request is asked
+//! for what it has, and the few rules that stand there are verified by whoever asks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+
+use foldhash::fast::RandomState;
+
+use crate::affix::{Affixes, End};
+use crate::anchor::{Anchor, Known, Place, ways};
+use crate::matching::{Facts, Matching};
+use crate::network::Network;
+use crate::networks::Networks;
+use crate::request::Entry;
+
+type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// The rules of a domain by what requests have.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    always: Vec<u32>,
+    sequences: Sequences,
+    entries: Names,
+    headers: Names,
+    cookies: Names,
+    query: Names,
+    method: Values,
+    host: Values,
+    path: Values,
+    networks: Networks,
+}
+
+impl Index {
+    /// The index over rules, which are told by their numbers.
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Matching)>) -> Index {
+        let rules: Vec<(u32, Vec<Vec<Anchor>>)> = rules.map(|(rule, matching)| (rule, ways(matching))).collect();
+        let mut shared: Map<&Anchor, usize> = Map::default();
+        for anchor in rules.iter().flat_map(|(_, ways)| ways.iter().flatten()) {
+            *shared.entry(anchor).or_default() += 1;
+        }
+        let rank = |way: &Vec<Anchor>| {
+            let most = way.iter().filter_map(|anchor| shared.get(anchor)).max().copied();
+            (most.unwrap_or_default(), way.iter().max().cloned())
+        };
+        let mut builder = Builder::default();
+        for (rule, ways) in &rules {
+            // A way without anchors is a list of no values, which nothing meets: the rule then stands nowhere.
+            for anchor in ways.iter().min_by_key(|way| rank(way)).into_iter().flatten() {
+                builder.add(anchor, *rule);
+            }
+        }
+        builder.finish()
+    }
+
+    /// Tells the rules that may apply to a request; some may be told twice.
+    #[inline]
+    pub(crate) fn candidates(&self, facts: &Facts<'_>, mut found: impl FnMut(&[u32])) {
+        let found = &mut found;
+        let question = facts.question;
+        found(&self.always);
+        self.sequences.find(question.entries, found);
+        if !self.entries.is_empty() {
+            for entry in question.entries {
+                self.entries.find(entry.key.as_bytes(), entry.value.as_bytes(), found);
+            }
+        }
+        if let Some(address) = facts.address {
+            self.networks.around(address, found);
+        }
+        let Some(http) = question.http else { return };
+        self.path.find(http.path.as_bytes(), found);
+        self.method.find(http.method.as_bytes(), found);
+        if let Some(host) = &facts.host {
+            self.host.find(host, found);
+        }
+        if !self.headers.is_empty() {
+            for (name, value) in http.headers {
+                self.headers.find(name.as_bytes(), value.as_bytes(), found);
+            }
+        }
+        if !self.cookies.is_empty() {
+            for (name, value) in http.cookies() {
+                self.cookies.find(name.as_bytes(), value.as_bytes(), found);
+            }
+        }
+        if !self.query.is_empty() {
+            for (name, value) in http.parameters() {
+                self.query.find(&name, &value, found);
+            }
+        }
+    }
+}
+
+/// Rules by a name and its value.
+#[derive(Debug, Default)]
+struct Names {
+    values: Map<Box<[u8]>, Values>,
+    /// A bit for each length of a name, the last for all longer ones: most headers need no hashing then.
+    lengths: u64,
+}
+
+impl Names {
+    fn new(values: Map<Box<[u8]>, Values>) -> Names {
+        let lengths = values.keys().fold(0, |lengths, name| lengths | length_bit(name));
+        Names { values, lengths }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8], value: &[u8], found: &mut impl FnMut(&[u32])) {
+        if self.lengths & length_bit(name) != 0
+            && let Some(values) = self.values.get(name)
+        {
+            values.find(value, found);
+        }
+    }
+}
+
+fn length_bit(name: &[u8]) -> u64 {
+    1 << name.len().min(63)
+}
+
+/// Rules by a value.
+#[derive(Debug, Default)]
+struct Values {
+    exact: Map<Box<[u8]>, Vec<u32>>,
+    prefixes: Affixes,
+    suffixes: Affixes,
+    present: Vec<u32>,
+}
+
+impl Values {
+    #[inline]
+    fn find(&self, value: &[u8], found: &mut impl FnMut(&[u32])) {
+        if !self.exact.is_empty()
+            && let Some(rules) = self.exact.get(value)
+        {
+            found(rules);
+        }
+        self.prefixes.of(value, found);
+        self.suffixes.of(value, found);
+        found(&self.present);
+    }
+}
+
+/// Rules by the exact sequence of entries. Hashes that happen to be equal only add rules that are not met.
+#[derive(Debug, Default)]
+struct Sequences {
+    hasher: RandomState,
+    /// By a hash of the keys: of which entries the values are known, a bit each.
+    masks: Map<u64, Vec<u64>>,
+    /// By a hash of the keys and those values.
+    rules: Map<u64, Vec<u32>>,
+}
+
+impl Sequences {
+    fn add(&mut self, sequence: &[Known], rule: u32) {
+        let keys = self.hash(sequence.iter().map(|(key, _)| key.as_bytes()), sequence.len() as u64);
+        let known = (0_u32..).zip(sequence).filter(|(_, (_, value))| value.is_some());
+        let mask = known.fold(0, |mask, (place, _)| mask | bit(place));
+        let values = self.hash(sequence.iter().filter_map(|(_, value)| value.as_deref()), keys ^ mask);
+        let masks = self.masks.entry(keys).or_default();
+        if !masks.contains(&mask) {
+            masks.push(mask);
+        }
+        self.rules.entry(values).or_default().push(rule);
+    }
+
+    #[inline]
+    fn find(&self, entries: &[Entry<'_>], found: &mut impl FnMut(&[u32])) {
+        if self.masks.is_empty() {
+            return;
+        }
+        let keys = self.hash(entries.iter().map(|entry| entry.key.as_bytes()), entries.len() as u64);
+        for mask in self.masks.get(&keys).into_iter().flatten() {
+            let known = (0_u32..).zip(entries).filter(|(place, _)| mask & bit(*place) != 0);
+            let values = self.hash(known.map(|(_, entry)| entry.value.as_bytes()), keys ^ mask);
+            if let Some(rules) = self.rules.get(&values) {
+                found(rules);
+            }
+        }
+    }
+
+    #[inline]
+    fn hash<'a>(&self, parts: impl Iterator<Item = &'a [u8]>, start: u64) -> u64 {
+        parts.fold(start, |hash, part| self.hasher.hash_one(Chained(hash, part)))
+    }
+}
+
+#[derive(Hash)]
+struct Chained<'a>(u64, &'a [u8]);
+
+/// The bit of a place; places beyond the last bit are verified only.
+fn bit(place: u32) -> u64 {
+    1_u64.checked_shl(place).unwrap_or_default()
+}
+
+/// An index in the making: prefixes, suffixes and networks are put in order at the end.
+#[derive(Default)]
+struct Builder {
+    index: Index,
+    places: BTreeMap<Place, Found>,
+    networks: BTreeMap<Network, Vec<u32>>,
+}
+
+#[derive(Default)]
+struct Found {
+    exact: Map<Box<[u8]>, Vec<u32>>,
+    prefixes: BTreeMap<Box<[u8]>, Vec<u32>>,
+    suffixes: BTreeMap<Box<[u8]>, Vec<u32>>,
+    present: Vec<u32>,
+}
+
+impl Builder {
+    fn add(&mut self, anchor: &Anchor, rule: u32) {
+        let rules = match anchor {
+            Anchor::Sequence(sequence) => return self.index.sequences.add(sequence, rule),
+            Anchor::Always => &mut self.index.always,
+            Anchor::Network(network) => self.networks.entry(*network).or_default(),
+            Anchor::Exact(at, value) => self.at(at).exact.entry(value.clone()).or_default(),
+            Anchor::Prefix(at, value) => self.at(at).prefixes.entry(value.clone()).or_default(),
+            Anchor::Suffix(at, value) => self.at(at).suffixes.entry(value.clone()).or_default(),
+            Anchor::Present(at) => &mut self.at(at).present,
+        };
+        rules.push(rule);
+    }
+
+    fn at(&mut self, place: &Place) -> &mut Found {
+        self.places.entry(place.clone()).or_default()
+    }
+
+    fn finish(self) -> Index {
+        let mut index = self.index;
+        let mut names: [Map<Box<[u8]>, Values>; 4] = Default::default();
+        let [entries, headers, cookies, query] = &mut names;
+        for (place, found) in self.places {
+            let values = Values {
+                exact: found.exact,
+                prefixes: Affixes::new(End::Front, found.prefixes),
+                suffixes: Affixes::new(End::Back, found.suffixes),
+                present: found.present,
+            };
+            let (names, name) = match place {
+                Place::Entry(name) => (&mut *entries, name),
+                Place::Header(name) => (&mut *headers, name),
+                Place::Cookie(name) => (&mut *cookies, name),
+                Place::Query(name) => (&mut *query, name),
+                Place::Method => {
+                    index.method = values;
+                    continue;
+                }
+                Place::Host => {
+                    index.host = values;
+                    continue;
+                }
+                Place::Path => {
+                    index.path = values;
+                    continue;
+                }
+            };
+            names.insert(name.into_boxed_bytes(), values);
+        }
+        let [entries, headers, cookies, query] = names.map(Names::new);
+        Index { entries, headers, cookies, query, networks: Networks::new(self.networks), ..index }
+    }
+}

@@ -1,0 +1,190 @@
+//! One configuration of several files, and where each of its values stands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::problems::{Problems, at, whole};
+use crate::Location;
+use crate::envoy::Tree;
+use crate::schema::{ClientAddress, Config, Response, Rule, Store};
+use crate::yaml::{Mark, Node, escape, quote, unescape};
+
+/// All files, as far as they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    pub(crate) config: Config,
+    /// Whether several files may have rules of one domain.
+    merge_domains: bool,
+    /// Trees of descriptors, by domain, as Envoy's files have them.
+    pub(crate) trees: BTreeMap<String, Tree>,
+    documents: Vec<(Arc<str>, Arc<Node>)>,
+    /// Where each domain stands first.
+    domains: BTreeMap<String, Place>,
+    stores: BTreeMap<String, Place>,
+    address: Option<Place>,
+    responses: BTreeMap<String, usize>,
+    /// Where each rule comes from, by domain and in its order.
+    rules: BTreeMap<String, Vec<Origin>>,
+}
+
+/// A document and a place in it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    document: usize,
+    mark: Mark,
+}
+
+/// Where a rule comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) document: usize,
+    /// The rule in a native file, or the descriptor in one of Envoy's.
+    pub(crate) pointer: String,
+    pub(crate) native: bool,
+}
+
+impl Assembly {
+    pub(crate) fn new(merge_domains: bool) -> Assembly {
+        Assembly { merge_domains, ..Assembly::default() }
+    }
+
+    /// Keeps a tree for as long as places are asked for.
+    pub(crate) fn add_document(&mut self, file: Arc<str>, root: Arc<Node>) {
+        self.documents.push((file, root));
+    }
+
+    /// The number that the next document gets.
+    pub(crate) fn documents(&self) -> usize {
+        self.documents.len()
+    }
+
+    pub(crate) fn file(&self, document: usize) -> Arc<str> {
+        self.documents.get(document).map_or_else(|| "".into(), |(file, _)| file.clone())
+    }
+
+    pub(crate) fn client_address(
+        &mut self,
+        document: usize,
+        mark: Mark,
+        value: ClientAddress,
+        problems: &mut Problems,
+    ) {
+        if let Some(first) = self.address {
+            let hint = format!("keep one of them; the first is at {}", self.location(first));
+            let place = self.location(Place { document, mark });
+            return problems.error(place, "`client_address` is in two files", hint);
+        }
+        self.address = Some(Place { document, mark });
+        self.config.client_address = value;
+    }
+
+    pub(crate) fn store(&mut self, document: usize, mark: Mark, name: String, value: Store, problems: &mut Problems) {
+        let place = Place { document, mark };
+        if let Some(&first) = self.stores.get(&name) {
+            let hint = format!("keep one of them; the first is at {}", self.location(first));
+            let message = format!("the store `{}` is in two files", quote(&name));
+            return problems.error(self.location(place), message, hint);
+        }
+        self.stores.insert(name.clone(), place);
+        self.config.stores.insert(name, value);
+    }
+
+    /// Whether a file may add to this domain; if not, says why.
+    pub(crate) fn domain(&mut self, document: usize, mark: Mark, name: &str, problems: &mut Problems) -> bool {
+        let place = Place { document, mark };
+        if let Some(&first) = self.domains.get(name) {
+            if !self.merge_domains {
+                let hint = format!("the first is at {}; keep one, or merge them", self.location(first));
+                let message = format!("the domain `{}` is in two files", quote(name));
+                problems.error(self.location(place), message, hint);
+            }
+            return self.merge_domains;
+        }
+        self.domains.insert(name.to_owned(), place);
+        self.config.domains.entry(name.to_owned()).or_default();
+        true
+    }
+
+    pub(crate) fn response(&mut self, document: usize, domain: &str, value: Response, problems: &mut Problems) {
+        if let Some(&first) = self.responses.get(domain) {
+            let pointer = format!("/domains/{}/response", escape(domain));
+            let hint = format!("keep one of them; the first is at {}", self.locate_in(first, &pointer));
+            let message = format!("`response` of the domain `{}` is in two files", quote(domain));
+            return problems.error(self.locate_in(document, &pointer), message, hint);
+        }
+        self.responses.insert(domain.to_owned(), document);
+        self.config.domains.entry(domain.to_owned()).or_default().response = value;
+    }
+
+    pub(crate) fn rule(&mut self, domain: &str, rule: Rule, origin: Origin) {
+        self.config.domains.entry(domain.to_owned()).or_default().rules.push(rule);
+        self.rules.entry(domain.to_owned()).or_default().push(origin);
+    }
+
+    /// Where the value of a pointer into the whole configuration stands, or the nearest around it.
+    pub(crate) fn locate(&self, pointer: &str) -> Location {
+        let tokens: Vec<String> = pointer.split('/').skip(1).map(unescape).collect();
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let place = match tokens.as_slice() {
+            ["domains", domain, "rules", index, rest @ ..] => {
+                let origins = self.rules.get(*domain);
+                let origin = index.parse::<usize>().ok().and_then(|index| origins?.get(index));
+                match origin {
+                    Some(origin) => return self.locate_in(origin.document, &origin.resolve(rest)),
+                    None => self.domains.get(*domain),
+                }
+            }
+            ["domains", domain, "response", ..] => match self.responses.get(*domain) {
+                Some(&document) => return self.locate_in(document, pointer),
+                None => self.domains.get(*domain),
+            },
+            ["domains", domain, ..] => self.domains.get(*domain),
+            ["stores", name, ..] => match self.stores.get(*name) {
+                Some(place) => return self.locate_in(place.document, pointer),
+                None => None,
+            },
+            ["client_address", ..] => match self.address {
+                Some(place) => return self.locate_in(place.document, pointer),
+                None => None,
+            },
+            _ => None,
+        };
+        match place {
+            Some(&place) => self.location(place),
+            None => whole(&self.file(0)),
+        }
+    }
+
+    fn locate_in(&self, document: usize, pointer: &str) -> Location {
+        match self.documents.get(document) {
+            Some((file, root)) => at(file, root.locate(pointer)),
+            None => whole(""),
+        }
+    }
+
+    fn location(&self, place: Place) -> Location {
+        at(&self.file(place.document), place.mark)
+    }
+}
+
+impl Origin {
+    /// The pointer into the file of a field of the rule.
+    fn resolve(&self, rest: &[&str]) -> String {
+        let mut pointer = self.pointer.clone();
+        if self.native {
+            for token in rest {
+                pointer.push('/');
+                pointer.push_str(&escape(token));
+            }
+            return pointer;
+        }
+        pointer.push_str(match rest.first() {
+            Some(&("limit" | "limits" | "action" | "count_denied")) => "/rate_limit",
+            Some(&"replaces") => "/rate_limit/replaces",
+            Some(&"metadata") => "/metadata",
+            Some(&("match" | "key")) => "/value",
+            _ => "",
+        });
+        pointer
+    }
+}

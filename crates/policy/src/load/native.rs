@@ -1,0 +1,95 @@
+//! Tidegate's own files: piece by piece, so that a mistake in one rule hides none in another.
+
+use serde::de::DeserializeOwned;
+
+use super::assembly::{Assembly, Origin};
+use super::problems::{Problems, at};
+use super::shape::Shape;
+use crate::json_schema::SCHEMA;
+use crate::schema::{ClientAddress, Response, Rule, Store};
+use crate::yaml::{Kind, Node, Type, escape, quote};
+
+/// Adds what a file says to the assembly. Pieces with mistakes are told and left out.
+pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, problems: &mut Problems) {
+    let file = assembly.file(document);
+    Shape::new(&file, problems).check_fields(root, &SCHEMA, &[]);
+    if let Some(node) = root.get("client_address") {
+        let good = Shape::new(&file, problems).check(node, "ClientAddress", &["client_address"]);
+        if let Some(address) = piece::<ClientAddress>(good, node) {
+            assembly.client_address(document, node.mark, address, problems);
+        }
+    }
+    for (name, node) in entries(root, "stores", &file, problems) {
+        let good = Shape::new(&file, problems).check(node, "Store", &["stores", &name]);
+        if let Some(store) = piece::<Store>(good, node) {
+            assembly.store(document, node.mark, name, store, problems);
+        }
+    }
+    for (name, node) in entries(root, "domains", &file, problems) {
+        if assembly.domain(document, node.mark, &name, problems) {
+            read_domain(document, &name, node, assembly, problems);
+        }
+    }
+}
+
+fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly, problems: &mut Problems) {
+    let file = assembly.file(document);
+    let schema = SCHEMA.pointer("/$defs/Domain").unwrap_or(&serde_json::Value::Null);
+    Shape::new(&file, problems).check_fields(node, schema, &["domains", name]);
+    if let Some(response) = node.get("response") {
+        let good = Shape::new(&file, problems).check(response, "Response", &["domains", name, "response"]);
+        if let Some(response) = piece::<Response>(good, response) {
+            assembly.response(document, name, response, problems);
+        }
+    }
+    let Some(rules) = node.get("rules") else { return };
+    let Kind::List(items) = &rules.kind else {
+        let hint = if rules.is_null() { "give it a value, or remove the line" } else { "it must be a list of rules" };
+        let message = format!("`domains.{}.rules` is {}", quote(name), rules.describe());
+        return problems.error(at(&file, rules.mark), message, hint);
+    };
+    for (index, item) in items.iter().enumerate() {
+        let mut shape = Shape::new(&file, problems);
+        shape.subject = subject(name, index, item);
+        let good = shape.check(item, "Rule", &[]);
+        match piece::<Rule>(good, item) {
+            Some(rule) => {
+                let pointer = format!("/domains/{}/rules/{index}", escape(name));
+                assembly.rule(name, rule, Origin { document, pointer, native: true });
+            }
+            None if good => {
+                let message = "this rule cannot be read";
+                problems.error(at(&file, item.mark), message, "compare it with the configuration reference");
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whom messages are about: the rule's name, or its place if it has none.
+fn subject(domain: &str, index: usize, rule: &Node) -> String {
+    match rule.get("name").map(|name| &name.kind) {
+        Some(Kind::Scalar(scalar)) if scalar.kind == Type::Text => format!("rule `{}`: ", quote(&scalar.text)),
+        _ => format!("rule {} of `{}`: ", index + 1, quote(domain)),
+    }
+}
+
+/// The entries of a map at the root, after saying what is wrong if it is none.
+fn entries<'a>(
+    root: &'a Node,
+    name: &str,
+    file: &std::sync::Arc<str>,
+    problems: &mut Problems,
+) -> Vec<(String, &'a Node)> {
+    let Some(node) = root.get(name) else { return Vec::new() };
+    let Kind::Map(pairs) = &node.kind else {
+        let hint = if node.is_null() { "give it a value, or remove the line" } else { "it must be a map, by name" };
+        problems.error(at(file, node.mark), format!("`{name}` is {}", node.describe()), hint);
+        return Vec::new();
+    };
+    pairs.iter().map(|pair| (pair.key.text.to_string(), &pair.value)).collect()
+}
+
+fn piece<T: DeserializeOwned>(good: bool, node: &Node) -> Option<T> {
+    if good { serde_json::from_value(node.to_json()).ok() } else { None }
+}

@@ -1,0 +1,144 @@
+//! Whether a rule applies to a request: all of its conditions, one by one.
+
+use std::net::IpAddr;
+
+use arrayvec::ArrayVec;
+
+use crate::bounds::HOST_BYTES_MAX;
+use crate::expression::Expression;
+use crate::network::Network;
+use crate::networks::Networks;
+use crate::pattern::Pattern;
+use crate::policy::Question;
+
+/// The conditions of a rule: a request must meet all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Matching {
+    pub(crate) entries: Entries,
+    pub(crate) method: Option<Pattern>,
+    pub(crate) host: Option<Pattern>,
+    pub(crate) path: Option<Pattern>,
+    pub(crate) headers: Box<[Named]>,
+    pub(crate) cookies: Box<[Named]>,
+    pub(crate) query: Box<[Named]>,
+    pub(crate) networks: Box<[Network]>,
+    /// The same networks, to look an address up in.
+    pub(crate) around: Networks,
+    pub(crate) when: Option<Box<Expression>>,
+}
+
+/// A name and what its value must be. Where a name stands several times, one of its values is enough.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: Box<str>,
+    pub(crate) value: Pattern,
+}
+
+/// Entries of the descriptor.
+#[derive(Debug)]
+pub(crate) enum Entries {
+    /// These, in any order, and any others.
+    Among(Box<[Named]>),
+    /// These and no others, in this order.
+    Exactly(Box<[Named]>),
+}
+
+impl Default for Entries {
+    fn default() -> Entries {
+        Entries::Among(Box::default())
+    }
+}
+
+/// A request with what is worked out once for all rules.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) question: &'a Question<'a>,
+    pub(crate) host: Option<LowerHost>,
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// A host in lower case.
+pub(crate) type LowerHost = ArrayVec<u8, HOST_BYTES_MAX>;
+
+impl<'a> Facts<'a> {
+    pub(crate) fn new(question: &'a Question<'a>) -> Facts<'a> {
+        Facts {
+            question,
+            host: question.http.and_then(|http| lower_host(http.host)),
+            address: client_address(question),
+        }
+    }
+}
+
+/// A host in lower case, unless it is longer than any.
+fn lower_host(host: &str) -> Option<LowerHost> {
+    let mut lower = LowerHost::new();
+    lower.try_extend_from_slice(without_dot(host).as_bytes()).ok()?;
+    lower.make_ascii_lowercase();
+    Some(lower)
+}
+
+/// `example.com.` is `example.com`.
+pub(crate) fn without_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// The client's address. Where the HTTP request is not known, Envoy tells the address in an entry.
+pub(crate) fn client_address(question: &Question<'_>) -> Option<IpAddr> {
+    let address = match question.http {
+        Some(http) => http.address,
+        None => {
+            let entry = question.entries.iter().find(|entry| entry.key == "remote_address");
+            entry.and_then(|entry| entry.value.parse().ok())
+        }
+    };
+    address.map(|address| address.to_canonical())
+}
+
+impl Matching {
+    pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
+        self.entries.hold(facts.question)
+            && self.http_holds(facts)
+            && (self.around.is_empty() || facts.address.is_some_and(|address| self.around.contain(address)))
+            && self.when.as_ref().is_none_or(|when| when.holds(facts.question))
+    }
+
+    fn http_holds(&self, facts: &Facts<'_>) -> bool {
+        let Some(http) = facts.question.http else { return !self.needs_http() };
+        let is =
+            |pattern: &Option<Pattern>, value: &[u8]| pattern.as_ref().is_none_or(|pattern| pattern.matches(value));
+        is(&self.path, http.path.as_bytes())
+            && is(&self.method, http.method.as_bytes())
+            && self.host.as_ref().is_none_or(|host| facts.host.as_ref().is_some_and(|value| host.matches(value)))
+            && self
+                .headers
+                .iter()
+                .all(|named| http.header(&named.name).any(|value| named.value.matches(value.as_bytes())))
+            && self.cookies.iter().all(|named| {
+                http.cookies().any(|(name, value)| *named.name == *name && named.value.matches(value.as_bytes()))
+            })
+            && self.query.iter().all(|named| {
+                http.parameters().any(|(name, value)| named.name.as_bytes() == &*name && named.value.matches(&value))
+            })
+    }
+
+    fn needs_http(&self) -> bool {
+        let values = self.path.is_some() || self.method.is_some() || self.host.is_some();
+        values || !self.headers.is_empty() || !self.cookies.is_empty() || !self.query.is_empty()
+    }
+}
+
+impl Entries {
+    fn hold(&self, question: &Question<'_>) -> bool {
+        let is = |named: &Named, key: &str, value: &str| *named.name == *key && named.value.matches(value.as_bytes());
+        match self {
+            Entries::Among(all) => {
+                all.iter().all(|named| question.entries.iter().any(|entry| is(named, entry.key, entry.value)))
+            }
+            Entries::Exactly(all) => {
+                all.len() == question.entries.len()
+                    && all.iter().zip(question.entries).all(|(named, entry)| is(named, entry.key, entry.value))
+            }
+        }
+    }
+}

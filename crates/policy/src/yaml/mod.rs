@@ -1,0 +1,147 @@
+//! YAML as a tree that knows where each value stands.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the tree, pointers into it, JSON made of it | here |
+//! | from the parser's events to the tree, aliases, merge keys, bounds | `compose.rs` |
+//! | what a plain scalar is | `scalar.rs` |
+
+mod compose;
+mod scalar;
+
+pub(crate) use compose::parse;
+pub(crate) use scalar::{Scalar, Type};
+
+use crate::load::bounds::QUOTE_CHARS_MAX;
+
+/// A place in a text. Both count from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) mark: Mark,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Vec<Pair>),
+}
+
+/// An entry of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) key: Scalar,
+    pub(crate) mark: Mark,
+    pub(crate) value: Node,
+}
+
+/// Something that is wrong with a text as YAML.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) mark: Mark,
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
+impl Node {
+    /// The value of a key, if this is a map that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.pair(key).map(|pair| &pair.value)
+    }
+
+    /// The entry of a key, if this is a map that has it.
+    pub(crate) fn pair(&self, key: &str) -> Option<&Pair> {
+        self.pairs().iter().find(|pair| &*pair.key.text == key)
+    }
+
+    /// The entries, none if this is not a map.
+    pub(crate) fn pairs(&self) -> &[Pair] {
+        match &self.kind {
+            Kind::Map(pairs) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// The items, none if this is not a list.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(scalar) if scalar.kind == Type::Null)
+    }
+
+    /// Where the value of a JSON pointer stands, or the nearest value around it.
+    pub(crate) fn locate(&self, pointer: &str) -> Mark {
+        let mut node = self;
+        for token in pointer.split('/').skip(1) {
+            let token = unescape(token);
+            let inner = match &node.kind {
+                Kind::Scalar(_) => None,
+                Kind::List(items) => token.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Kind::Map(_) => node.get(&token),
+            };
+            match inner {
+                Some(inner) => node = inner,
+                None => break,
+            }
+        }
+        node.mark
+    }
+
+    /// The same as JSON. Keys that are not text become text as they were written.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.kind {
+            Kind::Scalar(scalar) => scalar.to_json(),
+            Kind::List(items) => items.iter().map(Node::to_json).collect(),
+            Kind::Map(pairs) => pairs
+                .iter()
+                .map(|pair| (pair.key.text.to_string(), pair.value.to_json()))
+                .collect::<serde_json::Value>(),
+        }
+    }
+
+    /// What it is, in words: `the text "x"`, `the number 3`, `a list`.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Scalar(scalar) => scalar.describe(),
+            Kind::List(items) if items.is_empty() => "an empty list".to_owned(),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(pairs) if pairs.is_empty() => "an empty map".to_owned(),
+            Kind::Map(_) => "a map".to_owned(),
+        }
+    }
+}
+
+/// A key or a value as messages repeat it: not too long, and on one line.
+pub(crate) fn quote(text: &str) -> String {
+    let mut quoted: String = text.chars().take(QUOTE_CHARS_MAX).flat_map(char::escape_debug).collect();
+    // Written as they stand in files: only what cannot be seen is escaped.
+    quoted = quoted.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
+    if text.chars().nth(QUOTE_CHARS_MAX).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// A token of a JSON pointer, escaped.
+pub(crate) fn escape(token: &str) -> String {
+    token.replace('~', "~0").replace('/', "~1")
+}
+
+/// A token of a JSON pointer as it was before it was escaped.
+pub(crate) fn unescape(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}

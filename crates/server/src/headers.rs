@@ -1,0 +1,432 @@
+//! What answers tell of limits: the header families and the problem body, for HTTP and for Envoy alike.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | all headers of an outcome | [`headers`] |
+//! | the headers of limits that did not come from rules | [`Told`], [`serialize`] |
+//! | the status and the body of a denial | [`problem`], [`problem_of`] |
+//!
+//! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
+//! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all.
+
+use std::cmp::Reverse;
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidegate_core::{Algorithm, Decision, Retry, Time};
+use tidegate_engine::{Answer, Denial, Judgement, Outcome};
+use tidegate_policy::{Headers, ResponseOptions, Shown};
+
+use crate::bounds::POLICIES_TOLD_MAX;
+
+/// A name in lower case, and its value.
+pub(crate) type Header = (&'static str, String);
+
+/// The media type of a problem body.
+pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
+
+/// What limits are called that a request brought with it.
+pub(crate) const OWN_LIMIT_NAME: &str = "request";
+
+/// The largest integer of RFC 9651.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The letters of the parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
+/// is another table.
+struct Draft {
+    quota: char,
+    window: char,
+    remaining: char,
+    wait: char,
+}
+
+const DRAFT_11: Draft = Draft { quota: 'q', window: 'w', remaining: 'r', wait: 't' };
+
+/// What is told of one limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Its units and period.
+    pub(crate) shown: Shown,
+    /// Units that are left.
+    pub(crate) remaining: u64,
+    /// How long `remaining` is all there is: see [`wait`].
+    pub(crate) wait: Duration,
+    /// Whether it denies the request.
+    pub(crate) denies: bool,
+    /// The headers that tell of it.
+    pub(crate) family: Headers,
+}
+
+/// All headers of an outcome. `unsaid` is the family of rules that do not say one; if that is none, nothing at all is
+/// told of them.
+pub(crate) fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
+    let mut told = Vec::new();
+    for judgement in outcome.judgements().filter(is_visible) {
+        if let Some(one) = Told::of(&judgement, unsaid, now) {
+            push(&mut told, one);
+        }
+    }
+    serialize(&told, retry_after(outcome, unsaid, now), !outcome.is_allowed(), now)
+}
+
+/// The headers of limits. On a denial `RateLimit` names those that deny; `retry_after` is in seconds.
+pub(crate) fn serialize(told: &[Told<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
+    let mut headers = Vec::new();
+    for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch] {
+        let of_family = told.iter().filter(|one| one.family == family);
+        match (family, of_family.clone().min_by_key(|one| one.strictness())) {
+            (_, None) | (Headers::None, _) => {}
+            (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, &mut headers),
+            (Headers::Draft03, Some(strictest)) => draft_03(strictest, &mut headers),
+            (Headers::Legacy, Some(strictest)) => legacy(strictest, seconds(strictest.wait), &mut headers),
+            (Headers::LegacyEpoch, Some(strictest)) => {
+                let epoch = now.plus(strictest.wait).as_nanos().div_ceil(NANOS_PER_SECOND);
+                legacy(strictest, epoch, &mut headers);
+            }
+        }
+    }
+    if let Some(seconds) = retry_after {
+        headers.push(("retry-after", seconds.to_string()));
+    }
+    headers
+}
+
+impl<'a> Told<'a> {
+    /// What is told of a judgement; nothing if it has no numbers.
+    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: Time) -> Option<Told<'a>> {
+        let shown = judgement.shown?;
+        let (remaining, wait) = match &judgement.answer {
+            Answer::Decided(decision) => {
+                (decision.remaining(), wait(algorithm(judgement)?, shown, decision, judgement.denies(), now))
+            }
+            Answer::Penalised(left) => (0, *left),
+            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } => return None,
+        };
+        Some(Told {
+            name: name_of(judgement),
+            shown,
+            remaining,
+            wait,
+            denies: judgement.denies(),
+            family: options(judgement).headers.or(unsaid)?,
+        })
+    }
+
+    /// Less is stricter: a denial with the longest wait, then the fewest units, then the longest wait.
+    fn strictness(&self) -> (Reverse<Option<Duration>>, u64, Reverse<Duration>) {
+        (Reverse(self.denies.then_some(self.wait)), self.remaining, Reverse(self.wait))
+    }
+}
+
+/// How long a client has to make do with what is left. If it was denied: until the same request would pass. Else until
+/// the limit is as if never used; a fixed window is so at its end, though nobody used it yet.
+pub(crate) fn wait(algorithm: Algorithm, shown: Shown, decision: &Decision, denies: bool, now: Time) -> Duration {
+    if let (true, Some(wait)) = (denies, decision.retry_after()) {
+        return wait;
+    }
+    let reset = decision.reset_after();
+    if algorithm == Algorithm::FixedWindow && reset.is_zero() {
+        let window = shown.period_ns.max(1);
+        return Duration::from_nanos(window - now.as_nanos() % window);
+    }
+    reset
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// How the limit of a judgement counts.
+pub(crate) fn algorithm(judgement: &Judgement<'_>) -> Option<Algorithm> {
+    judgement.own.or(judgement.limit.map(|limit| limit.limit)).map(|limit| limit.algorithm())
+}
+
+/// What the answers of a judgement's rule say.
+pub(crate) fn options(judgement: &Judgement<'_>) -> ResponseOptions {
+    judgement.rule.map(|rule| rule.response).unwrap_or_default()
+}
+
+fn name_of<'a>(judgement: &Judgement<'a>) -> &'a str {
+    let of_rule = judgement.rule.map_or(OWN_LIMIT_NAME, |rule| &rule.name);
+    judgement.limit.map_or(of_rule, |limit| &limit.name)
+}
+
+/// Whether clients may hear of a judgement. A rule in shadow must not be felt, so it is not told of either.
+fn is_visible(judgement: &Judgement<'_>) -> bool {
+    let is_shadow = !judgement.veto && judgement.rule.is_none_or(|rule| !rule.quota);
+    !options(judgement).hidden && !is_shadow
+}
+
+/// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
+pub(crate) fn push<'a>(told: &mut Vec<Told<'a>>, one: Told<'a>) {
+    let same = |other: &&mut Told<'_>| other.name == one.name && other.family == one.family;
+    if let Some(same) = told.iter_mut().find(same) {
+        if one.strictness() < same.strictness() {
+            *same = one;
+        }
+    } else if told.len() < POLICIES_TOLD_MAX {
+        told.push(one);
+    } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.strictness())
+        && one.strictness() < mildest.strictness()
+    {
+        *mildest = one;
+    }
+}
+
+/// `Retry-After` in seconds, at least 1: the longest wait of the denials that may be told. None if waiting is of no use.
+fn retry_after(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Option<u64> {
+    outcome.denial()?;
+    let mut longest = None;
+    let mut jitter = Duration::ZERO;
+    for judgement in outcome.judgements().filter(Judgement::denies) {
+        let options = options(&judgement);
+        if options.hidden || options.headers.or(unsaid).is_none() {
+            continue;
+        }
+        match judgement.answer.retry() {
+            Some(Retry::Never) => return None,
+            Some(Retry::After(wait) | Retry::Unknown(wait)) => longest = longest.max(Some(wait)),
+            None => {}
+        }
+        jitter = jitter.max(options.retry_jitter);
+    }
+    longest.map(|wait| jittered(wait, jitter, now))
+}
+
+/// A wait in whole seconds, at least 1, with up to `jitter` added so that not all come back at once.
+pub(crate) fn jittered(wait: Duration, jitter: Duration, now: Time) -> u64 {
+    // Any source will do that differs between requests: the clock, well mixed (SplitMix64).
+    let mixed = now.as_nanos().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let scaled = jitter.as_nanos().saturating_mul(u128::from((mixed ^ (mixed >> 31)) >> 32)) >> 32;
+    let added = Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX));
+    seconds(wait.saturating_add(added)).max(1)
+}
+
+fn standard<'t>(
+    draft: &Draft,
+    told: impl Iterator<Item = &'t Told<'t>> + Clone,
+    denied: bool,
+    headers: &mut Vec<Header>,
+) {
+    let (mut policies, mut limits) = (String::new(), String::new());
+    for one in told {
+        item(&mut policies, one.name);
+        parameter(&mut policies, draft.quota, one.shown.units);
+        // A window that is no whole number of seconds cannot be told, and a wrong one helps nobody.
+        if one.shown.period_ns > 0 && one.shown.period_ns.is_multiple_of(NANOS_PER_SECOND) {
+            parameter(&mut policies, draft.window, one.shown.period_ns / NANOS_PER_SECOND);
+        }
+        if one.denies || !denied {
+            item(&mut limits, one.name);
+            parameter(&mut limits, draft.remaining, one.remaining);
+            parameter(&mut limits, draft.wait, seconds(one.wait));
+        }
+    }
+    headers.push(("ratelimit-policy", policies));
+    if !limits.is_empty() {
+        headers.push(("ratelimit", limits));
+    }
+}
+
+fn draft_03(one: &Told<'_>, headers: &mut Vec<Header>) {
+    let window = one.shown.period_ns.div_ceil(NANOS_PER_SECOND);
+    headers.push(("ratelimit-limit", format!("{units}, {units};w={window}", units = one.shown.units)));
+    headers.push(("ratelimit-remaining", one.remaining.to_string()));
+    headers.push(("ratelimit-reset", seconds(one.wait).to_string()));
+}
+
+fn legacy(one: &Told<'_>, reset: u64, headers: &mut Vec<Header>) {
+    headers.push(("x-ratelimit-limit", one.shown.units.to_string()));
+    headers.push(("x-ratelimit-remaining", one.remaining.to_string()));
+    headers.push(("x-ratelimit-reset", reset.to_string()));
+}
+
+/// Appends a String of RFC 9651 as a member of a List. Such a String is printable ASCII: other bytes are
+/// percent-encoded.
+fn item(list: &mut String, name: &str) {
+    list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => list.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => list.push(char::from(byte)),
+            _ => {
+                // Writing to a string cannot fail.
+                let _ = write!(list, "%{byte:02X}");
+            }
+        }
+    }
+    list.push('"');
+}
+
+fn parameter(list: &mut String, name: char, value: u64) {
+    let _ = write!(list, ";{name}={}", value.min(INTEGER_MAX));
+}
+
+/// The HTTP status of a denial, and its body unless a rule that denies wants none.
+pub(crate) fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
+    let denial = outcome.denial()?;
+    let mut violated = Vec::new();
+    let (mut is_hidden, mut has_body) = (true, true);
+    for judgement in outcome.judgements().filter(Judgement::denies) {
+        let options = options(&judgement);
+        has_body &= options.problem.unwrap_or(true);
+        if options.hidden {
+            continue;
+        }
+        is_hidden = false;
+        let name = name_of(&judgement);
+        if violated.len() < POLICIES_TOLD_MAX && !violated.contains(&name) {
+            violated.push(name);
+        }
+    }
+    let (status, body) = problem_of(denial, &violated, is_hidden);
+    Some((status, has_body.then_some(body)))
+}
+
+/// The HTTP status of a denial and its body, RFC 9457. Of a hidden one it tells no more than the status does.
+pub(crate) fn problem_of(denial: Denial, violated: &[&str], is_hidden: bool) -> (u16, String) {
+    const REGISTERED: [&str; 3] = [
+        "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+    ];
+    const BLANK: &str = "about:blank";
+    let (status, blank_title, kind, title) = match denial {
+        Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
+        Denial::StoreFailure => (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time"),
+        Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
+        Denial::Blocked => (403, "Forbidden", BLANK, "Forbidden"),
+    };
+    let (kind, title) = if is_hidden { (BLANK, blank_title) } else { (kind, title) };
+    let body = Problem { kind, title, status, violated };
+    (status, serde_json::to_string(&body).unwrap_or_default())
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    title: &'a str,
+    status: u16,
+    #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
+    violated: &'a [&'a str],
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use tidegate_core::{FakeClock, Key, Limit, Limiter, Op};
+
+    const NOW: Time = Time::from_nanos(1_700_000_000_500_000_000);
+
+    fn one(name: &str, family: Headers) -> Told<'_> {
+        let shown = Shown { units: 100, period_ns: 60 * NANOS_PER_SECOND };
+        Told { name, shown, remaining: 50, wait: Duration::from_millis(29_001), denies: false, family }
+    }
+
+    fn denying(name: &str, family: Headers) -> Told<'_> {
+        Told { remaining: 0, wait: Duration::from_millis(600), denies: true, ..one(name, family) }
+    }
+
+    fn lines(told: &[Told<'_>], retry_after: Option<u64>) -> String {
+        let mut kept = Vec::new();
+        told.iter().for_each(|one| push(&mut kept, *one));
+        let denied = told.iter().any(|one| one.denies);
+        let headers = serialize(&kept, retry_after, denied, NOW);
+        headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+
+    #[test]
+    fn families() {
+        let mut table = String::new();
+        for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch, Headers::None] {
+            let daily = Told {
+                shown: Shown { units: 1000, period_ns: 86_400 * NANOS_PER_SECOND },
+                remaining: 400,
+                wait: Duration::from_secs(3_600),
+                ..one("daily", family)
+            };
+            table += &format!("== {family:?}, allowed\n{}", lines(&[one("burst", family), daily], None));
+            table += &format!("== {family:?}, denied\n{}", lines(&[denying("burst", family), daily], Some(1)));
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn standard_in_odd_cases() {
+        let odd = one("burst", Headers::Standard);
+        let of_period = |period_ns| Told { shown: Shown { units: 5, period_ns }, ..odd };
+        let huge = Told { shown: Shown { units: u64::MAX, period_ns: 1 }, remaining: u64::MAX, ..odd };
+        let cases: [(&str, Vec<Told<'_>>); 7] = [
+            ("quotes and backslashes", vec![Told { name: "a \"b\" \\c", ..odd }]),
+            ("not ASCII, and a line break", vec![Told { name: "café\r\nx: y", ..odd }]),
+            ("half a second", vec![of_period(NANOS_PER_SECOND / 2)]),
+            ("a second and a half", vec![of_period(NANOS_PER_SECOND * 3 / 2)]),
+            ("beyond the integers of RFC 9651", vec![huge]),
+            ("one name twice", vec![odd, Told { remaining: 7, ..odd }, Told { remaining: 9, ..odd }]),
+            ("families beside each other", vec![odd, one("old", Headers::Legacy)]),
+        ];
+        let table: String = cases.iter().map(|(case, told)| format!("== {case}\n{}", lines(told, None))).collect();
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn of_too_many_the_strictest_are_told() {
+        let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        let told: Vec<_> = (0u64..)
+            .zip(&names)
+            .map(|(n, name)| Told { remaining: 1000 - n, ..one(name, Headers::Standard) })
+            .collect();
+        let mut kept = Vec::new();
+        told.iter().for_each(|one| push(&mut kept, *one));
+        assert_eq!(kept.len(), POLICIES_TOLD_MAX);
+        assert!(kept.iter().all(|one| one.remaining <= 1000 - 100 + POLICIES_TOLD_MAX as u64));
+    }
+
+    #[test]
+    fn waits_round_up_and_jitter_only_adds() {
+        for (wait, expected) in [(0, 1), (1, 1), (NANOS_PER_SECOND, 1), (NANOS_PER_SECOND + 1, 2)] {
+            assert_eq!(jittered(Duration::from_nanos(wait), Duration::ZERO, NOW), expected, "{wait} ns");
+        }
+        let all: Vec<u64> = (0..100)
+            .map(|n| jittered(Duration::from_secs(10), Duration::from_secs(5), Time::from_nanos(NOW.as_nanos() + n)))
+            .collect();
+        assert!(all.iter().all(|seconds| (10..=15).contains(seconds)), "{all:?}");
+        assert!(all.contains(&11) && all.contains(&15), "{all:?}");
+    }
+
+    #[test]
+    fn a_fixed_window_resets_at_its_end_though_nobody_used_it() {
+        let shown = Shown { units: 2, period_ns: 60 * NANOS_PER_SECOND };
+        let limit = Limit::fixed_window(2, Duration::from_secs(60)).unwrap();
+        let clock = FakeClock::at(NOW);
+        let limiter = Limiter::builder(limit).clock(clock.clone()).build().unwrap();
+        let key = Key::new("k").unwrap();
+        let left = Duration::from_nanos(shown.period_ns - NOW.as_nanos() % shown.period_ns);
+        for (op, denies) in [(Op::Peek, false), (Op::Take(2), false), (Op::Take(1), true), (Op::Take(3), true)] {
+            let decision = limiter.store().decide(key, &limit, op);
+            assert_eq!(wait(limit.algorithm(), shown, &decision, denies, NOW), left, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn problems() {
+        let mut table = String::new();
+        for denial in [Denial::OverLimit, Denial::Penalty, Denial::StoreFailure, Denial::Blocked] {
+            for (violated, is_hidden) in [(&["burst", "a \"b\""][..], false), (&[], true)] {
+                let (status, body) = problem_of(denial, violated, is_hidden);
+                table += &format!("{status} {body}\n");
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+}

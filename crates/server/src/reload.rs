@@ -1,0 +1,139 @@
+//! Rules that change while it runs: a good configuration replaces the old one at once, a bad one never does.
+//!
+//! Files are looked at twice a second instead of being watched: that also sees the symlinks that Kubernetes swaps, works
+//! on every file system, and costs the serving threads nothing.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Severity};
+
+use crate::service::Service;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A configuration that cannot be used.
+#[derive(Debug)]
+pub struct BadConfig(Vec<Diagnostic>);
+
+impl fmt::Display for BadConfig {
+    /// One line: the first problem, and how to see the others.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut errors = self.0.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+        match errors.next() {
+            Some(first) => write!(formatter, "{first}")?,
+            None => write!(formatter, "config: the system has no memory for its stores; use fewer keys")?,
+        }
+        match errors.count() {
+            0 => Ok(()),
+            more => write!(formatter, " (and {more} more: see tidegate check)"),
+        }
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+/// Loads the configuration, again and again.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    paths: Vec<PathBuf>,
+    options: LoadOptions,
+    service: Arc<Service>,
+    /// The files as they were when they were loaded.
+    loaded: Vec<FileMark>,
+}
+
+/// What tells whether a file is another one than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileMark {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Reloader {
+    pub(crate) fn new(paths: Vec<PathBuf>, options: LoadOptions, service: Arc<Service>) -> Reloader {
+        Reloader { paths, options, service, loaded: Vec::new() }
+    }
+
+    /// Loads the configuration for the first time.
+    pub(crate) fn load_first(&mut self) -> Result<(), BadConfig> {
+        self.load()
+    }
+
+    /// Loads the configuration anew, and keeps the old one if that cannot be used.
+    pub(crate) fn reload(&mut self, reason: &str) {
+        match self.load() {
+            Ok(()) => {
+                tracing::info!(reason, rules = self.service.engine.policy().rules().len(), "configuration loaded")
+            }
+            Err(BadConfig(diagnostics)) => {
+                for diagnostic in &diagnostics {
+                    tracing::error!(%diagnostic, "configuration");
+                }
+                tracing::error!(reason, problems = diagnostics.len(), "configuration refused: the old one stays");
+            }
+        }
+    }
+
+    /// Resolves when the files are other ones than those that were loaded, and have been the same twice in a row: who
+    /// writes them may not be done.
+    pub(crate) async fn changed(&mut self) {
+        let mut before = None;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = marks(&self.paths);
+            if now != self.loaded && before.as_ref() == Some(&now) {
+                return;
+            }
+            before = Some(now);
+        }
+    }
+
+    fn load(&mut self) -> Result<(), BadConfig> {
+        self.loaded = marks(&self.paths);
+        let Loaded { policy, diagnostics, .. } = tidegate_policy::load(&self.paths, &self.options);
+        let result = match policy {
+            None => Err(BadConfig(diagnostics)),
+            Some(policy) => {
+                for diagnostic in &diagnostics {
+                    tracing::warn!(%diagnostic, "configuration");
+                }
+                self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new())).map(|unchanged| {
+                    for store in unchanged {
+                        tracing::warn!(%store, "the store keeps its size until the next start");
+                    }
+                })
+            }
+        };
+        self.service.note_config_load(result.is_ok());
+        result
+    }
+}
+
+/// The marks of all files below the paths, in order. What cannot be read has none, and is told when it is loaded.
+fn marks(paths: &[PathBuf]) -> Vec<FileMark> {
+    let mut all = Vec::new();
+    for path in tidegate_policy::files(paths) {
+        all.extend(mark(&path));
+    }
+    all
+}
+
+fn mark(path: &Path) -> Option<FileMark> {
+    // Follows links, so that a swapped one shows as another file.
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(FileMark {
+        path: path.to_owned(),
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+    })
+}

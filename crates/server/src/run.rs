@@ -1,0 +1,278 @@
+//! Running it: binds the listeners, serves on one thread a core, and stops without dropping anything.
+//!
+//! Each thread has a runtime of its own, and a connection stays on the thread that accepted it: nothing is handed from
+//! core to core, which costs less than a shared pool of threads does.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::CapacityError;
+use tidegate_engine::Engine;
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::bounds::DRAIN;
+use crate::decision_log::DecisionLog;
+use crate::drain::{Drain, Drainer};
+use crate::listener::{Door, Listener, ListenerError};
+use crate::reload::{BadConfig, Reloader};
+use crate::service::Service;
+use crate::telemetry::{Telemetry, TelemetryError};
+use crate::tls::{Tls, TlsError, TlsFiles};
+use crate::{HttpDoor, RespDoor, RlsDoor, RlsOptions};
+
+/// How the server is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Files and directories with rules.
+    pub config: Vec<PathBuf>,
+    /// How those are read.
+    pub load: tidegate_policy::LoadOptions,
+    /// Where HTTP is spoken.
+    pub http: SocketAddr,
+    /// Where Envoy's protocol is spoken.
+    pub grpc: SocketAddr,
+    /// Where the protocol of Redis is spoken.
+    pub resp: SocketAddr,
+    /// The engine's own options.
+    pub engine: tidegate_engine::Options,
+    /// How many threads serve; as many as the machine has cores if none is said.
+    pub threads: Option<usize>,
+    /// How long it stays open after it was told to stop and said that it is not ready, so that load balancers notice.
+    pub drain_delay: Duration,
+    /// Where decisions are written, and one in how many.
+    pub decision_log: Option<(PathBuf, u64)>,
+    /// What is logged and traced.
+    pub telemetry: Telemetry,
+    /// Certificates for Envoy's protocol; none leaves it in the clear.
+    pub tls: Option<TlsFiles>,
+    /// Whether tools may ask over gRPC which services and messages there are.
+    pub reflection: bool,
+    /// Whether answers to Envoy carry the metadata of rules.
+    pub dynamic_metadata: bool,
+    /// What AUTH has to say.
+    pub resp_password: Option<String>,
+    /// What administrators have to say.
+    pub admin_token: Option<String>,
+}
+
+/// Why the server could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    /// A listener cannot be opened.
+    #[error(transparent)]
+    Listener(#[from] ListenerError),
+    /// The system has no memory for the stores.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+    /// Certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Logs or traces cannot be written.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The decision log cannot be written.
+    #[error("decision log: cannot write {}: {error}; use a path that can be written", .path.display())]
+    DecisionLog {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The system refused something else.
+    #[error("the system refused: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The addresses that are listened on.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// HTTP.
+    pub http: SocketAddr,
+    /// Envoy's protocol.
+    pub grpc: SocketAddr,
+    /// The protocol of Redis.
+    pub resp: SocketAddr,
+}
+
+struct Listeners {
+    http: Listener,
+    grpc: Listener,
+    resp: Listener,
+}
+
+/// Runs the server until it is told to stop; `started` hears the addresses once all of them are open.
+///
+/// # Errors
+/// If it cannot start.
+pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunError> {
+    let manager = runtime::Builder::new_current_thread().enable_all().build()?;
+    let _telemetry = {
+        // Traces are sent on this runtime.
+        let _entered = manager.enter();
+        options.telemetry.start()?
+    };
+    let mut service = Service::new(Engine::new(options.engine.clone())?);
+    service.resp_password = options.resp_password.clone();
+    service.admin_token = options.admin_token.clone();
+    if let Some((path, every)) = &options.decision_log {
+        let opened = DecisionLog::open(path, *every);
+        service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
+    }
+    let service = Arc::new(service);
+    let mut reloader = Reloader::new(options.config.clone(), options.load.clone(), Arc::clone(&service));
+    reloader.load_first()?;
+    let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let rls =
+        RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
+    let listeners = Arc::new(Listeners {
+        http: Listener::bind("http", options.http)?,
+        grpc: Listener::bind("grpc", options.grpc)?,
+        resp: Listener::bind("resp", options.resp)?,
+    });
+    let addresses =
+        Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };
+    for listener in [&listeners.http, &listeners.grpc, &listeners.resp] {
+        service.traffic.watch(listener);
+    }
+    let (drainer, drain) = Drainer::new();
+    let (stopper, stop) = watch::channel(());
+    let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let mut threads = Vec::new();
+    for number in 0..count {
+        let worker = Worker {
+            listeners: Arc::clone(&listeners),
+            service: Arc::clone(&service),
+            rls: rls.clone(),
+            drain: drain.clone(),
+            stop: stop.clone(),
+        };
+        threads.push(std::thread::Builder::new().name(format!("serve-{number}")).spawn(move || worker.run())?);
+    }
+    drop((drain, stop));
+    manager.block_on(async {
+        // The handlers stand before anybody can know that the server runs, or an early signal would end it.
+        let signals = Signals::new()?;
+        service.set_ready(true);
+        started(addresses);
+        manage(signals, &mut reloader, tls.as_deref(), &service, &drainer, options.drain_delay).await;
+        Ok::<(), io::Error>(())
+    })?;
+    drop(stopper);
+    for thread in threads {
+        // A thread that panicked has said so already.
+        let _ = thread.join();
+    }
+    Ok(())
+}
+
+/// One thread that serves.
+struct Worker {
+    listeners: Arc<Listeners>,
+    service: Arc<Service>,
+    rls: RlsOptions,
+    drain: Drain,
+    /// Closed once everybody has finished or time is up.
+    stop: watch::Receiver<()>,
+}
+
+impl Worker {
+    fn run(self) {
+        let Worker { listeners, service, rls, drain, mut stop } = self;
+        let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "a serving thread cannot start"),
+        };
+        runtime.block_on(async move {
+            let mut http = HttpDoor::new(Arc::clone(&service));
+            if let Ok(address) = listeners.http.address() {
+                http = http.listening_on(address);
+            }
+            let http = Arc::new(http);
+            let grpc = Arc::new(RlsDoor::with(Arc::clone(&service), rls));
+            let resp = Arc::new(RespDoor::new(service));
+            tokio::join!(
+                accept(&listeners.http, http, drain.clone()),
+                accept(&listeners.grpc, grpc, drain.clone()),
+                accept(&listeners.resp, resp, drain),
+            );
+            // Connections go on meanwhile.
+            let _ = stop.changed().await;
+        });
+    }
+}
+
+async fn accept<D: Door>(listener: &Listener, door: Arc<D>, drain: Drain) {
+    if let Err(error) = listener.accept(door, drain).await {
+        tracing::error!(listener = D::NAME, %error, "cannot accept connections on this thread");
+    }
+}
+
+/// The signals that the server listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Resolves when the server is told to stop.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
+async fn manage(
+    mut signals: Signals,
+    reloader: &mut Reloader,
+    tls: Option<&Tls>,
+    service: &Service,
+    drainer: &Drainer,
+    drain_delay: Duration,
+) {
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hang_up.recv() => {
+                reloader.reload("SIGHUP");
+                if let Some(Err(error)) = tls.map(Tls::reload) {
+                    tracing::error!(%error, "certificates refused: the old ones stay");
+                }
+            }
+            () = reloader.changed() => reloader.reload("changed files"),
+        }
+    }
+    tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");
+    service.set_ready(false);
+    let finish = async {
+        tokio::time::sleep(drain_delay).await;
+        drainer.start();
+        if tokio::time::timeout(DRAIN, drainer.finished()).await.is_err() {
+            tracing::warn!(seconds = DRAIN.as_secs(), "some connections did not finish in time");
+        }
+    };
+    tokio::select! {
+        () = finish => {}
+        () = signals.stop() => tracing::warn!("told to stop again: not waiting any longer"),
+    }
+}
