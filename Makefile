@@ -6,14 +6,18 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run test bench lint-bench clean rust compiler components
+.PHONY: help run demo test bench bench-server fuzz lint-bench clean rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-run: rust compiler ## build Tidegate and show the demo
+run: rust compiler ## build Tidegate and serve with the rules of examples/tidegate.yaml
 	@cargo build --locked --release --package tidegate-cli
-	@cargo run --locked --quiet --release --package tidegate-cli -- demo
+	@target/release/tidegate serve --config examples/tidegate.yaml
+
+demo: rust compiler ## build Tidegate and show what it does, for 15 seconds
+	@cargo build --locked --release --package tidegate-cli
+	@target/release/tidegate demo
 
 test: rust compiler components ## check format, lints, tests, docs examples and thread interleavings
 	cargo fmt --all --check
@@ -25,8 +29,23 @@ test: rust compiler components ## check format, lints, tests, docs examples and 
 bench: rust compiler ## measure Tidegate beside its peers
 	cargo bench --locked --package tidegate-bench
 
-lint-bench: rust compiler components ## check the lints of the bench crate, which builds every peer
-	cargo clippy --locked --package tidegate-bench --all-targets -- --deny warnings
+bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic
+	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client; do \
+		command -v $${need%:*} >/dev/null || { echo "$${need%:*} is missing: installing $${need#*:}"; \
+			$(SUDO) apt-get install --quiet --yes $${need#*:}; }; \
+	done
+	cargo install --locked --quiet --root target/peers throttlecrab-server
+	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
+	target/release/bench-server $(BENCH)
+
+fuzz: rust compiler ## feed random bytes to the parsers, a minute each (FUZZ_SECONDS=n for longer); needs a nightly compiler
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is missing: installing it"; cargo install --locked --quiet cargo-fuzz; }
+	for target in resp config expression; do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} -rss_limit_mb=2048 || exit 1; \
+	done
+
+lint-bench: rust compiler components ## check the lints of the bench crates, which build every peer
+	cargo clippy --locked --package tidegate-bench --package tidegate-bench-server --all-targets -- --deny warnings
 
 clean: rust ## remove what was built
 	cargo clean

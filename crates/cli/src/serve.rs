@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tidegate::Algorithm;
-use tidegate_server::{Addresses, LogFormat, Options, Telemetry};
+use tidegate_server::{Addresses, LogFormat, Options, Telemetry, TlsFiles};
 
 /// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
 #[derive(clap::Args)]
@@ -46,6 +46,21 @@ pub(crate) struct Args {
     /// What Redis clients say with AUTH; not needed if none is set
     #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true)]
     password: Option<String>,
+    /// Speak TLS on the gRPC listener, with this certificate chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Take only gRPC clients with a certificate of these authorities (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Tell gRPC tools which services and messages there are
+    #[arg(long)]
+    reflection: bool,
+    /// Send the `metadata` of rules to Envoy as dynamic metadata
+    #[arg(long)]
+    dynamic_metadata: bool,
     /// Seconds to stay open, unready, after being told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=3600))]
     drain_delay: u64,
@@ -140,6 +155,13 @@ fn options(args: Args) -> Options {
             },
             otlp: args.otlp,
         },
+        tls: args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_authorities: args.tls_client_ca,
+        }),
+        reflection: args.reflection,
+        dynamic_metadata: args.dynamic_metadata,
         resp_password: args.password,
         admin_token: args.admin_token,
     }

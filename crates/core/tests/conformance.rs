@@ -85,6 +85,7 @@ fn op_of(input: &Map<String, Value>) -> Op {
     match input["op"].as_str().unwrap() {
         "charge" => Op::Take(cost()),
         "debit" => Op::Debit(cost()),
+        "ask" => Op::Ask(cost()),
         "refund" => Op::Refund(cost(), input.get("receipt").map(|bits| Receipt::from_bits(bits.as_u64().unwrap()))),
         "peek" => Op::Peek,
         "reset" => Op::Reset,

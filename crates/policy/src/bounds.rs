@@ -67,6 +67,12 @@ pub const EXPRESSION_DEPTH_MAX: usize = 32;
 /// Longest text that an expression sees or makes, in bytes: comparing and searching are linear in it.
 pub const EXPRESSION_TEXT_MAX: usize = 8192;
 
+/// Most additions in an expression: each may copy all texts so far, which makes about a megabyte at the most.
+pub const EXPRESSION_JOINS_MAX: usize = 16;
+
+/// Most memory of a regular expression, in bytes: matching is linear in its size too.
+pub const REGEX_BYTES_MAX: usize = 64 << 10;
+
 /// Most entries of a map that an expression sees, such as headers.
 pub const EXPRESSION_MAP_MAX: usize = 256;
 

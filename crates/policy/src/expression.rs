@@ -1,53 +1,226 @@
-//! Expressions.
+//! Expressions: CEL, compiled once, bounded in size and time.
+//!
+//! `check.rs` says what may be written and notes what is looked at, `kind.rs` what comes out, `variables.rs` makes the
+//! variables of a request. An expression has no loops, so evaluating it is linear in its length and in the texts it sees.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+mod check;
+mod kind;
+mod variables;
 
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use cel::parser::Parser;
+use cel::{Context, Env, IdedExpr, Value};
+
+use crate::bounds::{COST_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
 use crate::policy::Question;
 use crate::request::Response;
+use check::{Regexes, Uses};
+use variables::Asked;
 
-#[derive(Debug)]
-pub(crate) struct Expression;
+/// The standard functions. Making them takes longer than most evaluations.
+static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::default().with_stdlib()));
 
+/// An expression.
+pub(crate) struct Expression {
+    source: Box<str>,
+    root: IdedExpr,
+    uses: Uses,
+    /// The functions that the expression calls.
+    functions: Context<'static, 'static>,
+    errors: Arc<AtomicU64>,
+}
+
+/// What an expression is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    /// Whether a rule applies.
     When,
+    /// A part of a key.
     Key,
+    /// The units that a request takes.
     Cost,
+    /// Whether a request counts, or with how many units.
     Count,
 }
 
-pub(crate) struct ExpressionProblem {
+/// Why an expression cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
     pub(crate) message: String,
     pub(crate) hint: String,
 }
 
-impl Expression {
-    pub(crate) fn compile(
-        _source: &str,
-        _purpose: Purpose,
-        _errors: &Arc<AtomicU64>,
-    ) -> Result<Expression, ExpressionProblem> {
-        Err(ExpressionProblem { message: "expressions are not there yet".to_owned(), hint: "leave it out".to_owned() })
-    }
-
-    pub(crate) fn holds(&self, _question: &Question<'_>) -> bool {
-        false
-    }
-
-    pub(crate) fn key_text(&self, _question: &Question<'_>) -> Option<Vec<u8>> {
-        None
-    }
-
-    pub(crate) fn cost(&self, question: &Question<'_>) -> u64 {
-        question.cost
-    }
-
-    pub(crate) fn mentions_response(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn units(&self, _question: &Question<'_>, _response: Option<&Response>, cost: u64) -> u64 {
-        cost
+impl Problem {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem { message: message.into(), hint: hint.into() }
     }
 }
+
+/// The text that an expression gives for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyText {
+    Made(Vec<u8>),
+    Missing,
+    TooLong,
+}
+
+impl Expression {
+    /// Reads an expression. What cannot be evaluated later is added to `errors`.
+    pub(crate) fn compile(source: &str, purpose: Purpose, errors: &Arc<AtomicU64>) -> Result<Expression, Problem> {
+        let mut root = parse(source)?;
+        let mut regexes = Regexes::default();
+        let uses = check::check(&mut root, purpose, &mut regexes)?;
+        kind::check(&root, purpose)?;
+        let mut functions = Context::with_env(Arc::clone(&STANDARD));
+        for (name, regex) in regexes.into_iter() {
+            let added = functions.add_function(&name, move |text: Arc<String>| regex.is_match(&text));
+            added.map_err(|error| Problem::new(error.to_string(), "leave it out"))?;
+        }
+        Ok(Expression { source: source.into(), root, uses, functions, errors: Arc::clone(errors) })
+    }
+
+    /// Whether it speaks of the response.
+    pub(crate) fn mentions_response(&self) -> bool {
+        self.uses.response
+    }
+
+    /// The units that it always gives, if it looks at nothing.
+    pub(crate) fn constant_units(&self) -> Option<u64> {
+        self.constant().and_then(|value| units(&value))
+    }
+
+    /// Whether it is false whatever is asked.
+    pub(crate) fn is_never_true(&self) -> bool {
+        self.uses.is_empty() && self.constant() != Some(Value::Bool(true))
+    }
+
+    fn constant(&self) -> Option<Value> {
+        let nothing = Question { domain: "", entries: &[], http: None, cost: 0 };
+        let asked = Asked { question: &nothing, response: None, cost: 0 };
+        if self.uses.is_empty() { self.evaluate(&asked).ok() } else { None }
+    }
+
+    /// Whether it is true; what cannot be evaluated is not.
+    pub(crate) fn holds(&self, question: &Question<'_>) -> bool {
+        match self.evaluate(&Asked { question, response: None, cost: question.cost }) {
+            Ok(Value::Bool(holds)) => holds,
+            _ => self.count_error(false),
+        }
+    }
+
+    /// The units it gives; what the caller asked for if it cannot be evaluated.
+    pub(crate) fn cost(&self, question: &Question<'_>) -> u64 {
+        let value = self.evaluate(&Asked { question, response: None, cost: question.cost });
+        value.ok().and_then(|value| units(&value)).unwrap_or_else(|| self.count_error(question.cost))
+    }
+
+    /// The units that count: all or none of the cost, or a number of its own. If it cannot be evaluated, the cost does.
+    pub(crate) fn units(&self, question: &Question<'_>, response: Option<&Response>, cost: u64) -> u64 {
+        match self.evaluate(&Asked { question, response, cost }) {
+            Ok(Value::Bool(true)) => cost,
+            Ok(Value::Bool(false)) => 0,
+            value => value.ok().and_then(|value| units(&value)).unwrap_or_else(|| self.count_error(cost)),
+        }
+    }
+
+    /// The bytes it gives for a key. The number 1 and the text `1` are not the same.
+    pub(crate) fn key_text(&self, question: &Question<'_>) -> KeyText {
+        let value = match self.evaluate(&Asked { question, response: None, cost: question.cost }) {
+            Err(Failed::TooLong) => return self.count_error(KeyText::TooLong),
+            Ok(value) => value,
+            Err(Failed::Otherwise) => return self.count_error(KeyText::Missing),
+        };
+        KeyText::Made(match value {
+            Value::String(text) => [b"s", text.as_bytes()].concat(),
+            Value::Int(number) => format!("i{number}").into_bytes(),
+            // In expressions an unsigned 1 equals a signed one.
+            Value::UInt(number) => format!("i{number}").into_bytes(),
+            Value::Bool(flag) => format!("b{flag}").into_bytes(),
+            _ => return self.count_error(KeyText::Missing),
+        })
+    }
+
+    fn evaluate(&self, asked: &Asked<'_>) -> Result<Value, Failed> {
+        let mut context = self.functions.new_inner_scope();
+        variables::add(&self.uses, asked, &mut context).map_err(|_| Failed::TooLong)?;
+        // No input is known that makes the interpreter panic; if there is one, it costs a request and not the server.
+        let value = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.root, &context)));
+        value.ok().and_then(Result::ok).ok_or(Failed::Otherwise)
+    }
+
+    fn count_error<T>(&self, instead: T) -> T {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        instead
+    }
+}
+
+enum Failed {
+    /// A text is longer than expressions may see.
+    TooLong,
+    Otherwise,
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Expression").field(&self.source).finish()
+    }
+}
+
+/// A whole number of units within the bound.
+fn units(value: &Value) -> Option<u64> {
+    let units = match value {
+        Value::Int(number) => u64::try_from(*number).ok()?,
+        Value::UInt(number) => *number,
+        _ => return None,
+    };
+    (units <= COST_MAX).then_some(units)
+}
+
+fn parse(source: &str) -> Result<IdedExpr, Problem> {
+    const EXAMPLE: &str = "write CEL, like request.method == \"POST\"";
+    if source.trim().is_empty() {
+        return Err(Problem::new("the expression is empty", EXAMPLE));
+    }
+    if source.len() > EXPRESSION_BYTES_MAX {
+        let message = format!("the expression has {} bytes", source.len());
+        return Err(Problem::new(message, format!("use at most {EXPRESSION_BYTES_MAX}")));
+    }
+    if nesting(source) > EXPRESSION_DEPTH_MAX {
+        return Err(check::too_deep());
+    }
+    // The parser is not ours: should a text make it panic, that is an expression that cannot be read.
+    let parsed = catch_unwind(|| Parser::new().parse(source));
+    match parsed {
+        Ok(Ok(root)) => Ok(root),
+        Ok(Err(errors)) => {
+            let first = errors.errors.first();
+            let message =
+                first.map_or_else(String::new, |error| error.msg.lines().next().unwrap_or_default().to_owned());
+            let place = first.map_or(0, |error| error.pos.1);
+            Err(Problem::new(format!("cannot read the expression at character {place}: {message}"), EXAMPLE))
+        }
+        Err(_) => Err(Problem::new("cannot read the expression", EXAMPLE)),
+    }
+}
+
+/// How deep brackets lie in each other, those in texts included.
+fn nesting(source: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    for byte in source.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests;

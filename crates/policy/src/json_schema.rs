@@ -10,6 +10,12 @@ pub fn json_schema() -> Value {
     SCHEMA.clone()
 }
 
+/// The reference of the native configuration: its JSON Schema as tables, in Markdown.
+#[must_use]
+pub fn reference_markdown() -> String {
+    crate::reference::markdown()
+}
+
 /// Made once: each file is checked with it.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = schemars::schema_for!(crate::schema::Config).to_value();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use crate::expression::Expression;
+use crate::expression::{Expression, KeyText};
 use crate::matching::{client_address, without_dot};
 use crate::network::truncate;
 use crate::policy::Question;
@@ -35,8 +35,8 @@ impl Rule {
         let start = bytes.len();
         for part in &self.key {
             let made = match part.value(question) {
-                Some(value) => append(&value, start.saturating_add(self.key_room), bytes),
-                None => KeyMade::Missing,
+                Ok(value) => append(&value, start.saturating_add(self.key_room), bytes),
+                Err(made) => made,
             };
             if made != KeyMade::Whole {
                 bytes.truncate(start);
@@ -59,8 +59,19 @@ fn append(value: &[u8], end: usize, bytes: &mut Vec<u8>) -> KeyMade {
 }
 
 impl Part {
+    fn value<'a>(&self, question: &Question<'a>) -> Result<Cow<'a, [u8]>, KeyMade> {
+        match self {
+            Part::Expression(expression) => match expression.key_text(question) {
+                KeyText::Made(text) => Ok(Cow::Owned(text)),
+                KeyText::Missing => Err(KeyMade::Missing),
+                KeyText::TooLong => Err(KeyMade::TooLong),
+            },
+            part => part.plain(question).ok_or(KeyMade::Missing),
+        }
+    }
+
     /// Where a name stands several times, its first value is the one that counts.
-    fn value<'a>(&self, question: &Question<'a>) -> Option<Cow<'a, [u8]>> {
+    fn plain<'a>(&self, question: &Question<'a>) -> Option<Cow<'a, [u8]>> {
         let borrowed = |text: &'a str| Cow::Borrowed(text.as_bytes());
         match self {
             Part::Address { v4_length, v6_length } => {
@@ -80,7 +91,7 @@ impl Part {
             Part::Query(name) => {
                 question.http?.parameters().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value)
             }
-            Part::Expression(expression) => expression.key_text(question).map(Cow::Owned),
+            Part::Expression(_) => None,
         }
     }
 }

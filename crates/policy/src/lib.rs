@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what people may write | `schema.rs`, and its JSON Schema and reference in `json_schema.rs` |
+//! | what people may write | `schema.rs`, and its JSON Schema and reference in `json_schema.rs`, `reference.rs` |
 //! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
 //! | from a configuration to a file | `migrate.rs` |
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
@@ -38,6 +38,7 @@ mod nested;
 mod network;
 mod pattern;
 mod policy;
+mod reference;
 mod request;
 mod rule;
 mod yaml;

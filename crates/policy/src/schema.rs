@@ -29,6 +29,7 @@ pub struct Config {
 pub struct Store {
     /// `memory:`, the memory of this process, is the only kind so far.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "memory:"))]
     pub url: Option<String>,
     /// How many keys of each kind of algorithm are counted exactly; further ones are counted too strictly.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,18 +45,22 @@ pub struct Store {
 pub struct ClientAddress {
     /// How many proxies of your own stand in front: the address is that many from the right in the header.
     #[serde(skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = 0))]
     pub trusted_hops: u32,
     /// Networks of your own proxies: the address is the first from the right outside of them. Not with `trusted_hops`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_networks: Vec<String>,
     /// The header that your proxies write.
     #[serde(skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "x-forwarded-for"))]
     pub header: AddressHeader,
     /// Bits of an IPv6 address that tell clients apart: 64 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 64))]
     pub ipv6_prefix: Option<u8>,
     /// Bits of an IPv4 address that tell clients apart: 32 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 32))]
     pub ipv4_prefix: Option<u8>,
 }
 
@@ -97,6 +102,7 @@ pub struct Rule {
     pub key: OneOrMany<KeyPart>,
     /// What it does: `limit` if not said.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "limit"))]
     pub action: Action,
     /// The limit. Use `limits` for several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,12 +119,14 @@ pub struct Rule {
     pub count: Option<String>,
     /// Whether a request that was denied counts as well, so that who does not stop stays denied.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
     pub count_denied: bool,
     /// How long a key stays denied once it was denied, like `10m`.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub penalty: Option<String>,
     /// `shadow` counts and reports but denies nothing, `off` does not even count.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "enforce"))]
     pub mode: Mode,
     /// What happens when the store does not answer: the same limit in the memory of this process if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,9 +136,11 @@ pub struct Rule {
     pub response: Response,
     /// The store that keeps its counts: `default` if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "default"))]
     pub store: Option<String>,
     /// Whether it denies only if every rule of this kind that applies to the request would deny.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
     pub quota: bool,
     /// Names of limits that do not apply where this rule does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -267,13 +277,15 @@ pub enum Limit {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Numbers {
-    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said. Limits of one rule
-    /// have different names.
+    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said, but for rules with a
+    /// list of `entries`, which tell Envoy no name then, as envoyproxy/ratelimit does. Limits of one rule have different
+    /// names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter` or
     /// `sliced_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "gcra"))]
     pub algorithm: Option<String>,
     /// Units and period, like `100/minute` or `5/10s`; or units alone, with `per_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -295,9 +307,11 @@ pub struct Numbers {
     pub window_ns: Option<u64>,
     /// Slices of a `sliced_window`: 60 if not said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 60))]
     pub slices: Option<u64>,
     /// Whether each key's `fixed_window` starts at an instant of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub stagger: Option<bool>,
 }
 
@@ -346,9 +360,11 @@ pub struct Response {
     pub headers: Option<Headers>,
     /// Whether clients learn nothing: no numbers, no names and no time to retry.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub hidden: Option<bool>,
     /// Whether a denial has a body of `application/problem+json`: true if not said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub problem: Option<bool>,
     /// Up to how much is added at random to `Retry-After`, like `5s`, so that not all come back at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -378,7 +394,8 @@ pub struct Metrics {
     /// The names of entries whose values get series of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_entries: Vec<String>,
-    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level: its name if not said.
+    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level. If not said, this
+    /// follows from a list of entries; without one it is the rule's name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
 }

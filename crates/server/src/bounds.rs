@@ -12,6 +12,12 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// How long connections may finish their work after the server was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
+/// Lines of the decision log that may wait to be written: some megabytes at most.
+pub const DECISION_LOG_QUEUE: usize = 8_192;
+
+/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
+pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
+
 /// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
 /// told.
 pub const POLICIES_TOLD_MAX: usize = 16;
@@ -37,9 +43,3 @@ pub const GRPC_RESETS_MAX: usize = 64;
 
 /// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
 pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
-
-/// Lines of the decision log that may wait to be written: some megabytes at most.
-pub const DECISION_LOG_QUEUE: usize = 8_192;
-
-/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
-pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;

@@ -22,7 +22,8 @@ use crate::listener::{Door, Listener, ListenerError};
 use crate::reload::{BadConfig, Reloader};
 use crate::service::Service;
 use crate::telemetry::{Telemetry, TelemetryError};
-use crate::{HttpDoor, RespDoor, RlsDoor};
+use crate::tls::{Tls, TlsError, TlsFiles};
+use crate::{HttpDoor, RespDoor, RlsDoor, RlsOptions};
 
 /// How the server is run.
 #[derive(Clone, Debug)]
@@ -47,6 +48,12 @@ pub struct Options {
     pub decision_log: Option<(PathBuf, u64)>,
     /// What is logged and traced.
     pub telemetry: Telemetry,
+    /// Certificates for Envoy's protocol; none leaves it in the clear.
+    pub tls: Option<TlsFiles>,
+    /// Whether tools may ask over gRPC which services and messages there are.
+    pub reflection: bool,
+    /// Whether answers to Envoy carry the metadata of rules.
+    pub dynamic_metadata: bool,
     /// What AUTH has to say.
     pub resp_password: Option<String>,
     /// What administrators have to say.
@@ -65,6 +72,9 @@ pub enum RunError {
     /// The system has no memory for the stores.
     #[error(transparent)]
     Capacity(#[from] CapacityError),
+    /// Certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Logs or traces cannot be written.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
@@ -119,6 +129,9 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let service = Arc::new(service);
     let mut reloader = Reloader::new(options.config.clone(), options.load.clone(), Arc::clone(&service));
     reloader.load_first()?;
+    let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let rls =
+        RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
     let listeners = Arc::new(Listeners {
         http: Listener::bind("http", options.http)?,
         grpc: Listener::bind("grpc", options.grpc)?,
@@ -134,6 +147,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let worker = Worker {
             listeners: Arc::clone(&listeners),
             service: Arc::clone(&service),
+            rls: rls.clone(),
             drain: drain.clone(),
             stop: stop.clone(),
         };
@@ -145,7 +159,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let signals = Signals::new()?;
         service.set_ready(true);
         started(addresses);
-        manage(signals, &mut reloader, &service, &drainer, options.drain_delay).await;
+        manage(signals, &mut reloader, tls.as_deref(), &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
     drop(stopper);
@@ -160,6 +174,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
 struct Worker {
     listeners: Arc<Listeners>,
     service: Arc<Service>,
+    rls: RlsOptions,
     drain: Drain,
     /// Closed once everybody has finished or time is up.
     stop: watch::Receiver<()>,
@@ -167,14 +182,14 @@ struct Worker {
 
 impl Worker {
     fn run(self) {
-        let Worker { listeners, service, drain, mut stop } = self;
+        let Worker { listeners, service, rls, drain, mut stop } = self;
         let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "a serving thread cannot start"),
         };
         runtime.block_on(async move {
             let http = Arc::new(HttpDoor::new(Arc::clone(&service)));
-            let grpc = Arc::new(RlsDoor::new(Arc::clone(&service)));
+            let grpc = Arc::new(RlsDoor::new(Arc::clone(&service), rls));
             let resp = Arc::new(RespDoor::new(service));
             tokio::join!(
                 accept(&listeners.http, http, drain.clone()),
@@ -222,6 +237,7 @@ impl Signals {
 async fn manage(
     mut signals: Signals,
     reloader: &mut Reloader,
+    tls: Option<&Tls>,
     service: &Service,
     drainer: &Drainer,
     drain_delay: Duration,
@@ -230,7 +246,12 @@ async fn manage(
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hang_up.recv() => reloader.reload("SIGHUP"),
+            _ = signals.hang_up.recv() => {
+                reloader.reload("SIGHUP");
+                if let Some(Err(error)) = tls.map(Tls::reload) {
+                    tracing::error!(%error, "certificates refused: the old ones stay");
+                }
+            }
             () = reloader.changed() => reloader.reload("changed files"),
         }
     }

@@ -28,6 +28,7 @@ const EXAMPLES: &str = r#"Operations, one JSON object a line:
   {"op":"limit","limit":LIMIT}   set the limit; if algorithm and window stay, so does the state
   {"op":"charge","at_ns":T}      take "cost" units if they fit (default 1; 0 takes nothing)
   {"op":"debit","at_ns":T}       count "cost" units (default 1) whether they fit or not
+  {"op":"ask","at_ns":T}         answer as charge would, take nothing; "cost":0 asks whether more than the limit is used
   {"op":"refund","at_ns":T}      give "cost" units back, to where "receipt" says they were taken
   {"op":"peek","at_ns":T}        take nothing
   {"op":"reset","at_ns":T}       forget the key

@@ -17,7 +17,7 @@ const LINE_EXAMPLE: &str = r#"{"op":"charge","at_ns":0}"#;
 const LIMIT_EXAMPLE: &str = r#"{"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}"#;
 const LIMITS: &str =
     r#"write "100/minute" or an object like {"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}"#;
-const OPS: &str = "use new, limit, charge, debit, refund, peek or reset";
+const OPS: &str = "use new, limit, charge, debit, ask, refund, peek or reset";
 const ALGORITHMS: &str =
     "use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or sliced_window";
 /// Most units a second that a limit can let pass.
@@ -65,6 +65,7 @@ impl Charge {
         let op = match name {
             "charge" => Op::Take(cost()?),
             "debit" => Op::Debit(cost()?),
+            "ask" => Op::Ask(cost()?),
             "refund" => {
                 let cost = cost()?;
                 let receipt = fields.whole("receipt", "use the receipt of a charge or debit")?;

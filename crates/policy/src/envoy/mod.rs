@@ -11,12 +11,13 @@ mod rules;
 mod siblings;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tidegate_core::Algorithm;
 
 pub(crate) use rules::write_rules;
 
-use crate::load::{Assembly, Problems, suggest};
+use crate::load::{Assembly, Problems, at, list, suggest};
 use crate::yaml::{Kind, Mark, Node, quote};
 use fields::{DESCRIPTOR_KEYS, Fields, RATE_LIMIT_KEYS, REPLACES_KEYS, ROOT_KEYS};
 
@@ -24,8 +25,10 @@ use fields::{DESCRIPTOR_KEYS, Fields, RATE_LIMIT_KEYS, REPLACES_KEYS, ROOT_KEYS}
 pub(crate) type Tree = Vec<Descriptor>;
 
 /// A descriptor as the files have it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Descriptor {
+    file: Arc<str>,
     document: usize,
     /// Where it stands in its document.
     pointer: String,
@@ -65,12 +68,16 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
     let file = assembly.file(document);
     let mut fields = Fields { file: &file, problems };
     fields.check_keys(root, ROOT_KEYS, "the top of the file");
+    let errors = fields.problems.errors();
     let domain = fields.text(root, "domain").unwrap_or_default();
+    if domain.is_empty() && errors == fields.problems.errors() {
+        let mark = root.pair("domain").map_or(root.mark, |pair| pair.mark);
+        fields.error(mark, "this file has no domain", "write `domain: …` at its top");
+    }
     let mut reader = Reader { document, fields };
     let descriptors = reader.descriptors(root, "");
     if domain.is_empty() {
-        let mark = root.pair("domain").map_or(root.mark, |pair| pair.mark);
-        return reader.fields.error(mark, "this file has no domain", "write `domain: …` at its top");
+        return;
     }
     let mark = root.get("domain").map_or(root.mark, |node| node.mark);
     if assembly.domain(document, mark, &domain, problems) {
@@ -114,12 +121,14 @@ impl Reader<'_> {
             return None;
         };
         self.fields.check_keys(node, DESCRIPTOR_KEYS, "a descriptor");
+        let errors = self.fields.problems.errors();
         let key = self.fields.text(node, "key").unwrap_or_default();
-        if key.is_empty() {
+        if key.is_empty() && errors == self.fields.problems.errors() {
             let mark = node.pair("key").map_or(node.mark, |pair| pair.mark);
             self.fields.error(mark, "a descriptor has no key", "write `key: …`, the key of the entry it is about");
         }
         let descriptor = Descriptor {
+            file: self.fields.file.clone(),
             document: self.document,
             mark: node.mark,
             value: self.fields.text(node, "value").unwrap_or_default(),
@@ -157,6 +166,7 @@ impl Reader<'_> {
             self.fields.error(node.mark, message, "it must be a map with `unit` and `requests_per_unit`");
             return None;
         };
+        let errors = self.fields.problems.errors();
         self.fields.check_keys(node, RATE_LIMIT_KEYS, "`rate_limit`");
         let name = self.fields.text(node, "name").filter(|name| !name.is_empty());
         let mut limit = RateLimit {
@@ -174,7 +184,8 @@ impl Reader<'_> {
             limit.count_denied |= self.fields.flag(place, "count_denied");
             limit.burst = self.fields.burst(place).or(limit.burst);
         }
-        Some(limit)
+        // A rule made of what is wrong would only be found wrong once more.
+        (errors == self.fields.problems.errors()).then_some(limit)
     }
 
     fn unit(&mut self, node: &Node, limit: &mut RateLimit) {
@@ -189,7 +200,7 @@ impl Reader<'_> {
             (true, None) => {}
             (false, Some(unit)) => limit.unit = unit,
             (false, None) if written.is_empty() => {
-                let hint = format!("write `unit: …`, {}, or `unlimited: true`", suggest("", UNITS));
+                let hint = format!("write `unit: …` with one of {}, or `unlimited: true`", list(UNITS));
                 self.fields.error(mark, "`rate_limit` has no unit", hint);
             }
             (false, None) => {
@@ -229,22 +240,18 @@ impl Reader<'_> {
 
 /// Says which descriptors stand twice beside each other, of those from `start` on.
 fn tell_duplicates(descriptors: &[Descriptor], start: usize, fields: &mut Fields<'_>) {
-    let mut seen = HashMap::new();
-    for (index, descriptor) in descriptors.iter().enumerate() {
+    let mut seen: HashMap<(&str, &str), &Descriptor> = HashMap::new();
+    for (index, descriptor) in descriptors.iter().enumerate().filter(|(_, descriptor)| !descriptor.key.is_empty()) {
         let name = (descriptor.key.as_str(), descriptor.value.as_str());
-        match seen.get(&name) {
-            Some(_) if descriptor.key.is_empty() => {}
-            Some(&first) if index >= start => {
-                let first: Mark = first;
-                let value =
-                    if name.1.is_empty() { "no value".to_owned() } else { format!("value `{}`", quote(name.1)) };
-                let message = format!("the key `{}` with {value} stands twice at this level", quote(name.0));
-                fields.error(descriptor.mark, message, format!("the first is in line {}; keep one", first.line));
-            }
-            Some(_) => {}
-            None => {
-                seen.insert(name, descriptor.mark);
-            }
+        let Some(first) = seen.get(&name) else {
+            seen.insert(name, descriptor);
+            continue;
+        };
+        if index >= start {
+            let value = if name.1.is_empty() { "no value".to_owned() } else { format!("value `{}`", quote(name.1)) };
+            let message = format!("the key `{}` with {value} stands twice at this level", quote(name.0));
+            let hint = format!("the first is at {}; keep one", at(&first.file, first.mark));
+            fields.error(descriptor.mark, message, hint);
         }
     }
 }

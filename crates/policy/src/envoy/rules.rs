@@ -56,7 +56,7 @@ impl Writer<'_> {
                 let message = format!("there are too many wildcards beside each other in `{}`", quote(self.domain));
                 let hint =
                     format!("use fewer: finding out which goes first takes {COMPARISONS_MAX} comparisons at most");
-                self.problems.error(at(&self.assembly.file(first.document), first.mark), message, hint);
+                self.problems.error(at(&first.file, first.mark), message, hint);
             }
             return;
         };
@@ -138,7 +138,7 @@ impl Writer<'_> {
             Algorithm::Gcra => numbers.burst = limit.burst,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => numbers.capacity = limit.burst,
             _ if limit.burst.is_some() => {
-                let location = at(&self.assembly.file(descriptor.document), limit.mark);
+                let location = at(&descriptor.file, limit.mark);
                 let message = format!("`burst` does nothing with `{algorithm}`");
                 let hint = "remove it, or set `algorithm` to `gcra`, `token_bucket` or `leaky_bucket`";
                 self.problems.warning(location, message, hint);
@@ -158,7 +158,7 @@ impl Writer<'_> {
         };
         let most = seconds * (1_000_000_000 / INTERVAL_NANOS_MIN);
         if units > most {
-            let location = at(&self.assembly.file(descriptor.document), limit.mark);
+            let location = at(&descriptor.file, limit.mark);
             let message = format!("{units} requests in a {} are more than can be counted", limit.unit);
             self.problems.warning(
                 location,
@@ -176,7 +176,10 @@ impl Writer<'_> {
                 by_entries.push(step.key.clone());
             }
         }
-        Metrics { by_entries, path: self.path.iter().map(|step| step.segment(false)).collect() }
+        // Elsewhere it follows from the entries, but there a `*` alone is the same as no value.
+        let differs = self.path.iter().any(|step| step.written == "*");
+        let path = self.path.iter().filter(|_| differs).map(|step| step.segment(false)).collect();
+        Metrics { by_entries, path }
     }
 
     /// The way to the descriptor as the reference server prints it. Where another way reads the same, this one gets a

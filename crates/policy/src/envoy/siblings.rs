@@ -60,14 +60,20 @@ impl<'a> Group<'a> {
     }
 }
 
-/// False only if no value matches both. What has no star starts and ends with all of itself.
+/// False only if no value matches both, as far as their first and last parts tell.
 fn may_overlap(left: &str, right: &str) -> bool {
-    let starts = |text: &str| text.find('*').unwrap_or(text.len());
-    let ends = |text: &str| text.rfind('*').map_or(0, |star| star + 1);
-    let start = starts(left).min(starts(right));
-    let end = (left.len() - ends(left)).min(right.len() - ends(right));
+    // What stands before the first star and after the last one; without any star, all of it is both.
+    let parts = |text: &str| match (text.find('*'), text.rfind('*')) {
+        (Some(first), Some(last)) => (first, text.len() - last - 1, usize::MAX),
+        _ => (text.len(), text.len(), text.len()),
+    };
+    let ((left_start, left_end, left_room), (right_start, right_end, right_room)) = (parts(left), parts(right));
+    let (start, end) = (left_start.min(right_start), left_end.min(right_end));
     let (left, right) = (left.as_bytes(), right.as_bytes());
-    left.get(..start) == right.get(..start) && left.get(left.len() - end..) == right.get(right.len() - end..)
+    left.get(..start) == right.get(..start)
+        && left.get(left.len() - end..) == right.get(right.len() - end..)
+        && left_start.max(left_end) <= right_room
+        && right_start.max(right_end) <= left_room
 }
 
 #[cfg(test)]
@@ -108,6 +114,7 @@ mod tests {
             ("*x", "*y", false),
             ("a*b", "ab", true),
             ("a*b", "acc", false),
+            ("xy*", "x", false),
             ("*", "", true),
             ("ä*", "ö*", false),
         ] {

@@ -18,8 +18,8 @@ pub const DIRECTORY_DEPTH_MAX: usize = 16;
 /// Deepest nesting of maps and lists: trees are walked and dropped by functions that call themselves.
 pub const DEPTH_MAX: usize = 64;
 
-/// Most values in a file, without those of aliases: each takes about 100 bytes.
-pub const NODES_MAX: usize = 1_000_000;
+/// Most values in a file, without those of aliases: 10,000 rules have about 300,000.
+pub const NODES_MAX: usize = 500_000;
 
 /// What all aliases of a file may expand to: bytes of text and `NODE_WEIGHT` for each value.
 pub const ALIAS_WEIGHT_MAX: usize = 4 << 20;

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use tidegate_core::Algorithm;
 
 pub(crate) use assembly::{Assembly, Origin};
-pub(crate) use problems::{Problems, at, suggest};
+pub(crate) use problems::{Problems, at, list, suggest};
 
 use crate::schema::Config;
 use crate::yaml::{self, Kind, Node, quote};
 use crate::{Diagnostic, Diagnostics, Policy, envoy};
 use files::Source;
-use problems::{list, nearest, whole};
+use problems::{nearest, whole};
 
 /// How files are loaded.
 #[derive(Clone, Debug)]

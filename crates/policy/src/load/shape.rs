@@ -68,6 +68,8 @@ impl<'a> Shape<'a> {
             },
             Kind::Map(pairs) => match fitting.as_slice() {
                 [] => self.mistyped(node, &variants),
+                // Beside plain names, a map of one entry is one more of them.
+                [variant] if only_field(variant).is_some() && variants.len() > 1 => self.one_of(node, pairs, &fitting),
                 [variant] => self.fields(node, pairs, variant),
                 several => self.one_of(node, pairs, several),
             },

@@ -52,6 +52,8 @@ struct Composer {
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     duplicates: Vec<Duplicate>,
+    /// Whether the scalar that just came asks for a merge if it is a key.
+    merge_key: bool,
     nodes: usize,
     alias_weight: usize,
 }
@@ -67,7 +69,15 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Map { pairs: Vec<Pair>, places: HashMap<Arc<str>, usize>, key: Option<(Scalar, Mark)>, merges: Vec<Node> },
+    Map { pairs: Vec<Pair>, places: HashMap<Arc<str>, usize>, key: Option<Key>, merges: Vec<Node> },
+}
+
+/// A key whose value has not come yet.
+struct Key {
+    scalar: Scalar,
+    mark: Mark,
+    /// Whether its value is merged into the map: it is `<<`, not in quotes.
+    merges: bool,
 }
 
 struct Anchored {
@@ -81,6 +91,7 @@ impl Composer {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let scalar = scalar(&text, style, tag.as_deref(), mark)?;
+                self.merge_key = style == ScalarStyle::Plain && text == "<<";
                 let weight = NODE_WEIGHT + text.len();
                 self.add(Node { mark, kind: Kind::Scalar(scalar) }, anchor, weight, 1)
             }
@@ -154,16 +165,14 @@ impl Composer {
         match &mut open.content {
             Content::List(items) => items.push(node),
             Content::Map { pairs, places, key, merges } => match (key.take(), node.kind) {
-                (None, Kind::Scalar(scalar)) => *key = Some((scalar, mark)),
+                (None, Kind::Scalar(scalar)) => *key = Some(Key { scalar, mark, merges: self.merge_key }),
                 (None, _) => return Err(bad_key(mark)),
-                (Some((name, _)), kind) if &*name.text == "<<" && name.kind != Type::Null => {
-                    merges.push(Node { mark, kind });
-                }
-                (Some((key, key_mark)), kind) => {
+                (Some(Key { merges: true, .. }), kind) => merges.push(Node { mark, kind }),
+                (Some(key), kind) => {
                     // A blank value has no place of its own that anybody could see.
                     let blank = matches!(&kind, Kind::Scalar(scalar) if scalar.kind == Type::Null);
-                    let value = Node { mark: if blank { key_mark } else { mark }, kind };
-                    let pair = Pair { key, mark: key_mark, value };
+                    let value = Node { mark: if blank { key.mark } else { mark }, kind };
+                    let pair = Pair { key: key.scalar, mark: key.mark, value };
                     put(pairs, places, pair, &mut self.duplicates);
                 }
             },

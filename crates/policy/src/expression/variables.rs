@@ -1,0 +1,118 @@
+//! The variables of a request: only those that an expression looks at are made.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cel::objects::{Key, Map};
+use cel::{Context, Value};
+
+use super::check::{Names, Uses};
+use crate::bounds::{EXPRESSION_MAP_MAX, EXPRESSION_TEXT_MAX};
+use crate::matching::client_address;
+use crate::policy::Question;
+use crate::request::Response;
+
+/// What an expression is asked about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) question: &'a Question<'a>,
+    pub(super) response: Option<&'a Response>,
+    pub(super) cost: u64,
+}
+
+/// A text or a map is larger than expressions may see.
+pub(super) struct TooLarge;
+
+/// Adds the variables that an expression uses. What the request does not have is not there.
+pub(super) fn add(uses: &Uses, asked: &Asked<'_>, context: &mut Context<'_, '_>) -> Result<(), TooLarge> {
+    let question = asked.question;
+    if uses.domain {
+        context.add_variable_from_value("domain", text(question.domain)?);
+    }
+    if uses.cost {
+        context.add_variable_from_value("cost", whole(asked.cost));
+    }
+    if uses.entries.is_used() {
+        let all = question.entries.iter().map(|entry| (entry.key, entry.value));
+        context.add_variable_from_value("entries", map(&uses.entries, all)?);
+    }
+    if uses.request() {
+        context.add_variable_from_value("request", request(uses, question)?);
+    }
+    if let Some(response) = asked.response {
+        let mut fields = HashMap::new();
+        fields.insert(key("status"), whole(response.status.into()));
+        fields.insert(key("bytes"), whole(response.bytes));
+        fields.insert(key("millis"), whole(response.millis));
+        context.add_variable_from_value("response", Value::Map(Map { map: Arc::new(fields) }));
+    }
+    Ok(())
+}
+
+fn request(uses: &Uses, question: &Question<'_>) -> Result<Value, TooLarge> {
+    let mut fields = HashMap::new();
+    if let Some(address) = client_address(question).filter(|_| uses.address) {
+        fields.insert(key("address"), text(&address.to_string())?);
+    }
+    if let Some(http) = question.http {
+        for (used, name, value) in
+            [(uses.method, "method", http.method), (uses.host, "host", http.host), (uses.path, "path", http.path)]
+        {
+            if used {
+                fields.insert(key(name), text(value)?);
+            }
+        }
+        if uses.headers.is_used() {
+            fields.insert(key("headers"), map(&uses.headers, http.headers.iter().copied())?);
+        }
+        if uses.cookies.is_used() {
+            fields.insert(key("cookies"), map(&uses.cookies, http.cookies())?);
+        }
+        if uses.query.is_used() {
+            // What is not text has no place in an expression.
+            let parameters = http.parameters().filter_map(|(name, value)| {
+                Some((String::from_utf8(name.into_owned()).ok()?, String::from_utf8(value.into_owned()).ok()?))
+            });
+            fields.insert(key("query"), map(&uses.query, parameters)?);
+        }
+    }
+    Ok(Value::Map(Map { map: Arc::new(fields) }))
+}
+
+/// A map of those that are looked at. Where a name stands several times, its first value counts.
+fn map<N: AsRef<str>>(names: &Names, all: impl Iterator<Item = (N, N)>) -> Result<Value, TooLarge> {
+    let mut values = HashMap::new();
+    for (name, value) in all {
+        let name = name.as_ref();
+        let is_used = match names {
+            Names::Nothing => false,
+            Names::These(names) => names.contains(name),
+            Names::All => true,
+        };
+        if !is_used {
+            continue;
+        }
+        if values.len() >= EXPRESSION_MAP_MAX {
+            return Err(TooLarge);
+        }
+        let value = text(value.as_ref())?;
+        text(name)?;
+        values.entry(key(name)).or_insert(value);
+    }
+    Ok(Value::Map(Map { map: Arc::new(values) }))
+}
+
+fn key(name: &str) -> Key {
+    Key::String(Arc::new(name.to_owned()))
+}
+
+fn text(text: &str) -> Result<Value, TooLarge> {
+    match text.len() <= EXPRESSION_TEXT_MAX {
+        true => Ok(Value::String(Arc::new(text.to_owned()))),
+        false => Err(TooLarge),
+    }
+}
+
+fn whole(number: u64) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}

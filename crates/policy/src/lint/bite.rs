@@ -1,0 +1,149 @@
+//! Limits that deny every request, and limits that never deny one because another of the same rule is always stricter.
+
+use tidegate_core::Algorithm;
+
+use super::Both;
+use crate::conditions::shortened;
+use crate::diagnostic::Diagnostics;
+use crate::rule::RuleLimit;
+
+pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    too_costly(both, diagnostics);
+    let at = |place: usize| match both.written.limits.is_empty() {
+        true => both.at("limit"),
+        false => both.at(&format!("limits/{place}")),
+    };
+    let limits = &both.rule.limits;
+    for (place, limit) in limits.iter().enumerate() {
+        let mut others = limits.iter().enumerate().filter(|(other, _)| *other != place);
+        // Of two that are the same, only the later one is too many.
+        let stricter = others.clone().find(|(other, stricter)| {
+            never_denies_beside(limit, stricter) && (*other < place || !never_denies_beside(stricter, limit))
+        });
+        if let Some((_, stricter)) = stricter {
+            let message = format!(
+                "limit `{}`: it never denies, since `{}` is always stricter",
+                shortened(&limit.name),
+                shortened(&stricter.name)
+            );
+            diagnostics.warning(&at(place), message, "leave it out or make it stricter");
+        } else if let Some((_, smaller)) = others.find(|(_, other)| holds_less_for_longer(other, limit)) {
+            let message = format!(
+                "limit `{}`: {} at once can never pass, since `{}` lets only {} pass",
+                shortened(&limit.name),
+                limit.limit.units(),
+                shortened(&smaller.name),
+                smaller.limit.units()
+            );
+            diagnostics.warning(&at(place), message, "make its burst smaller or the other limit larger");
+        }
+    }
+}
+
+/// A request that costs more than the limit never passes.
+fn too_costly(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    let Some(cost) = both.rule.cost.as_ref().and_then(|cost| cost.constant_units()) else { return };
+    for limit in both.rule.limits.iter().filter(|limit| limit.limit.units() < cost) {
+        let message = format!(
+            "cost: {cost} units are more than limit `{}` ever lets pass ({}), so every request is denied",
+            shortened(&limit.name),
+            limit.limit.units()
+        );
+        diagnostics.warning(&both.at("cost"), message, "make the limit larger, or set action: block");
+    }
+}
+
+fn is_bucket(limit: &RuleLimit) -> bool {
+    matches!(limit.limit.algorithm(), Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
+}
+
+/// Whether a limit cannot deny what another one let pass.
+fn never_denies_beside(limit: &RuleLimit, stricter: &RuleLimit) -> bool {
+    let product = |units: u64, period: u64| u128::from(units) * u128::from(period);
+    match (limit.limit.algorithm(), is_bucket(stricter)) {
+        // The estimate of a sliding counter may be above what passed.
+        (Algorithm::SlidingCounter, _) => false,
+        (Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket, true) => {
+            stricter.limit.units() <= limit.limit.units()
+                && product(stricter.shown.units, limit.shown.period_ns)
+                    <= product(limit.shown.units, stricter.shown.period_ns)
+        }
+        (Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket, false) => false,
+        (Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::SlicedWindow, _) => {
+            most_in(stricter, counted_span(limit)) <= u128::from(limit.limit.units())
+        }
+    }
+}
+
+/// How long back a window looks, in nanoseconds: a sliced one looks up to a slice further.
+fn counted_span(limit: &RuleLimit) -> u64 {
+    match limit.limit.algorithm() {
+        Algorithm::SlicedWindow => limit.shown.period_ns.saturating_mul(2),
+        _ => limit.shown.period_ns,
+    }
+}
+
+/// The most that a limit lets pass in any span of time: never less than it really is.
+fn most_in(limit: &RuleLimit, span: u64) -> u128 {
+    let units = u128::from(limit.limit.units());
+    let windows = u128::from(span.div_ceil(limit.shown.period_ns.max(1)));
+    match limit.limit.algorithm() {
+        Algorithm::SlidingLog | Algorithm::SlicedWindow => windows * units,
+        Algorithm::FixedWindow | Algorithm::SlidingCounter => (windows + 1) * units,
+        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let refilled = u128::from(limit.shown.units) * u128::from(span);
+            units + refilled.div_ceil(u128::from(limit.shown.period_ns.max(1)))
+        }
+    }
+}
+
+/// Whether a limit over a longer time lets less pass than a bucket holds.
+fn holds_less_for_longer(smaller: &RuleLimit, bucket: &RuleLimit) -> bool {
+    is_bucket(bucket)
+        && smaller.limit.units() < bucket.limit.units()
+        && smaller.shown.period_ns > bucket.shown.period_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lint::tests::of_rule;
+    use serde_json::json;
+
+    fn check(limits: serde_json::Value, expected: &[&str]) {
+        let all = of_rule(json!({"limits": limits}));
+        assert_eq!(all.len(), expected.len(), "{all:?}");
+        for (warning, expected) in all.iter().zip(expected) {
+            assert!(warning.contains(expected), "{warning}");
+        }
+    }
+
+    #[test]
+    fn costs_beyond_the_limit() {
+        let rule = |cost: &str| json!({"limit": {"rate": "100/minute", "burst": 10}, "cost": cost});
+        assert!(of_rule(rule("11"))[0].contains("cost: 11 units are more than limit `r` ever lets pass (10)"));
+        assert_eq!(of_rule(rule("10")), [""; 0]);
+        assert_eq!(of_rule(rule("cost * 11")), [""; 0]);
+    }
+
+    #[test]
+    fn limits_that_never_deny() {
+        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "100/s"}]), &["limit `b`: it never denies, since `r`"]);
+        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "10/s"}]), &["limit `b`: it never denies, since `r`"]);
+        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "100/minute"}]), &[]);
+        let day = |limit: &str| json!([{"rate": "1/s"}, {"name": "day", "algorithm": "fixed_window", "rate": limit}]);
+        check(day("86401/day"), &["limit `day`: it never denies, since `r`"]);
+        check(day("86400/day"), &[]);
+        let windows = |limit: &str| json!([{"algorithm": "sliding_log", "rate": "10/minute"}, {"name": "h", "algorithm": "sliding_log", "rate": limit}]);
+        check(windows("600/hour"), &["limit `h`: it never denies"]);
+        check(windows("599/hour"), &[]);
+    }
+
+    #[test]
+    fn bursts_that_never_pass() {
+        let limits = json!([
+            {"name": "burst", "rate": "1/s", "burst": 100},
+            {"name": "daily", "algorithm": "fixed_window", "rate": "50/day"},
+        ]);
+        check(limits, &["limit `burst`: 100 at once can never pass, since `daily` lets only 50 pass"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Fields that change nothing.
+
+use std::collections::HashSet;
+
+use super::Both;
+use crate::compile::child;
+use crate::conditions::shortened;
+use crate::diagnostic::Diagnostics;
+use crate::policy::Policy;
+use crate::schema::{Action, AddressHeader, Config, KeyPart};
+
+pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    let (written, rule) = (both.written, both.rule);
+    let counts = written.action == Action::Limit;
+    let kind = match written.action {
+        Action::Block => "a rule that blocks",
+        Action::Unlimited => "a rule without limits",
+        Action::Limit => "",
+    };
+    let only_counting = [
+        ("key", !written.key.as_slice().is_empty()),
+        ("cost", written.cost.is_some()),
+        ("count", written.count.is_some()),
+        ("count_denied", written.count_denied),
+        ("for", written.penalty.is_some()),
+        ("store", written.store.is_some()),
+        ("on_store_failure", written.on_store_failure.is_some()),
+    ];
+    for (field, _) in only_counting.into_iter().filter(|(_, there)| *there && !counts) {
+        let message = format!("{field}: {kind} counts nothing, so it has no effect");
+        diagnostics.warning(&both.at(field), message, "leave it out");
+    }
+    if counts && written.on_store_failure.is_some() {
+        let message = "on_store_failure: the memory of this process does not fail, so it has no effect";
+        diagnostics.warning(&both.at("on_store_failure"), message, "leave it out while the store is memory");
+    }
+    if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
+        let message = "count_denied: what is denied has no response, which count waits for, so it has no effect";
+        diagnostics.warning(&both.at("count_denied"), message, "leave it out");
+    }
+    let spoken =
+        [("retry_jitter", written.response.retry_jitter.is_some()), ("headers", written.response.headers.is_some())];
+    for (field, _) in spoken.into_iter().filter(|(_, there)| *there && rule.response.hidden) {
+        let message = format!("{field}: clients learn nothing from this rule (hidden), so it has no effect");
+        diagnostics.warning(&both.at(&format!("response/{field}")), message, format!("leave out {field} or hidden"));
+    }
+}
+
+pub(super) fn of_stores(policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
+    for (place, store) in policy.stores().iter().enumerate().skip(1) {
+        let pointer = child("/stores", &store.name);
+        let mut limits =
+            policy.rules().iter().filter(|rule| rule.store == place).flat_map(|rule| &rule.limits).peekable();
+        if limits.peek().is_none() {
+            let message = format!("store `{}`: no rule counts in it", shortened(&store.name));
+            diagnostics.warning(&pointer, message, "name it in a rule (store:) or leave it out");
+        } else if store.log_entries.is_some() && limits.all(|limit| limit.limit.log_entries_max() == 0) {
+            let message = "log_entries: no limit in this store keeps a log, so it has no effect";
+            let hint = "leave it out: only sliding_log and sliced_window keep one";
+            diagnostics.warning(&child(&pointer, "log_entries"), message, hint);
+        }
+    }
+}
+
+pub(super) fn of_client_address(config: &Config, diagnostics: &mut Diagnostics<'_>) {
+    let written = &config.client_address;
+    let pointer = "/client_address";
+    if written.header != AddressHeader::default() && written.trusted_hops == 0 && written.trusted_networks.is_empty() {
+        let message = "header: nobody's headers are believed, so it has no effect";
+        diagnostics.warning(&child(pointer, "header"), message, "add trusted_hops or trusted_networks");
+    }
+    let mut keys = config.domains.values().flat_map(|domain| &domain.rules).flat_map(|rule| rule.key.as_slice());
+    let lengths = [("ipv4_prefix", written.ipv4_prefix), ("ipv6_prefix", written.ipv6_prefix)];
+    if lengths.iter().any(|(_, length)| length.is_some()) && !keys.any(|part| *part == KeyPart::Address) {
+        for (field, _) in lengths.into_iter().filter(|(_, length)| length.is_some()) {
+            let message = format!("{field}: no rule has the address in its key, so it has no effect");
+            diagnostics.warning(&child(pointer, field), message, "add key: address to a rule or leave it out");
+        }
+    }
+}
+
+pub(super) fn of_replaces(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
+    let names: HashSet<&str> = rules.iter().flat_map(|both| &both.rule.limits).map(|limit| &*limit.name).collect();
+    for both in rules {
+        for (place, name) in both.written.replaces.iter().enumerate().filter(|(_, name)| !names.contains(name.as_str()))
+        {
+            let message = format!("replaces: no limit of this domain is called `{}`", shortened(name));
+            let hint = "a limit is called by its own name or, if it has none, by that of its rule";
+            diagnostics.warning(&both.at(&format!("replaces/{place}")), message, hint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lint::tests::{of_rule, warnings};
+    use serde_json::json;
+
+    #[test]
+    fn of_actions() {
+        let all = of_rule(json!({"action": "block", "key": "address", "for": "1m", "cost": "2", "count_denied": true}));
+        let blocks = "a rule that blocks counts nothing, so it has no effect";
+        assert_eq!(all, ["cost", "count_denied", "for", "key"].map(|field| format!("/{field}: {field}: {blocks}")));
+        assert!(
+            of_rule(json!({"action": "unlimited", "for": "1m"}))[0].contains("a rule without limits counts nothing")
+        );
+    }
+
+    #[test]
+    fn of_what_waits_or_is_hidden() {
+        let rule = json!({"limit": "1/s", "count": "response.status == 401", "count_denied": true});
+        assert!(of_rule(rule)[0].contains("count_denied: what is denied has no response"));
+        assert_eq!(of_rule(json!({"limit": "1/s", "count": "cost > 1", "count_denied": true})), [""; 0]);
+        let rule = json!({"limit": "1/s", "response": {"hidden": true, "retry_jitter": "1s", "headers": "legacy"}});
+        assert_eq!(of_rule(rule).len(), 2);
+        assert!(of_rule(json!({"limit": "1/s", "on_store_failure": "deny"}))[0].contains("does not fail"));
+    }
+
+    #[test]
+    fn of_stores() {
+        let rules = json!([{"name": "a", "limit": "1/s", "store": "used"}]);
+        let stores = json!({"default": {"log_entries": 7}, "idle": {}, "used": {"log_entries": 7}});
+        let all = warnings(json!({"stores": stores, "domains": {"d": {"rules": rules}}}));
+        assert_eq!(all.len(), 2);
+        assert!(all[0].starts_with("/stores/idle: store `idle`: no rule counts in it"));
+        assert!(all[1].starts_with("/stores/used/log_entries: log_entries: no limit in this store keeps a log"));
+    }
+
+    #[test]
+    fn of_the_client_address() {
+        let all = warnings(json!({"client_address": {"header": "forwarded", "ipv6_prefix": 56}}));
+        assert!(all[0].contains("header: nobody's headers are believed"));
+        assert!(all[1].contains("ipv6_prefix: no rule has the address in its key"));
+    }
+
+    #[test]
+    fn of_replaces() {
+        assert!(
+            of_rule(json!({"limit": "1/s", "replaces": ["other"]}))[0]
+                .contains("no limit of this domain is called `other`")
+        );
+    }
+}

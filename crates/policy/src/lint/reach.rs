@@ -1,0 +1,131 @@
+//! Rules that never apply, or never count, because their own conditions contradict each other.
+
+use super::Both;
+use crate::conditions::shortened;
+use crate::diagnostic::Diagnostics;
+use crate::matching::{Entries, Named};
+use crate::pattern::{Glob, Pattern};
+use crate::schema::{self, KeyPart};
+
+pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    excepted(both, diagnostics);
+    paths(both, diagnostics);
+    hosts(both, diagnostics);
+    expression(both, diagnostics);
+    key(both, diagnostics);
+}
+
+/// Values whose exceptions leave nothing.
+fn excepted(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    let matching = &both.rule.matching;
+    let (Entries::Among(entries) | Entries::Exactly(entries)) = &matching.entries;
+    let lists = [
+        ("entries", entries),
+        ("header", &matching.headers),
+        ("cookie", &matching.cookies),
+        ("query", &matching.query),
+    ];
+    let named = lists.into_iter().flat_map(|(field, list)| list.iter().map(move |Named { value, .. }| (field, value)));
+    let values = [("method", &matching.method), ("host", &matching.host), ("path", &matching.path)];
+    let values = values.into_iter().filter_map(|(field, value)| value.as_ref().map(|value| (field, value)));
+    for (field, pattern) in named.chain(values) {
+        if let Pattern::But(glob, except) = pattern
+            && (except.globs.contains(&Glob::Any) || matches!(glob, Glob::Exact(value) if except.contains(value)))
+        {
+            let message = format!("{field}: the exceptions leave nothing, so the rule never applies");
+            diagnostics.warning(&both.at(&format!("match/{field}")), message, "except less");
+        }
+    }
+}
+
+/// Every path begins with a slash.
+fn paths(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    for path in texts(both.written.matching.path.as_ref()) {
+        if !path.starts_with(['/', '*']) {
+            let message = format!("path: no path begins like `{}`", shortened(path));
+            diagnostics.warning(&both.at("match/path"), message, "begin it with a slash, like /api/*");
+        } else if path.contains('?') {
+            let message =
+                format!("path: `{}` has a question mark, but the path ends before the query", shortened(path));
+            diagnostics.warning(&both.at("match/path"), message, "write what follows it under query");
+        }
+    }
+}
+
+/// Hosts are told without scheme and port.
+fn hosts(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    for host in texts(both.written.matching.host.as_ref()) {
+        if host.contains(['/', ':']) && !host.starts_with('[') && host.matches(':').count() < 2 {
+            let message = format!("host: `{}` is no host: a host has no scheme, port or path here", shortened(host));
+            diagnostics.warning(&both.at("match/host"), message, "write the name alone, like api.example.com");
+        }
+    }
+}
+
+fn expression(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    if both.rule.matching.when.as_ref().is_some_and(|when| when.is_never_true()) {
+        let message = "when: it is never true, so the rule never applies";
+        diagnostics.warning(&both.at("match/when"), message, "set mode: off to switch a rule off");
+    }
+}
+
+/// Entries that a key needs but no request that matches has.
+fn key(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
+    let Entries::Exactly(entries) = &both.rule.matching.entries else { return };
+    for part in both.written.key.as_slice() {
+        if let KeyPart::Entry(name) = part
+            && !entries.iter().any(|entry| *entry.name == **name)
+        {
+            let message = format!("key: requests of this rule have no entry `{}`, so it counts none", shortened(name));
+            diagnostics.warning(&both.at("key"), message, "name an entry of the list under match");
+        }
+    }
+}
+
+/// The texts of a condition, without its exceptions.
+fn texts(value: Option<&schema::Value>) -> &[String] {
+    match value {
+        None => &[],
+        Some(schema::Value::Is(text) | schema::Value::But(schema::But { is: text, .. })) => std::slice::from_ref(text),
+        Some(schema::Value::OneOf(list)) => list,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lint::tests::of_rule;
+    use serde_json::json;
+
+    fn check(matching: serde_json::Value, expected: &[&str]) {
+        let all = of_rule(json!({"match": matching, "limit": "1/s"}));
+        assert_eq!(all.len(), expected.len(), "{all:?}");
+        for (warning, expected) in all.iter().zip(expected) {
+            assert!(warning.contains(expected), "{warning}");
+        }
+    }
+
+    #[test]
+    fn conditions_that_nothing_meets() {
+        check(
+            json!({"entries": {"user": {"is": "*", "except": ["a", "*"]}}}),
+            &["entries: the exceptions leave nothing"],
+        );
+        check(json!({"method": {"is": "get", "except": ["GET"]}}), &["method: the exceptions leave nothing"]);
+        check(json!({"method": {"is": "*", "except": ["GET"]}}), &[]);
+        check(json!({"path": ["api/*", "/ok"]}), &["path: no path begins like `api/*`"]);
+        check(json!({"path": "/search?q=*"}), &["has a question mark"]);
+        check(json!({"host": "example.com:8080"}), &["is no host"]);
+        check(json!({"host": "https://example.com"}), &["is no host"]);
+        check(json!({"host": "::1"}), &[]);
+        check(json!({"when": "1 > 2"}), &["when: it is never true"]);
+        check(json!({"when": "cost > 2"}), &[]);
+    }
+
+    #[test]
+    fn keys_that_no_request_has() {
+        let rule = json!({"match": {"entries": [{"user": "*"}]}, "key": [{"entry": "user"}, {"entry": "tenant"}], "limit": "1/s"});
+        let all = of_rule(rule);
+        assert_eq!(all.len(), 1);
+        assert!(all[0].contains("key: requests of this rule have no entry `tenant`"));
+    }
+}
