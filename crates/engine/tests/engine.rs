@@ -206,6 +206,18 @@ fn quotas_deny_only_together() {
 }
 
 #[test]
+fn a_rule_replaces_a_block_by_its_name() {
+    let bench = Bench::new(
+        r"
+- {name: stop, match: {entries: {user: '*'}}, action: block}
+- {name: gold, match: {entries: {plan: gold}}, limit: 5/minute, replaces: [stop]}
+",
+    );
+    assert!(!bench.one(&[("user", "a")]).is_allowed());
+    assert!(bench.one(&[("user", "a"), ("plan", "gold")]).is_allowed());
+}
+
+#[test]
 fn a_rule_replaces_limits_by_their_name() {
     let bench = Bench::new(
         "

@@ -62,8 +62,8 @@ pub struct Rule {
     pub(crate) key: Box<[Part]>,
     /// Bytes that a key may have beside the longest namespace of the rule.
     pub(crate) key_room: usize,
-    pub(crate) cost: Option<Expression>,
-    pub(crate) count: Option<Expression>,
+    pub(crate) cost: Option<Box<Expression>>,
+    pub(crate) count: Option<Box<Expression>>,
 }
 
 /// One limit of a rule.

@@ -159,7 +159,7 @@ fn is_visible(judgement: &Judgement<'_>) -> bool {
 }
 
 /// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
-fn push<'a>(told: &mut Vec<Told<'a>>, one: Told<'a>) {
+pub(crate) fn push<'a>(told: &mut Vec<Told<'a>>, one: Told<'a>) {
     let same = |other: &&mut Told<'_>| other.name == one.name && other.family == one.family;
     if let Some(same) = told.iter_mut().find(same) {
         if one.strictness() < same.strictness() {

@@ -7,10 +7,10 @@
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs` |
-//! | what all three share | `service.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
+//! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | certificates | `tls.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -28,6 +28,7 @@ mod run;
 mod service;
 mod telemetry;
 mod tls;
+mod traffic;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
@@ -40,3 +41,4 @@ pub use run::{Addresses, Options, RunError, run};
 pub use service::{Protocol, Service};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use traffic::Traffic;

@@ -32,6 +32,7 @@ pub trait Door: Send + Sync + 'static {
 /// A bound socket with its count of connections.
 #[derive(Debug)]
 pub struct Listener {
+    name: &'static str,
     socket: std::net::TcpListener,
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
@@ -79,7 +80,7 @@ impl Listener {
             Ok(socket.into())
         };
         let socket = bind().map_err(|error| ListenerError { name, address, error })?;
-        Ok(Listener { socket, connections: Arc::default(), refused: Arc::default() })
+        Ok(Listener { name, socket, connections: Arc::default(), refused: Arc::default() })
     }
 
     /// The address it is bound to.
@@ -88,6 +89,11 @@ impl Listener {
     /// If the system does not tell.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// Its name, and the counts of connections that are open and that were refused.
+    pub(crate) fn counts(&self) -> (&'static str, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        (self.name, Arc::clone(&self.connections), Arc::clone(&self.refused))
     }
 
     /// Connections that are open now.

@@ -139,6 +139,9 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     });
     let addresses =
         Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };
+    for listener in [&listeners.http, &listeners.grpc, &listeners.resp] {
+        service.traffic.watch(listener);
+    }
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -188,7 +191,11 @@ impl Worker {
             Err(error) => return tracing::error!(%error, "a serving thread cannot start"),
         };
         runtime.block_on(async move {
-            let http = Arc::new(HttpDoor::new(Arc::clone(&service)));
+            let mut http = HttpDoor::new(Arc::clone(&service));
+            if let Ok(address) = listeners.http.address() {
+                http = http.listening_on(address);
+            }
+            let http = Arc::new(http);
             let grpc = Arc::new(RlsDoor::new(Arc::clone(&service), rls));
             let resp = Arc::new(RespDoor::new(service));
             tokio::join!(

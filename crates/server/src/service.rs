@@ -9,6 +9,7 @@ use tracing::Instrument;
 
 use crate::decision_log::DecisionLog;
 use crate::telemetry::TRACE_TARGET;
+use crate::traffic::Traffic;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Service {
     ready: watch::Sender<bool>,
     config_loads: AtomicU64,
     config_errors: AtomicU64,
+    /// How much comes in.
+    pub traffic: Traffic,
     /// What AUTH has to say on the protocol of Redis; none if it need not be said.
     pub resp_password: Option<String>,
     /// What administrators have to say over HTTP; none if they need not, as on loopback.
@@ -59,6 +62,7 @@ impl Service {
             ready: watch::Sender::new(false),
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
+            traffic: Traffic::default(),
             resp_password: None,
             admin_token: None,
             decision_log: None,

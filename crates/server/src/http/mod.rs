@@ -1,32 +1,171 @@
-//! X
+//! HTTP: checks, forward-auth, reports, administration, metrics.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | connections, and which request goes where | here |
+//! | when a connection is silent for too long | `pulse.rs` |
+//! | bodies, fields, queries | `body.rs`, `query.rs` |
+//! | what a request is about | `asked.rs` |
+//! | may it pass? | `check.rs`, `auth.rs`; answered by `told.rs` |
+//! | what became of it | `report.rs` |
+//! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
+//! | what was counted | `metrics.rs` |
+//! | what envoyproxy/ratelimit has | `reference.rs` |
+//! | the description of all this | `openapi.json` |
 
-use std::net::SocketAddr;
+mod admin;
+mod answer;
+mod asked;
+mod auth;
+mod body;
+mod check;
+mod guard;
+mod metrics;
+mod pulse;
+mod query;
+mod reference;
+mod report;
+mod routes;
+mod rules;
+mod told;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 
+use http::StatusCode;
+use http::request::Parts;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use tokio::net::TcpStream;
 
+use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH};
 use crate::drain::Drain;
 use crate::listener::Door;
-use crate::service::Service;
+use crate::service::{Protocol, Service};
+use answer::{Answered, Failure, Reply};
+use pulse::{Io, Pulse, Silence};
 
-/// X
+/// Speaks HTTP/1.1 in front of a service.
 #[derive(Debug)]
 pub struct HttpDoor {
     service: Arc<Service>,
+    http: http1::Builder,
+    is_loopback: bool,
+}
+
+/// What is known of a connection.
+struct Caller {
+    address: IpAddr,
+    /// Whether it came in by a listener that only this machine can reach.
+    is_local: bool,
 }
 
 impl HttpDoor {
-    /// X
+    /// Speaks HTTP in front of `service`.
     #[must_use]
     pub fn new(service: Arc<Service>) -> HttpDoor {
-        HttpDoor { service }
+        let mut http = http1::Builder::new();
+        // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
+        // reading it.
+        http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
+        HttpDoor { service, http, is_loopback: false }
+    }
+
+    /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
+    #[must_use]
+    pub fn listening_on(self, address: SocketAddr) -> HttpDoor {
+        HttpDoor { is_loopback: address.ip().to_canonical().is_loopback(), ..self }
+    }
+
+    /// Answers a request.
+    async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Reply {
+        let (parts, body) = request.into_parts();
+        let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
+        self.service.traffic.count(Protocol::Http);
+        self.service.traffic.count_status(reply.status());
+        reply
+    }
+
+    /// Which request goes where. `routes.rs` lists the same, for people and for the description.
+    async fn route(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
+        use http::Method;
+
+        let service = &*self.service;
+        let query = parts.uri.query();
+        match (&parts.method, parts.uri.path()) {
+            (&Method::POST, "/v1/check") => check::post(service, &body::read(body).await?).await,
+            (&Method::GET, "/v1/check") => check::get(service, query).await,
+            (_, "/v1/auth") => auth::any(service, caller, parts).await,
+            (&Method::POST, "/v1/report") => report::post(service, &body::read(body).await?).await,
+            (&Method::GET, "/metrics") => Ok(metrics::get(service)),
+            (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
+            (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
+            (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
+            (&Method::POST, "/json") => reference::json(service, &body::read(body).await?).await,
+            (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
+            (&Method::GET | &Method::HEAD, "/") => Ok(routes::page()),
+            _ => self.route_admin(caller, parts, body).await,
+        }
+    }
+
+    /// What only administrators may do.
+    async fn route_admin(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
+        use http::Method;
+
+        let path = parts.uri.path();
+        let Some(route) = routes::find(path) else { return Err(routes::unknown(path)) };
+        if !route.methods.contains(&parts.method.as_str()) {
+            return Err(Failure::method(&route.methods.join(", ")));
+        }
+        let service = &*self.service;
+        let guarded = guard::admit(service, caller, parts)?;
+        match (&parts.method, path) {
+            (&Method::POST, "/v1/inspect") => admin::inspect(service, &body::read(body).await?).await,
+            (&Method::POST, "/v1/reset") => admin::reset(&guarded, service, &body::read(body).await?).await,
+            (&Method::POST, "/v1/grant") => admin::grant(&guarded, service, &body::read(body).await?).await,
+            (&Method::POST, "/v1/block") => admin::block(&guarded, service, &body::read(body).await?).await,
+            (&Method::GET, "/v1/rules") => Ok(rules::list(service)),
+            (&Method::GET, "/rlconfig") => Ok(reference::config(service)),
+            (&Method::PUT, path) => rules::set_mode(&guarded, service, path, &body::read(body).await?),
+            _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
+        }
     }
 }
 
 impl Door for HttpDoor {
     const NAME: &'static str = "http";
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, _peer: SocketAddr, _drain: Drain) {
-        let _ = (&self.service, stream);
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
+        let caller = Arc::new(Caller { address: peer.ip().to_canonical(), is_local: self.is_loopback });
+        let pulse = Arc::new(Pulse::default());
+        let service = service_fn(|request| {
+            let (door, caller, pulse) = (Arc::clone(&self), Arc::clone(&caller), Arc::clone(&pulse));
+            async move {
+                let reply = door.answer(&caller, request).await;
+                pulse.answered();
+                Ok::<_, Infallible>(reply)
+            }
+        });
+        let mut connection = pin!(self.http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
+        let mut silence = Silence::default();
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                // Errors are those of the client, who has been told or is gone.
+                _ = connection.as_mut() => return,
+                () = drain.started(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = tokio::time::sleep(HTTP_WATCH) => match silence.look(&pulse) {
+                    pulse::Next::Wait => {}
+                    pulse::Next::Finish => connection.as_mut().graceful_shutdown(),
+                    pulse::Next::Drop => return,
+                },
+            }
+        }
     }
 }

@@ -115,14 +115,26 @@ impl RateLimitService for Limits {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let message = request.into_inner();
-        let entries = decode::entries(&message);
-        let descriptors = decode::descriptors(&message, &entries)?;
-        let request = decode::request(&message, &descriptors)?;
-        let outcome = self.service.check(Protocol::Grpc, &request).await;
-        let outcome = outcome.map_err(|error| refusal(&error))?;
-        let now = self.service.engine.clock().now();
-        Ok(Response::new(encode::response(&outcome, descriptors.len(), now, self.dynamic_metadata)))
+        self.service.traffic.count(Protocol::Grpc);
+        let answer = decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata).await;
+        answer.map(Response::new).inspect_err(|_| self.service.traffic.count_grpc_error())
     }
+}
+
+/// Answers a message of Envoy, whatever carried it.
+pub(crate) async fn decide(
+    service: &Service,
+    protocol: Protocol,
+    message: &RateLimitRequest,
+    with_metadata: bool,
+) -> Result<RateLimitResponse, Status> {
+    let entries = decode::entries(message);
+    let descriptors = decode::descriptors(message, &entries)?;
+    let request = decode::request(message, &descriptors)?;
+    let outcome = service.check(protocol, &request).await;
+    let outcome = outcome.map_err(|error| refusal(&error))?;
+    let now = service.engine.clock().now();
+    Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::service::Routes;
 
+pub(crate) use self::calls::decide;
 use self::calls::{Calls, Limits};
 use crate::bounds::{
     DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_RESETS_MAX, GRPC_STREAMS_MAX,

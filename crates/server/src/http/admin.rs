@@ -1,0 +1,239 @@
+//! What administrators do to keys: look, reset, give back, block.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Serialize;
+use tidegate_core::{Op, Rate, Snapshot, Time};
+use tidegate_engine::bounds::{COST_MAX, PENALTY_SECONDS_MAX};
+use tidegate_engine::{Inspected, InspectedLimit};
+use tidegate_policy::Request;
+
+use super::answer::{Answered, Failure, json, quote};
+use super::asked::{Asked, Inline, Subject};
+use super::body::{Fields, text, utf8};
+use super::check::unknown_domain;
+use super::guard::Admin;
+use super::told::nanos;
+use crate::service::Service;
+
+const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
+
+/// Makes a request of a subject and does something with it, if there are rules under its domain.
+macro_rules! on_rules {
+    ($service:expr, $subject:expr, |$request:ident| $work:expr) => {{
+        let entries = $subject.entries();
+        let descriptors = $subject.descriptors(&entries);
+        let headers = $subject.headers();
+        let http = $subject.http(&headers);
+        let $request = known($service, $subject.request(&descriptors, http.as_ref()))?;
+        $work
+    }};
+}
+
+/// How many limits something was done to.
+#[derive(Serialize)]
+struct Done {
+    limits: usize,
+}
+
+#[derive(Serialize)]
+struct Told {
+    now: String,
+    now_ns: u64,
+    rules: Vec<ToldRule>,
+}
+
+#[derive(Serialize)]
+struct ToldRule {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<Box<str>>,
+    penalised_ns: Option<u64>,
+    limits: Vec<ToldLimit>,
+}
+
+#[derive(Serialize)]
+struct ToldLimit {
+    name: Box<str>,
+    limit: u64,
+    remaining: u64,
+    reset_after_ns: u64,
+    /// What a log remembers, oldest first.
+    entries: Vec<ToldEntry>,
+}
+
+#[derive(Serialize)]
+struct ToldEntry {
+    at: String,
+    at_ns: u64,
+    units: u64,
+}
+
+/// What is known of keys, with the entries of their logs.
+pub(super) async fn inspect(service: &Service, body: &[u8]) -> Answered {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let asked = Asked::take(&mut fields)?;
+    fields.finish("inspect")?;
+    let now = service.engine.clock().now();
+    let rules = match asked {
+        Asked::Inline(inline) => {
+            let snapshot = service.engine.inspect_key(inline.key.as_bytes(), &inline.limit).await?;
+            let limits = vec![told_limit(InspectedLimit { name: (*inline.name).into(), snapshot })];
+            vec![ToldRule { rule: None, penalised_ns: None, limits }]
+        }
+        Asked::Rules(subject) => {
+            let found = on_rules!(service, subject, |request| service.engine.inspect(&request).await?);
+            found.into_iter().map(told_rule).collect()
+        }
+    };
+    Ok(json(StatusCode::OK, &Told { now: rfc3339(now), now_ns: now.as_nanos(), rules }))
+}
+
+/// Forgets keys, and their penalties.
+pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let asked = Asked::take(&mut fields)?;
+    fields.finish("reset")?;
+    let limits = match &asked {
+        Asked::Inline(inline) => on_key(service, inline, Op::Reset).await?,
+        Asked::Rules(subject) => on_rules!(service, subject, |request| service.engine.reset(&request).await?),
+    };
+    log(admin, "reset", &asked, limits);
+    Ok(json(StatusCode::OK, &Done { limits }))
+}
+
+/// Gives units back.
+pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let asked = Asked::take(&mut fields)?;
+    let units = units(&mut fields)?;
+    fields.finish("grant")?;
+    let limits = match &asked {
+        Asked::Inline(inline) => on_key(service, inline, Op::Refund(units, None)).await?,
+        Asked::Rules(subject) => on_rules!(service, subject, |request| service.engine.grant(&request, units).await?),
+    };
+    log(admin, "grant", &asked, limits);
+    Ok(json(StatusCode::OK, &Done { limits }))
+}
+
+/// Denies keys for a time, whatever their count.
+pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let asked = Asked::take(&mut fields)?;
+    let length = length(&mut fields)?;
+    fields.finish("block")?;
+    let Asked::Rules(subject) = &asked else {
+        let remedy = "name a domain and descriptors; callers who bring their own limit can deny by themselves";
+        return Err(Failure::bad("key", "only rules have penalties", remedy));
+    };
+    let limits = on_rules!(service, subject, |request| service.engine.block(&request, length).await?);
+    log(admin, "block", &asked, limits);
+    Ok(json(StatusCode::OK, &Done { limits }))
+}
+
+fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Failure> {
+    match service.engine.policy().domain(request.domain) {
+        Some(_) => Ok(request),
+        None => Err(unknown_domain(request.domain)),
+    }
+}
+
+async fn on_key(service: &Service, inline: &Inline<'_>, op: Op) -> Result<usize, Failure> {
+    service.engine.decide(inline.key.as_bytes(), &inline.limit, op).await?;
+    Ok(1)
+}
+
+fn units(fields: &mut Fields<'_>) -> Result<u64, Failure> {
+    let remedy = format_args!("use 1 to {COST_MAX} units");
+    match fields.whole("units", remedy)? {
+        Some(units @ 1..=COST_MAX) => Ok(units),
+        Some(units) => Err(Failure::bad("units", format_args!("{units} is out of bounds"), remedy)),
+        None => Err(Failure::bad("units", "missing", remedy)),
+    }
+}
+
+/// `"for": "10m"`, or seconds as a number.
+fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
+    let remedy = r#"write "10m" or seconds as a number, up to 100 years"#;
+    let value = fields.need("for", remedy)?;
+    if !value.get().starts_with('"') {
+        let seconds = super::query::whole("for", value.get(), remedy)?;
+        return match seconds {
+            1..=PENALTY_SECONDS_MAX => Ok(Duration::from_secs(seconds)),
+            _ => Err(Failure::bad("for", format_args!("{seconds} is out of bounds"), remedy)),
+        };
+    }
+    let text = text("for", value, remedy)?;
+    // People write lengths as they write the periods of rates.
+    let rate = format!("1/{text}").parse::<Rate>();
+    rate.map(Rate::period).map_err(|_| Failure::bad("for", format_args!("{} is no such time", quote(&text)), remedy))
+}
+
+fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
+    let (domain, what) = match asked {
+        Asked::Inline(Inline { key, .. }) => ("", quote(key)),
+        Asked::Rules(Subject { domain, descriptors, .. }) => (&**domain, quote(&format!("{descriptors:?}"))),
+    };
+    tracing::info!(target: "tidegate::admin", who = %admin.who, action, domain, what = ?what, limits, "keys changed");
+}
+
+fn told_rule(inspected: Inspected) -> ToldRule {
+    ToldRule {
+        rule: Some(inspected.rule),
+        penalised_ns: inspected.penalised.map(nanos),
+        limits: inspected.limits.into_iter().map(told_limit).collect(),
+    }
+}
+
+fn told_limit(inspected: InspectedLimit) -> ToldLimit {
+    let Snapshot { decision, entries } = inspected.snapshot;
+    let told = |at: Time, units| ToldEntry { at: rfc3339(at), at_ns: at.as_nanos(), units };
+    ToldLimit {
+        name: inspected.name,
+        limit: decision.limit(),
+        remaining: decision.remaining(),
+        reset_after_ns: nanos(decision.reset_after()),
+        entries: entries.into_iter().map(|entry| told(entry.at, entry.units)).collect(),
+    }
+}
+
+/// An instant as RFC 3339 has it, in UTC.
+fn rfc3339(time: Time) -> String {
+    const NANOS_PER_SECOND: u64 = tidegate_core::bounds::NANOS_PER_SECOND;
+    let (seconds, nanos) = (time.as_nanos() / NANOS_PER_SECOND, time.as_nanos() % NANOS_PER_SECOND);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years are counted from March on, so that a leap day is the last of its year; 719,468 days lie between
+    // 0000-03-01 and the epoch, and the calendar repeats every 146,097 days.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants() {
+        let cases = [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000000Z"),
+            (951_868_799, "2000-02-29T23:59:59.000000000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000000000Z"),
+            (1_700_000_000, "2023-11-14T22:13:20.000000000Z"),
+            (1_704_067_199, "2023-12-31T23:59:59.000000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000000Z"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(rfc3339(Time::from_nanos(seconds * 1_000_000_000)), expected);
+        }
+        assert!(rfc3339(Time::MAX).starts_with("2262-04-11T23:47:16."));
+    }
+}

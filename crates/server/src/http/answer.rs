@@ -1,0 +1,142 @@
+//! Answers: what every route replies with, and how it says that a request is at fault.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use tidegate_core::KeyError;
+use tidegate_engine::RequestError;
+
+use crate::bounds::QUOTE_CHARS_MAX;
+use crate::headers::{Header, PROBLEM_TYPE};
+
+/// An answer.
+pub(super) type Reply = Response<Full<Bytes>>;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What each route gives: an answer, or what is wrong with the request.
+pub(super) type Answered = Result<Reply, Failure>;
+
+/// An answer with a body.
+pub(super) fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+/// An answer without a body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Full::default());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// An answer of JSON.
+pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Reply {
+    // What is told here are numbers and text, which always are JSON.
+    reply(status, JSON, serde_json::to_vec(body).unwrap_or_default())
+}
+
+/// Forbids to keep an answer: it was true once, and asking again counts again.
+pub(super) fn forbid_caching(reply: &mut Reply) {
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+/// Adds what `headers.rs` made.
+pub(super) fn add_headers(reply: &mut Reply, headers: Vec<Header>) {
+    for (name, value) in headers {
+        // They are made of printable ASCII; one that is not would be left out.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            reply.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+}
+
+/// What is wrong with a request.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    detail: String,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Failure {
+    /// A request that cannot be understood: the field, what is wrong with it and what would do.
+    pub(super) fn bad(field: impl fmt::Display, problem: impl fmt::Display, remedy: impl fmt::Display) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, format!("{field}: {problem}; {remedy}"))
+    }
+
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Failure {
+        Failure { status, detail: detail.into(), header: None }
+    }
+
+    /// The path is there, but not for this method.
+    pub(super) fn method(allowed: &str) -> Failure {
+        let detail = format!("method: not for this path; use {allowed}");
+        Failure {
+            header: HeaderValue::from_str(allowed).ok().map(|value| (ALLOW, value)),
+            ..Failure::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+        }
+    }
+
+    /// The token is missing or wrong.
+    pub(super) fn unauthorized(detail: impl Into<String>) -> Failure {
+        let challenge = HeaderValue::from_static("Bearer realm=\"tidegate admin\"");
+        Failure { header: Some((WWW_AUTHENTICATE, challenge)), ..Failure::new(StatusCode::UNAUTHORIZED, detail) }
+    }
+
+    /// The same, and no further request is read from the connection.
+    pub(super) fn closing(self) -> Failure {
+        Failure { header: Some((CONNECTION, HeaderValue::from_static("close"))), ..self }
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
+/// RFC 9457.
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Reply {
+        let Failure { status, detail, header } = failure;
+        let title = status.canonical_reason().unwrap_or("Error");
+        let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
+        let mut answer = reply(status, PROBLEM_TYPE, serde_json::to_vec(&problem).unwrap_or_default());
+        forbid_caching(&mut answer);
+        if let Some((name, value)) = header {
+            answer.headers_mut().insert(name, value);
+        }
+        answer
+    }
+}
+
+/// A value as an error repeats it.
+pub(super) fn quote(value: &str) -> String {
+    match value.char_indices().nth(QUOTE_CHARS_MAX) {
+        None => value.to_owned(),
+        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,274 @@
+//! What a request is about: entries for configured rules, or a key with its own limit. Checks, reports and the calls of
+//! administrators name it in the same way.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use serde_json::value::RawValue;
+use tidegate_core::Limit;
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
+use tidegate_policy::schema::{self, Numbers, RateText};
+use tidegate_policy::{Descriptor, Entry, Http, Request, Shown, read_limit};
+
+use super::answer::{Failure, quote};
+use super::body::{Fields, list, text};
+use super::query::Query;
+use crate::headers::OWN_LIMIT_NAME;
+
+const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
+const LIMITS: &str = r#"write "100/minute" or an object like {"algorithm":"gcra","rate":"100/minute","burst":20}"#;
+const LIMIT_EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
+const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
+const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
+
+/// What a request is about.
+pub(super) enum Asked<'a> {
+    Rules(Subject<'a>),
+    Inline(Inline<'a>),
+}
+
+/// Entries that rules are looked up for.
+pub(super) struct Subject<'a> {
+    pub(super) domain: Cow<'a, str>,
+    pub(super) descriptors: Vec<Entries<'a>>,
+    pub(super) http: Option<Told<'a>>,
+    pub(super) cost: u64,
+}
+
+/// The entries of one descriptor.
+pub(super) type Entries<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// An HTTP request that somebody tells of.
+#[derive(Default)]
+pub(super) struct Told<'a> {
+    method: Cow<'a, str>,
+    host: Cow<'a, str>,
+    path: Cow<'a, str>,
+    query: Cow<'a, str>,
+    headers: Vec<(String, Cow<'a, str>)>,
+    address: Option<IpAddr>,
+}
+
+/// A key with its own limit.
+pub(super) struct Inline<'a> {
+    pub(super) key: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) limit: Limit,
+    pub(super) shown: Shown,
+    pub(super) cost: u64,
+}
+
+impl<'a> Asked<'a> {
+    /// Takes what it is about from the fields of an object.
+    pub(super) fn take(fields: &mut Fields<'a>) -> Result<Asked<'a>, Failure> {
+        match (fields.has("domain") || fields.has("descriptors"), fields.has("key") || fields.has("limit")) {
+            (true, false) => Subject::take(fields).map(Asked::Rules),
+            (false, true) => Inline::take(fields).map(Asked::Inline),
+            (true, true) => Err(Failure::bad("key", "not together with domain", format_args!("write {EXAMPLE}"))),
+            (false, false) => Err(Failure::bad("body", "neither domain nor key", format_args!("write {EXAMPLE}"))),
+        }
+    }
+
+    /// Reads an object that holds nothing else.
+    pub(super) fn parse(text: &'a str) -> Result<Asked<'a>, Failure> {
+        let mut fields = Fields::parse("body", text, EXAMPLE)?;
+        let asked = Asked::take(&mut fields)?;
+        fields.finish("a check")?;
+        Ok(asked)
+    }
+}
+
+impl<'a> Subject<'a> {
+    fn take(fields: &mut Fields<'a>) -> Result<Subject<'a>, Failure> {
+        let remedy = "name the domain of the rules";
+        let domain = fields.text("domain", remedy)?.ok_or_else(|| Failure::bad("domain", "missing", remedy))?;
+        let given = fields.need("descriptors", format_args!("write a list like {DESCRIPTORS}"))?;
+        let items = list("descriptors", given.get(), DESCRIPTORS)?;
+        if items.len() > DESCRIPTORS_MAX {
+            let remedy = format_args!("use at most {DESCRIPTORS_MAX}");
+            return Err(Failure::bad("descriptors", format_args!("{} are too many", items.len()), remedy));
+        }
+        let descriptors = items.into_iter().map(descriptor).collect::<Result<_, _>>()?;
+        let http = fields.take("request").map(Told::parse).transpose()?;
+        Ok(Subject { domain, descriptors, http, cost: cost(fields)? })
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+        self.descriptors.iter().flatten().map(|(key, value)| Entry { key, value }).collect()
+    }
+
+    /// The descriptors; `entries` are those that [`Subject::entries`] gave.
+    pub(super) fn descriptors<'e>(&self, mut entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
+        let mut all = Vec::with_capacity(self.descriptors.len());
+        for descriptor in &self.descriptors {
+            let (own, rest) = entries.split_at(descriptor.len().min(entries.len()));
+            all.push(Descriptor { entries: own, ..Descriptor::default() });
+            entries = rest;
+        }
+        all
+    }
+
+    pub(super) fn headers(&self) -> Vec<(&str, &str)> {
+        let all = self.http.iter().flat_map(|http| &http.headers);
+        all.map(|(name, value)| (name.as_str(), value.as_ref())).collect()
+    }
+
+    pub(super) fn http<'e>(&'e self, headers: &'e [(&'e str, &'e str)]) -> Option<Http<'e>> {
+        let told = self.http.as_ref()?;
+        let Told { method, host, path, query, address, .. } = told;
+        Some(Http { method, host, path, query, headers, address: *address })
+    }
+
+    pub(super) fn request<'e>(&'e self, descriptors: &'e [Descriptor<'e>], http: Option<&'e Http<'e>>) -> Request<'e> {
+        Request { domain: &self.domain, descriptors, http, cost: self.cost }
+    }
+}
+
+/// A descriptor: a map of entries, or a list of maps of one entry each.
+fn descriptor(value: &RawValue) -> Result<Entries<'_>, Failure> {
+    if !value.get().starts_with('[') {
+        return pairs("descriptors", Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?);
+    }
+    let mut entries = Vec::new();
+    for item in list("descriptors", value.get(), r#"[{"user":"42"}]"#)? {
+        let example = r#"{"user":"42"} or {"key":"user","value":"42"}"#;
+        let mut fields = Fields::parse("descriptors", item.get(), example)?;
+        if fields.has("key") && fields.has("value") {
+            let mut part = |name| text("descriptors", fields.need(name, example)?, "use text");
+            entries.push((part("key")?, part("value")?));
+            fields.finish("an entry")?;
+            continue;
+        }
+        let mut one = pairs("descriptors", fields)?;
+        if one.len() != 1 {
+            let problem = format_args!("{} is not one entry", quote(item.get()));
+            return Err(Failure::bad("descriptors", problem, format_args!("write {example}")));
+        }
+        entries.append(&mut one);
+    }
+    Ok(entries)
+}
+
+/// All fields of an object, which must be text.
+fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
+    let pair = |(name, value): (Cow<'a, str>, &'a RawValue)| {
+        let remedy = format_args!("write text, like {}", serde_json::Value::from(quote(value.get())));
+        let value = text(&format!("{owner}.{}", quote(&name)), value, remedy)?;
+        Ok((name, value))
+    };
+    fields.rest().into_iter().map(pair).collect()
+}
+
+impl<'a> Told<'a> {
+    fn parse(value: &'a RawValue) -> Result<Told<'a>, Failure> {
+        let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
+        let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
+        let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
+        let address = part("address")?;
+        let headers = match fields.take("headers") {
+            None => Vec::new(),
+            Some(value) => pairs("headers", Fields::parse("headers", value.get(), r#"{"user-agent":"curl"}"#)?)?,
+        };
+        fields.finish("request")?;
+        let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+        let address = match &*address {
+            "" => None,
+            text => Some(text.parse::<IpAddr>().map_err(|_| {
+                Failure::bad("address", format_args!("{} is not an IP address", quote(text)), "use one like 192.0.2.7")
+            })?),
+        };
+        Ok(Told { method, host, path, query, headers, address })
+    }
+}
+
+impl<'a> Inline<'a> {
+    pub(super) fn take(fields: &mut Fields<'a>) -> Result<Inline<'a>, Failure> {
+        let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
+        let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
+        let (name, limit) = limit(fields.need("limit", LIMITS)?)?;
+        Inline::new(key, name, &limit, cost(fields)?)
+    }
+
+    /// What a query asks for.
+    pub(super) fn of_query(mut query: Query<'a>) -> Result<Inline<'a>, Failure> {
+        let key = query.need("key", "name whom to count, like key=user:42")?;
+        let rate = query.need("rate", "say how much, like rate=100/minute")?;
+        let algorithm = query.take("algorithm");
+        let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
+        let slices = query.whole("slices", UNITS)?;
+        let cost = query.whole("cost", COSTS)?.unwrap_or(1);
+        query.finish()?;
+        let numbers = Numbers {
+            algorithm: algorithm.map(Cow::into_owned),
+            rate: Some(RateText::Text(rate.into_owned())),
+            burst,
+            capacity,
+            slices,
+            ..Numbers::default()
+        };
+        Inline::new(key, None, &schema::Limit::Numbers(numbers), check_cost(cost)?)
+    }
+
+    fn new(
+        key: Cow<'a, str>,
+        name: Option<Cow<'a, str>>,
+        limit: &schema::Limit,
+        cost: u64,
+    ) -> Result<Inline<'a>, Failure> {
+        let (limit, shown) = read_limit(limit)
+            .map_err(|problem| Failure::new(http::StatusCode::BAD_REQUEST, format!("limit: {problem}")))?;
+        Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost })
+    }
+}
+
+const UNITS: &str = "use 1 or more units";
+const COSTS: &str = "use 0 or more units; 0 only looks";
+
+/// A limit as `tidegate decide` takes it, and its name if it has one.
+fn limit(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
+    match value.get().as_bytes() {
+        [b'"', ..] => Ok((None, schema::Limit::Rate(text("limit", value, LIMITS)?.into_owned()))),
+        [b'{', ..] => numbers(value),
+        _ => Err(Failure::bad("limit", format_args!("{} is not a limit", quote(value.get())), LIMITS)),
+    }
+}
+
+fn numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
+    let mut fields = Fields::parse("limit", value.get(), LIMIT_EXAMPLE)?;
+    let name = fields.text("name", "use text")?;
+    let algorithm = fields.text("algorithm", "use gcra or the like")?;
+    let rate = match fields.take("rate") {
+        None => None,
+        Some(rate) if rate.get().starts_with('"') => Some(RateText::Text(text("rate", rate, LIMITS)?.into_owned())),
+        Some(rate) => {
+            let remedy = r#"write "100/minute", or units with per_ns"#;
+            Some(RateText::Units(super::query::whole("rate", rate.get(), remedy)?))
+        }
+    };
+    let numbers = Numbers {
+        name: None,
+        algorithm: algorithm.map(Cow::into_owned),
+        rate,
+        per_ns: fields.whole("per_ns", "use nanoseconds")?,
+        burst: fields.whole("burst", UNITS)?,
+        capacity: fields.whole("capacity", UNITS)?,
+        limit: fields.whole("limit", UNITS)?,
+        window_ns: fields.whole("window_ns", "use nanoseconds")?,
+        slices: fields.whole("slices", UNITS)?,
+        stagger: fields.flag("stagger")?,
+    };
+    fields.finish("limit")?;
+    Ok((name, schema::Limit::Numbers(numbers)))
+}
+
+fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {
+    check_cost(fields.whole("cost", COSTS)?.unwrap_or(1))
+}
+
+fn check_cost(cost: u64) -> Result<u64, Failure> {
+    match cost {
+        0..=COST_MAX => Ok(cost),
+        _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), format_args!("use at most {COST_MAX}"))),
+    }
+}

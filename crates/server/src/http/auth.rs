@@ -1,0 +1,208 @@
+//! `/v1/auth`: forward-auth, for proxies that ask before they let a request through.
+//!
+//! Whom it counts is for the proxy's configuration to say, in the query: `?domain=api&entry.plan=free`. Everything else
+//! in the request may have come from the client.
+
+use std::borrow::Cow;
+
+use http::header::{HOST, HeaderMap};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode};
+use tidegate_policy::{Descriptor, Entry, Http, Request};
+
+use super::Caller;
+use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
+use super::guard::without_port;
+use super::query::Query;
+use super::told;
+use crate::headers::headers;
+use crate::service::{Protocol, Service};
+
+const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
+const DOMAIN_DEFAULT: &str = "default";
+
+/// What the query says.
+struct Options<'a> {
+    domain: Cow<'a, str>,
+    entries: Vec<(String, Cow<'a, str>)>,
+    cost: u64,
+    /// The status of every denial, for proxies that understand few.
+    deny: Option<StatusCode>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(query: Option<&'a str>) -> Result<Options<'a>, Failure> {
+        let mut query = Query::parse(query)?;
+        let domain = query.take("domain").unwrap_or(Cow::Borrowed(DOMAIN_DEFAULT));
+        let entries = query.take_prefixed("entry.");
+        let cost = query.whole("cost", "use 0 or more units; 0 only looks")?.unwrap_or(1);
+        let deny = match query.take("deny").as_deref() {
+            None => None,
+            Some("401") => Some(StatusCode::UNAUTHORIZED),
+            Some("403") => Some(StatusCode::FORBIDDEN),
+            Some("429") => Some(StatusCode::TOO_MANY_REQUESTS),
+            Some(other) => {
+                return Err(Failure::bad("deny", format_args!("{} is unknown", quote(other)), "use 401, 403 or 429"));
+            }
+        };
+        query.finish()?;
+        Ok(Options { domain, entries, cost, deny })
+    }
+}
+
+/// Answers a proxy: 200, or why not.
+pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> Answered {
+    let options = Options::parse(parts.uri.query())?;
+    let original = Original::of(parts)?;
+    let headers: Vec<(&str, &str)> =
+        parts.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
+    let address = service.engine.policy().client_address(caller.address, &headers);
+    let http = Http {
+        method: original.method,
+        host: &original.host,
+        path: original.path,
+        query: original.query,
+        headers: &headers,
+        address: Some(address),
+    };
+    let entries: Vec<Entry<'_>> = options.entries.iter().map(|(key, value)| Entry { key, value }).collect();
+    let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+    let request = Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
+    let outcome = service.check(Protocol::Http, &request).await?;
+    let now = service.engine.clock().now();
+    if outcome.is_allowed() {
+        let mut reply = empty(StatusCode::OK);
+        add_headers(&mut reply, headers_of(&outcome, now));
+        forbid_caching(&mut reply);
+        if !outcome.is_known_domain() {
+            // A proxy would answer its clients with an error, so it is said where only people look.
+            reply.headers_mut().insert(STATUS, HeaderValue::from_static("unknown-domain"));
+            service.traffic.count_unknown_domain();
+        }
+        return Ok(reply);
+    }
+    let mut reply = told::outcome(&outcome, now);
+    say_status(&mut reply, options.deny);
+    Ok(reply)
+}
+
+fn headers_of(outcome: &tidegate_engine::Outcome, now: tidegate_core::Time) -> Vec<crate::headers::Header> {
+    headers(outcome, Some(tidegate_policy::Headers::Standard), now)
+}
+
+/// Puts the status into a header, and another in its place if the proxy asked for that.
+fn say_status(reply: &mut Reply, deny: Option<StatusCode>) {
+    if let Ok(status) = HeaderValue::from_str(reply.status().as_str()) {
+        reply.headers_mut().insert(STATUS, status);
+    }
+    if let Some(deny) = deny {
+        *reply.status_mut() = deny;
+    }
+}
+
+/// The request that the proxy asks about.
+#[derive(Debug, PartialEq, Eq)]
+struct Original<'a> {
+    method: &'a str,
+    host: Cow<'a, str>,
+    path: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Original<'a> {
+    fn of(parts: &'a Parts) -> Result<Original<'a>, Failure> {
+        let headers = &parts.headers;
+        let method = one_of(headers, &["x-forwarded-method", "x-original-method"], |method| method)?;
+        let target = one_of(headers, &["x-forwarded-uri", "x-original-uri", "x-original-url"], without_origin)?;
+        let (path, query) = target.unwrap_or_default().split_once('?').unwrap_or((target.unwrap_or_default(), ""));
+        let host = one_of(headers, &["x-forwarded-host"], |host| host)?;
+        let host = host.or_else(|| headers.get(HOST).and_then(text)).map_or("", without_port);
+        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        };
+        Ok(Original { method: method.unwrap_or(parts.method.as_str()), host, path, query })
+    }
+}
+
+/// The value that some headers agree on. A proxy sets one of them and hands on what the client wrote into the others:
+/// where they differ, nobody knows which is true.
+fn one_of<'a>(
+    headers: &'a HeaderMap,
+    names: &'static [&'static str],
+    read: impl Fn(&'a str) -> &'a str,
+) -> Result<Option<&'a str>, Failure> {
+    let mut found = None;
+    for name in names {
+        for value in headers.get_all(*name) {
+            let unreadable = || Failure::bad(name, "not text", "send printable ASCII or UTF-8");
+            let value = read(text(value).ok_or_else(unreadable)?);
+            match found {
+                Some(other) if other != value => {
+                    let problem = format_args!("{} is not {}", quote(value), quote(other));
+                    let remedy = format_args!("have the proxy set one of {} and drop the others", names.join(", "));
+                    return Err(Failure::bad(name, problem, remedy));
+                }
+                _ => found = Some(value),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The path and query of a URL, or of what is one already.
+fn without_origin(target: &str) -> &str {
+    match target.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !scheme.is_empty() => {
+            rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/")
+        }
+        _ => target,
+    }
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    str::from_utf8(value.as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn original(headers: &[(&str, &str)]) -> Result<String, String> {
+        let mut request = http::Request::builder().uri("/v1/auth");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let told = |original: Original<'_>| {
+            format!("{} {} {} {}", original.method, original.host, original.path, original.query)
+        };
+        Original::of(&parts).map(told).map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn what_proxies_say_of_a_request() {
+        let cases: [(&[(&str, &str)], &str); 7] = [
+            (&[("x-original-uri", "/a?b=c"), ("x-original-method", "PUT"), ("host", "Ex.org:80")], "PUT ex.org /a b=c"),
+            (
+                &[("x-forwarded-uri", "/a"), ("x-forwarded-method", "POST"), ("x-forwarded-host", "b.org")],
+                "POST b.org /a ",
+            ),
+            (&[("x-original-url", "https://ex.org/a/b?c")], "GET  /a/b c"),
+            (&[("x-original-url", "https://ex.org")], "GET  / "),
+            (&[("x-original-uri", "/go?to=https://ex.org/")], "GET  /go to=https://ex.org/"),
+            (&[("x-original-uri", "/a"), ("x-forwarded-uri", "/a"), ("host", "[::1]:80")], "GET [::1] /a "),
+            (&[], "GET   "),
+        ];
+        for (headers, expected) in cases {
+            assert_eq!(original(headers).as_deref(), Ok(expected), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_cannot_say_otherwise_than_the_proxy() {
+        assert!(original(&[("x-original-uri", "/login"), ("x-forwarded-uri", "/free")]).is_err());
+        assert!(original(&[("x-forwarded-method", "GET"), ("x-original-method", "POST")]).is_err());
+        assert!(original(&[("x-forwarded-uri", "/a"), ("x-forwarded-uri", "/b")]).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! `/v1/check`: may it pass?
+
+use http::StatusCode;
+use tidegate_core::{Decision, Op, Time};
+
+use super::answer::{Answered, Failure};
+use super::asked::{Asked, Inline, Subject};
+use super::body::{list, utf8};
+use super::query::Query;
+use super::told;
+use crate::bounds::CHECKS_MAX;
+use crate::service::{Protocol, Service};
+
+const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"user:42","limit":"1000/day"}]"#;
+
+/// One check, or a list of checks that pass together or not at all.
+pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
+    let text = utf8(body)?.trim_ascii_start();
+    if text.starts_with('[') {
+        return several(service, text).await;
+    }
+    match Asked::parse(text)? {
+        Asked::Rules(subject) => by_rules(service, &subject).await,
+        Asked::Inline(inline) => by_own_limit(service, &inline).await,
+    }
+}
+
+/// A check in a query.
+pub(super) async fn get(service: &Service, query: Option<&str>) -> Answered {
+    let inline = Inline::of_query(Query::parse(query)?)?;
+    let mut reply = by_own_limit(service, &inline).await?;
+    super::answer::forbid_caching(&mut reply);
+    Ok(reply)
+}
+
+async fn by_rules(service: &Service, subject: &Subject<'_>) -> Answered {
+    let entries = subject.entries();
+    let descriptors = subject.descriptors(&entries);
+    let headers = subject.headers();
+    let http = subject.http(&headers);
+    let outcome = service.check(Protocol::Http, &subject.request(&descriptors, http.as_ref())).await?;
+    if !outcome.is_known_domain() {
+        return Err(unknown_domain(&subject.domain));
+    }
+    Ok(told::outcome(&outcome, service.engine.clock().now()))
+}
+
+/// Rules that are asked for and not there are a mistake that would pass unnoticed.
+pub(super) fn unknown_domain(domain: &str) -> Failure {
+    let detail = format!("domain: no rules stand under `{}`; GET /v1/rules lists them", super::answer::quote(domain));
+    Failure::new(StatusCode::NOT_FOUND, detail)
+}
+
+async fn by_own_limit(service: &Service, inline: &Inline<'_>) -> Answered {
+    let decision = service.engine.decide(inline.key.as_bytes(), &inline.limit, Op::Take(inline.cost)).await?;
+    Ok(told::decision(inline, &decision, now(service)))
+}
+
+/// Several keys under their own limits: all of them are charged, or none.
+async fn several(service: &Service, text: &str) -> Answered {
+    let items = list("body", text, LIST_EXAMPLE)?;
+    if !(1..=CHECKS_MAX).contains(&items.len()) {
+        let problem = format_args!("{} checks", items.len());
+        return Err(Failure::bad("body", problem, format_args!("a list has 1 to {CHECKS_MAX}")));
+    }
+    let mut all = Vec::with_capacity(items.len());
+    for item in items {
+        match Asked::parse(item.get())? {
+            Asked::Inline(inline) => all.push(inline),
+            Asked::Rules(_) => {
+                let remedy = "give the descriptors of one request in one check: they pass together or not at all";
+                return Err(Failure::bad("domain", "not in a list of checks", remedy));
+            }
+        }
+    }
+    let charges: Vec<_> =
+        all.iter().map(|inline| (inline.key.as_bytes(), inline.limit, Op::Take(inline.cost))).collect();
+    let decisions: Vec<Decision> = service.engine.decide_all(&charges).await?;
+    Ok(told::decisions(&all, &decisions, now(service)))
+}
+
+fn now(service: &Service) -> Time {
+    service.engine.clock().now()
+}

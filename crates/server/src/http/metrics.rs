@@ -1,0 +1,213 @@
+//! `/metrics`: what was counted, as Prometheus reads it (text format 0.0.4).
+//!
+//! The names of the reference server stand beside our own, so that its dashboards and alerts go on working. The number
+//! of series is bounded: by the rules of the configuration and by the engine's bound on values of entries.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use http::StatusCode;
+use tidegate_engine::{Counts, RuleView};
+use tidegate_policy::Mode;
+
+use super::answer::{Reply, reply};
+use crate::service::{Protocol, Service};
+
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Our own names.
+pub(super) const DECISIONS: &str = "tidegate_decisions_total";
+pub(super) const STORE_FAILURES: &str = "tidegate_store_failures_total";
+pub(super) const REPORTED_UNITS: &str = "tidegate_reported_units_total";
+pub(super) const RULE_MODE: &str = "tidegate_rule_mode";
+pub(super) const REQUESTS: &str = "tidegate_requests_total";
+pub(super) const HTTP_RESPONSES: &str = "tidegate_http_responses_total";
+pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
+pub(super) const CONNECTIONS: &str = "tidegate_connections";
+pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
+pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
+pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+pub(super) const READY: &str = "tidegate_ready";
+pub(super) const BUILD: &str = "tidegate_build_info";
+
+/// Those of the reference server.
+const REFERENCE_RULES: [(&str, &str, fn(&Counts) -> u64); 6] = [
+    ("ratelimit_service_rate_limit_total_hits", "Units asked for.", |counts| counts.hits),
+    ("ratelimit_service_rate_limit_over_limit", "Units asked for beyond the limit.", |counts| counts.over_limit),
+    ("ratelimit_service_rate_limit_near_limit", "Units taken above four fifths of the limit.", |counts| {
+        counts.near_limit
+    }),
+    ("ratelimit_service_rate_limit_within_limit", "Units taken.", |counts| counts.within_limit),
+    ("ratelimit_service_rate_limit_shadow_mode", "Units beyond the limit that passed in shadow.", |counts| {
+        counts.shadow
+    }),
+    ("ratelimit_service_rate_limit_over_limit_with_local_cache", "Always 0: there is no local cache.", |_| 0),
+];
+pub(super) const REFERENCE_REQUESTS: &str = "ratelimit_service_total_requests";
+pub(super) const REFERENCE_ERRORS: &str = "ratelimit_service_should_rate_limit_error";
+pub(super) const REFERENCE_LOADS: &str = "ratelimit_service_config_load_success";
+pub(super) const REFERENCE_LOAD_ERRORS: &str = "ratelimit_service_config_load_error";
+
+/// Everything that was counted.
+pub(super) fn get(service: &Service) -> Reply {
+    let mut page = Page(String::with_capacity(4096));
+    let views = service.engine.rules();
+    rules(&mut page, &views);
+    traffic(&mut page, service);
+    reference(&mut page, service, &views);
+    reply(StatusCode::OK, KIND, page.0)
+}
+
+fn rules(page: &mut Page, views: &[RuleView]) {
+    page.head(DECISIONS, "counter", "Requests that a rule judged, by what it said.");
+    for view in views {
+        for (verdict, count) in [
+            ("allowed", view.counts.allowed),
+            ("denied", view.counts.denied),
+            ("shadow_denied", view.counts.shadow_denied),
+        ] {
+            page.line(DECISIONS, &[("domain", &view.domain), ("rule", &view.name), ("verdict", verdict)], count);
+        }
+    }
+    page.head(STORE_FAILURES, "counter", "Requests that a rule judged without its store, which did not answer.");
+    for view in views {
+        page.line(STORE_FAILURES, &[("domain", &view.domain), ("rule", &view.name)], view.counts.failed);
+    }
+    page.head(REPORTED_UNITS, "counter", "Units that a rule counted from responses.");
+    for view in views {
+        page.line(REPORTED_UNITS, &[("domain", &view.domain), ("rule", &view.name)], view.counts.reported);
+    }
+    page.head(RULE_MODE, "gauge", "The mode of a rule as it is now: the one with the value 1.");
+    for view in views {
+        for (name, mode) in [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)] {
+            let labels = [("domain", &*view.domain), ("rule", &*view.name), ("mode", name)];
+            page.line(RULE_MODE, &labels, u64::from(view.mode == mode));
+        }
+    }
+}
+
+fn traffic(page: &mut Page, service: &Service) {
+    let traffic = &service.traffic;
+    page.head(REQUESTS, "counter", "Requests by the protocol they came in with.");
+    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+        page.line(REQUESTS, &[("protocol", protocol.name())], traffic.requests(protocol));
+    }
+    page.head(HTTP_RESPONSES, "counter", "Answers over HTTP by status.");
+    for (status, count) in traffic.statuses() {
+        let code = if status == 0 { "other".to_owned() } else { status.to_string() };
+        page.line(HTTP_RESPONSES, &[("code", &code)], count);
+    }
+    page.head(UNKNOWN_DOMAINS, "counter", "Requests of forward-auth that passed because their domain has no rules.");
+    page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
+    let connections = traffic.connections();
+    page.head(CONNECTIONS, "gauge", "Connections that are open.");
+    for one in &connections {
+        page.line(CONNECTIONS, &[("listener", one.listener)], one.open as u64);
+    }
+    page.head(REFUSED, "counter", "Connections that were closed at once because there were too many.");
+    for one in &connections {
+        page.line(REFUSED, &[("listener", one.listener)], one.refused as u64);
+    }
+    let (loads, errors) = service.config_loads();
+    page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
+    page.line(CONFIG_LOADS, &[("result", "success")], loads);
+    page.line(CONFIG_LOADS, &[("result", "error")], errors);
+    page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
+    page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
+    page.head(READY, "gauge", "Whether load balancers may send requests here.");
+    page.line(READY, &[], u64::from(service.is_ready()));
+    page.head(BUILD, "gauge", "The version that runs.");
+    page.line(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+}
+
+fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
+    // Label sets must not stand twice, whatever rules are called.
+    let mut series: BTreeMap<(&str, Vec<String>), Vec<Counts>> = BTreeMap::new();
+    for view in views {
+        let mut add = |path: Vec<String>, counts: Counts| series.entry((&view.domain, path)).or_default().push(counts);
+        if view.metric_entries.is_empty() {
+            add(view.metric_path.iter().map(|key| key.to_string()).collect(), view.counts);
+        }
+        for one in &view.series {
+            add(path_of(view, one.values.as_deref()), one.counts);
+        }
+    }
+    for (name, help, count) in REFERENCE_RULES {
+        page.head(name, "counter", help);
+        for ((domain, path), counts) in &series {
+            let keys: Vec<String> = (1..=path.len()).map(|number| format!("key{number}")).collect();
+            let mut labels = vec![("domain", *domain)];
+            labels.extend(keys.iter().map(String::as_str).zip(path.iter().map(String::as_str)));
+            page.line(name, &labels, counts.iter().map(count).fold(0, u64::wrapping_add));
+        }
+    }
+    page.head(REFERENCE_REQUESTS, "counter", "Calls of Envoy.");
+    page.line(REFERENCE_REQUESTS, &[("grpc_method", "ShouldRateLimit")], service.traffic.requests(Protocol::Grpc));
+    page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
+    page.line(REFERENCE_ERRORS, &[("err_type", "service")], service.traffic.grpc_errors());
+    let (loads, errors) = service.config_loads();
+    page.head(REFERENCE_LOADS, "counter", "Configurations that were loaded.");
+    page.line(REFERENCE_LOADS, &[], loads);
+    page.head(REFERENCE_LOAD_ERRORS, "counter", "Configurations that were refused.");
+    page.line(REFERENCE_LOAD_ERRORS, &[], errors);
+}
+
+/// The path of a series: entries that have series of their own are told with their values.
+fn path_of(view: &RuleView, values: Option<&[Box<str>]>) -> Vec<String> {
+    let value = |key: &str| {
+        let number = view.metric_entries.iter().position(|entry| **entry == *key)?;
+        values?.get(number).filter(|value| !value.is_empty())
+    };
+    let part = |key: &Box<str>| match value(key) {
+        Some(value) => format!("{key}_{value}"),
+        None => key.to_string(),
+    };
+    view.metric_path.iter().map(part).collect()
+}
+
+/// A page in the text format.
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.0.push_str(name);
+        for (number, (label, text)) in labels.iter().enumerate() {
+            self.0.push_str(if number == 0 { "{" } else { "," });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            self.escaped(text);
+            self.0.push('"');
+        }
+        let end = if labels.is_empty() { " " } else { "} " };
+        let _ = writeln!(self.0, "{end}{value}");
+    }
+
+    fn escaped(&mut self, text: &str) {
+        for letter in text.chars() {
+            match letter {
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                other => self.0.push(other),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page(String::new());
+        page.line("a", &[("b", "c\\\"\nd\r"), ("e", "é")], 7);
+        page.line("f", &[], 8);
+        assert_eq!(page.0, "a{b=\"c\\\\\\\"\\nd\r\",e=\"é\"} 7\nf 8\n");
+    }
+}

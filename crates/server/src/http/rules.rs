@@ -1,0 +1,155 @@
+//! Rules as they stand, and the switch that takes one out of force.
+
+use http::StatusCode;
+use serde::Serialize;
+use tidegate_engine::{Counts, RuleView};
+use tidegate_policy::{Action, Mode, Rule};
+
+use super::answer::{Answered, Failure, Reply, json, quote};
+use super::body::{Fields, utf8};
+use super::guard::Admin;
+use super::query::decode;
+use crate::service::Service;
+
+const MODES: &str = "use enforce, shadow, off or configured";
+
+#[derive(Serialize)]
+struct List<'a> {
+    rules: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    domain: &'a str,
+    name: &'a str,
+    action: Action,
+    mode: Mode,
+    configured_mode: Mode,
+    limits: Vec<ListedLimit<'a>>,
+    counts: ListedCounts,
+}
+
+#[derive(Serialize)]
+struct ListedLimit<'a> {
+    name: &'a str,
+    algorithm: &'static str,
+    units: u64,
+    period_ns: u64,
+    burst: u64,
+}
+
+/// Requests first, then units.
+#[derive(Serialize)]
+struct ListedCounts {
+    allowed: u64,
+    denied: u64,
+    shadow_denied: u64,
+    store_failed: u64,
+    hits: u64,
+    over_limit: u64,
+    near_limit: u64,
+    within_limit: u64,
+    shadow: u64,
+    reported: u64,
+}
+
+impl From<Counts> for ListedCounts {
+    fn from(counts: Counts) -> ListedCounts {
+        ListedCounts {
+            allowed: counts.allowed,
+            denied: counts.denied,
+            shadow_denied: counts.shadow_denied,
+            store_failed: counts.failed,
+            hits: counts.hits,
+            over_limit: counts.over_limit,
+            near_limit: counts.near_limit,
+            within_limit: counts.within_limit,
+            shadow: counts.shadow,
+            reported: counts.reported,
+        }
+    }
+}
+
+/// All rules with what they counted.
+pub(super) fn list(service: &Service) -> Reply {
+    let policy = service.engine.policy();
+    let views = service.engine.rules();
+    let rules = views.iter().enumerate().map(|(number, view)| {
+        let rule = policy.rules().get(number).filter(|rule| rule.name == view.name && rule.domain == view.domain);
+        listed(view, rule)
+    });
+    json(StatusCode::OK, &List { rules: rules.collect() })
+}
+
+fn listed<'a>(view: &'a RuleView, rule: Option<&'a Rule>) -> Listed<'a> {
+    let limits = rule.iter().flat_map(|rule| &rule.limits).map(|limit| ListedLimit {
+        name: &limit.name,
+        algorithm: limit.limit.algorithm().name(),
+        units: limit.shown.units,
+        period_ns: limit.shown.period_ns,
+        burst: limit.limit.units(),
+    });
+    Listed {
+        domain: &view.domain,
+        name: &view.name,
+        action: view.action,
+        mode: view.mode,
+        configured_mode: view.configured.unwrap_or(view.mode),
+        limits: limits.collect(),
+        counts: view.counts.into(),
+    }
+}
+
+#[derive(Serialize)]
+struct Switched<'a> {
+    domain: &'a str,
+    rule: &'a str,
+    mode: Mode,
+}
+
+/// The domain and the rule of a path like `/v1/rules/api/per-user/mode`.
+pub(super) fn of_path(path: &str) -> Option<(&str, &str)> {
+    let (domain, rule) = path.strip_prefix("/v1/rules/")?.strip_suffix("/mode")?.split_once('/')?;
+    (!domain.is_empty() && !rule.is_empty() && !rule.contains('/')).then_some((domain, rule))
+}
+
+/// Switches a rule.
+pub(super) fn set_mode(admin: &Admin, service: &Service, path: &str, body: &[u8]) -> Answered {
+    let (domain, rule) = of_path(path).ok_or_else(|| super::routes::unknown(path))?;
+    let (domain, rule) = (decode(domain, false)?, decode(rule, false)?);
+    let mut fields = Fields::parse("body", utf8(body)?, r#"{"mode":"shadow"}"#)?;
+    let name = fields.text("mode", MODES)?.ok_or_else(|| Failure::bad("mode", "missing", MODES))?;
+    fields.finish("a switch")?;
+    let mode = match &*name {
+        "enforce" => Some(Mode::Enforce),
+        "shadow" => Some(Mode::Shadow),
+        "off" => Some(Mode::Off),
+        "configured" => None,
+        other => return Err(Failure::bad("mode", format_args!("{} is unknown", quote(other)), MODES)),
+    };
+    let set = service.engine.set_mode(&domain, &rule, mode);
+    let mode = set.map_err(|error| Failure::new(StatusCode::NOT_FOUND, error.to_string()))?;
+    let (who, asked) = (admin.who, &*name);
+    tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
+    Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(of_path("/v1/rules/api/per%2Fuser/mode"), Some(("api", "per%2Fuser")));
+        for path in [
+            "/v1/rules",
+            "/v1/rules/",
+            "/v1/rules/api/mode",
+            "/v1/rules//a/mode",
+            "/v1/rules/a//mode",
+            "/v1/rules/a/b/c/mode",
+        ] {
+            assert_eq!(of_path(path), None, "{path}");
+        }
+    }
+}

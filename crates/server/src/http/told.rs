@@ -1,0 +1,224 @@
+//! From decisions and outcomes to answers: the status, the headers and a body with the same numbers in both.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Serialize;
+use tidegate_core::{Decision, Retry, Time};
+use tidegate_engine::{Answer, Denial, Judgement, Outcome};
+use tidegate_policy::Headers;
+
+use super::answer::{JSON, Reply, add_headers, forbid_caching, json, reply};
+use super::asked::Inline;
+use crate::headers::{self, PROBLEM_TYPE, Told};
+
+/// The numbers of a limit, named as `tidegate decide` names them.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Numbers {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u64>,
+    retry_after_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_after_ns: Option<u64>,
+    /// Present, and true, only if no wait would help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    never: Option<bool>,
+}
+
+/// The answer to a check of one key.
+#[derive(Serialize)]
+struct One {
+    allowed: bool,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+/// The answer to a check of several limits.
+#[derive(Serialize)]
+struct Several<R> {
+    allowed: bool,
+    #[serde(flatten)]
+    numbers: Numbers,
+    results: Vec<R>,
+}
+
+/// What one limit of one rule said.
+#[derive(Serialize)]
+struct RuleResult<'a> {
+    descriptor: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+    mode: &'static str,
+    verdict: &'static str,
+    allowed: bool,
+    /// Whether it would deny, were it not in shadow or another quota left.
+    would_deny: bool,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+impl Numbers {
+    fn of(decision: &Decision) -> Numbers {
+        Numbers {
+            limit: Some(decision.limit()),
+            remaining: Some(decision.remaining()),
+            reset_after_ns: Some(nanos(decision.reset_after())),
+            ..Numbers::waiting(decision.retry())
+        }
+    }
+
+    fn of_answer(answer: &Answer) -> Numbers {
+        answer.decision().map_or_else(|| Numbers::waiting(answer.retry()), Numbers::of)
+    }
+
+    fn waiting(retry: Option<Retry>) -> Numbers {
+        let retry_after_ns = match retry {
+            Some(Retry::After(wait) | Retry::Unknown(wait)) => Some(nanos(wait)),
+            Some(Retry::Never) | None => None,
+        };
+        Numbers { retry_after_ns, never: (retry == Some(Retry::Never)).then_some(true), ..Numbers::default() }
+    }
+}
+
+/// The answer to one key under its own limit.
+pub(super) fn decision(inline: &Inline<'_>, decision: &Decision, now: Time) -> Reply {
+    let body = One { allowed: decision.is_allowed(), numbers: Numbers::of(decision) };
+    own_limits(std::iter::once((inline, decision)), &body, now)
+}
+
+/// The answer to several keys under their own limits.
+pub(super) fn decisions(all: &[Inline<'_>], decisions: &[Decision], now: Time) -> Reply {
+    let strictest = decisions.iter().min_by_key(|one| (one.is_allowed(), one.remaining()));
+    let body = Several {
+        allowed: decisions.iter().all(Decision::is_allowed),
+        numbers: Numbers {
+            retry_after_ns: longest(decisions.iter().filter_map(Decision::retry)).and_then(waited),
+            ..strictest.map(Numbers::of).unwrap_or_default()
+        },
+        results: decisions.iter().map(|one| One { allowed: one.is_allowed(), numbers: Numbers::of(one) }).collect(),
+    };
+    own_limits(all.iter().zip(decisions), &body, now)
+}
+
+fn own_limits<'a>(
+    decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision)> + Clone,
+    body: &impl Serialize,
+    now: Time,
+) -> Reply {
+    let mut told = Vec::with_capacity(1);
+    let mut violated: Vec<&str> = Vec::new();
+    for (inline, decision) in decided.clone() {
+        let denies = !decision.is_allowed();
+        let wait = headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, now);
+        let (name, shown, remaining) = (&*inline.name, inline.shown, decision.remaining());
+        if denies && !violated.contains(&name) {
+            violated.push(name);
+        }
+        headers::push(&mut told, Told { name, shown, remaining, wait, denies, family: Headers::Standard });
+    }
+    if violated.is_empty() {
+        let mut reply = json(StatusCode::OK, body);
+        add_headers(&mut reply, headers::serialize(&told, None, false, now));
+        return reply;
+    }
+    let retry = longest(decided.filter_map(|(_, decision)| decision.retry())).and_then(|retry| match retry {
+        Retry::After(wait) | Retry::Unknown(wait) => Some(headers::jittered(wait, Duration::ZERO, now)),
+        Retry::Never => None,
+    });
+    let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
+    let mut reply = denied(status, Some(problem), Some(body));
+    add_headers(&mut reply, headers::serialize(&told, retry, true, now));
+    reply
+}
+
+/// The answer to a request that rules decided.
+pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
+    let headers = headers::headers(outcome, Some(Headers::Standard), now);
+    let results: Vec<RuleResult<'_>> = outcome.judgements().filter(|one| !is_hidden(one)).map(result).collect();
+    let strictest = outcome
+        .judgements()
+        .filter(|one| !is_hidden(one) && (one.veto || one.answer.is_allowed()) && one.answer.decision().is_some())
+        .min_by_key(|one| (!one.denies(), one.answer.decision().map(Decision::remaining)));
+    let mut numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
+    let Some((status, problem)) = headers::problem(outcome) else {
+        numbers = Numbers { retry_after_ns: None, never: None, ..numbers };
+        let mut reply = json(StatusCode::OK, &Several { allowed: true, numbers, results });
+        add_headers(&mut reply, headers);
+        return reply;
+    };
+    let is_told = outcome.judgements().any(|one| one.denies() && !is_hidden(&one));
+    let Numbers { retry_after_ns, never, .. } = Numbers::waiting(outcome.retry().filter(|_| is_told));
+    numbers = Numbers { retry_after_ns, never, ..numbers };
+    let body = Several { allowed: false, numbers, results };
+    let mut reply = denied(status, problem, is_told.then_some(&body));
+    add_headers(&mut reply, headers);
+    reply
+}
+
+/// A denial: its problem with the numbers as further members, or the numbers alone if the rules want no problem.
+fn denied(status: u16, problem: Option<String>, members: Option<&impl Serialize>) -> Reply {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let members = members.and_then(|members| serde_json::to_string(members).ok());
+    let mut answer = match (problem, members) {
+        (None, members) => reply(status, JSON, members.unwrap_or_else(|| r#"{"allowed":false}"#.to_owned())),
+        (Some(problem), None) => reply(status, PROBLEM_TYPE, problem),
+        (Some(mut problem), Some(members)) => {
+            // Both are objects: the second goes on where the first ends.
+            problem.pop();
+            problem.push(',');
+            problem.push_str(members.get(1..).unwrap_or("}"));
+            reply(status, PROBLEM_TYPE, problem)
+        }
+    };
+    forbid_caching(&mut answer);
+    answer
+}
+
+fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
+    let is_shadow = !judgement.veto && judgement.rule.is_some_and(|rule| !rule.quota);
+    let allowed = judgement.answer.is_allowed();
+    RuleResult {
+        descriptor: judgement.descriptor,
+        rule: judgement.rule.map(|rule| &*rule.name),
+        policy: judgement.limit.map(|limit| &*limit.name),
+        mode: if is_shadow { "shadow" } else { "enforce" },
+        verdict: match judgement.answer {
+            Answer::Decided(_) if allowed => "allowed",
+            Answer::Decided(_) => "over_limit",
+            Answer::Penalised(_) => "penalised",
+            Answer::Blocked => "blocked",
+            Answer::Unlimited => "unlimited",
+            Answer::Failed { .. } => "store_failed",
+        },
+        allowed: !judgement.denies(),
+        would_deny: !allowed,
+        numbers: Numbers::of_answer(&judgement.answer),
+    }
+}
+
+fn is_hidden(judgement: &Judgement<'_>) -> bool {
+    headers::options(judgement).hidden
+}
+
+fn longest(retries: impl Iterator<Item = Retry>) -> Option<Retry> {
+    retries.max_by_key(|retry| match retry {
+        Retry::Never => Duration::MAX,
+        Retry::After(wait) | Retry::Unknown(wait) => *wait,
+    })
+}
+
+fn waited(retry: Retry) -> Option<u64> {
+    match retry {
+        Retry::After(wait) | Retry::Unknown(wait) => Some(nanos(wait)),
+        Retry::Never => None,
+    }
+}
+
+/// Every duration that a decision holds is of 64 bits of nanoseconds.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
