@@ -30,7 +30,7 @@ bench: rust compiler ## measure Tidegate beside its peers
 	cargo bench --locked --package tidegate-bench
 
 bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic
-	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client; do \
+	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client protoc:protobuf-compiler; do \
 		command -v $${need%:*} >/dev/null || { echo "$${need%:*} is missing: installing $${need#*:}"; \
 			$(SUDO) apt-get install --quiet --yes $${need#*:}; }; \
 	done

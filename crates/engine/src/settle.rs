@@ -1,6 +1,8 @@
 //! Asks the stores for what was planned: all of it is taken, or nothing.
 
-use tidegate_core::{Charge, Decision, Limit, Op};
+use std::time::Duration;
+
+use tidegate_core::{Charge, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule};
 
 use crate::engine::{Active, RequestError};
@@ -166,22 +168,22 @@ impl<'a> Settling<'a> {
 
     /// Counts denied requests where a rule asks for it, and imposes penalties.
     fn follow_up(&mut self) -> Result<(), RequestError> {
-        let denied = self.is_denied();
-        for (number, planned) in self.plan.planned.iter().enumerate() {
+        let (active, plan, denied) = (self.active, self.plan, self.is_denied());
+        for (number, planned) in plan.planned.iter().enumerate() {
             let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
-            let Some(backend) = self.active.store(planned.store) else { continue };
-            let over = !self.judged[number].answer.is_allowed();
-            if let (true, Op::Take(units @ 1..), Some(limit)) =
-                (rule.count_denied && (denied || over), op, limit(self.active, planned))
-            {
-                let debit = Charge { key: self.plan.key(&planned.key)?, limit, op: Op::Debit(units), veto: false };
+            let (Some(backend), Some(limit)) = (active.store(planned.store), limit(active, planned)) else { continue };
+            let answer = self.judged[number].answer;
+            let over = !answer.is_allowed();
+            if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || over), op) {
+                let debit = Charge { key: plan.key(&planned.key)?, limit, op: Op::Debit(units), veto: false };
                 // A store that fails now has failed the request's own charge too, and that was answered.
                 let _ = backend.charge(&[debit]);
             }
             if let (true, Some(length), Backend::Memory(store)) = (over, rule.penalty, backend) {
-                let key = self.plan.penalty_key(rule, planned);
+                let key = plan.penalty_key(rule, planned);
                 let key = tidegate_core::Key::new(&key).map_err(RequestError::Key)?;
                 Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+                self.judged[number].answer = penalised(&answer, length);
             }
         }
         Ok(())
@@ -199,6 +201,15 @@ fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
     }
     let rule = active.policy.rules().get(planned.rule?.index())?;
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
+}
+
+/// A denial that imposed a penalty: who waits until the limit alone would let it pass is still denied.
+fn penalised(answer: &Answer, length: Duration) -> Answer {
+    match answer.retry() {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) => Answer::Penalised(length.max(wait)),
+        // No wait helps a cost above the whole limit, and a penalty that was there is told already.
+        Some(Retry::Never) | None => *answer,
+    }
 }
 
 /// The same question without taking or giving anything.

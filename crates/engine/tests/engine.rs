@@ -253,7 +253,9 @@ fn a_penalty_outlasts_the_limit() {
     for _ in 0..3 {
         assert!(bench.one(&[("user", "ann")]).is_allowed());
     }
-    assert_eq!(bench.one(&[("user", "ann")]).denial(), Some(Denial::OverLimit));
+    let tripped = bench.one(&[("user", "ann")]);
+    assert_eq!(tripped.denial(), Some(Denial::Penalty));
+    assert_eq!(tripped.retry(), Some(Retry::After(Duration::from_secs(600))), "not the 20 s of the limit alone");
     bench.clock.advance(Duration::from_secs(599));
     let penalised = bench.one(&[("user", "ann")]);
     assert_eq!(penalised.denial(), Some(Denial::Penalty));
