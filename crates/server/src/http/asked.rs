@@ -216,14 +216,18 @@ impl<'a> Inline<'a> {
         limit: &schema::Limit,
         cost: u64,
     ) -> Result<Inline<'a>, Failure> {
-        let (limit, shown) = read_limit(limit)
-            .map_err(|problem| Failure::new(http::StatusCode::BAD_REQUEST, format!("limit: {problem}")))?;
+        let (limit, shown) = read_limit(limit).map_err(|problem| match problem.field {
+            // The limit as a whole is at fault, and core calls that a rate.
+            "" => Failure::bad("limit", problem.message.trim_start_matches("rate: "), problem.hint),
+            _ => Failure::new(http::StatusCode::BAD_REQUEST, problem.to_string()),
+        })?;
         Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost })
     }
 }
 
 const UNITS: &str = "use 1 or more units";
-const COSTS: &str = "use 0 or more units; 0 only looks";
+const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
 
 /// A limit as `tidegate decide` takes it, and its name if it has one.
 fn limit(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
@@ -269,6 +273,6 @@ fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {
 fn check_cost(cost: u64) -> Result<u64, Failure> {
     match cost {
         0..=COST_MAX => Ok(cost),
-        _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), format_args!("use at most {COST_MAX}"))),
+        _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), COSTS)),
     }
 }
