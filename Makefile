@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run demo test bench bench-server lint-bench clean rust compiler components
+.PHONY: help run demo test bench bench-server fuzz lint-bench clean rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +37,12 @@ bench-server: rust compiler ## measure the server beside redis-server, throttlec
 	cargo install --locked --quiet --root target/peers throttlecrab-server
 	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
 	target/release/bench-server $(BENCH)
+
+fuzz: rust compiler ## feed random bytes to the parsers, a minute each (FUZZ_SECONDS=n for longer); needs a nightly compiler
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is missing: installing it"; cargo install --locked --quiet cargo-fuzz; }
+	for target in resp config expression; do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} -rss_limit_mb=2048 || exit 1; \
+	done
 
 lint-bench: rust compiler components ## check the lints of the bench crates, which build every peer
 	cargo clippy --locked --package tidegate-bench --package tidegate-bench-server --all-targets -- --deny warnings

@@ -4,14 +4,20 @@
 //! |---|---|
 //! | `tidegate decide`: JSON lines in, decisions out | `decide/` |
 //! | `tidegate serve`: the service | `serve.rs` |
+//! | `tidegate check`: what is wrong with a configuration | `check.rs` |
+//! | `tidegate migrate`: from files of envoyproxy/ratelimit to native ones | `migrate.rs` |
+//! | `tidegate schema`: the JSON Schema and the reference | `schema.rs` |
 //! | `tidegate demo`: a short tour in the terminal | `demo/` |
 //! | `tidegate completions`: a script for a shell | `completions.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 mod bounds;
+mod check;
 mod completions;
 mod decide;
 mod demo;
+mod migrate;
+mod schema;
 mod serve;
 
 use std::io;
@@ -30,6 +36,7 @@ struct Cli {
 
 const EXAMPLES: &str = r#"Examples:
   tidegate serve --config rules.yaml
+  tidegate check rules.yaml
   tidegate demo
   printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate"#;
@@ -37,7 +44,11 @@ const EXAMPLES: &str = r#"Examples:
 #[derive(Subcommand)]
 enum Command {
     Decide(decide::Args),
-    Serve(serve::Args),
+    // Its arguments are many more than those of the others.
+    Serve(Box<serve::Args>),
+    Check(check::Args),
+    Migrate(migrate::Args),
+    Schema(schema::Args),
     Demo(demo::Args),
     Completions(completions::Args),
 }
@@ -48,13 +59,16 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match cli.command {
-        Command::Serve(args) => return serve::run(args),
-        Command::Decide(args) => decide::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Serve(args) => return serve::run(*args),
+        Command::Check(args) => check::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Decide(args) => decide::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever reads has read enough, as in `tidegate decide | head -1`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {

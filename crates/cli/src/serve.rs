@@ -88,7 +88,7 @@ Examples:
   tidegate serve
   tidegate serve --config rules.yaml --http 0.0.0.0:8080
   tidegate serve --config /etc/ratelimit/config --envoy-algorithm gcra
-  redis-cli -p 6380 CL.THROTTLE user:42 15 30 60
+  redis-cli -p 6380 CL.THROTTLE login:42 15 30 60
   curl -i 'http://127.0.0.1:8080/v1/check?key=user:42&rate=100/minute'"#;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -175,6 +175,6 @@ fn greet(addresses: Addresses) {
         env!("CARGO_PKG_VERSION")
     );
     println!("  curl -i 'http://{http}/v1/check?key=user:42&rate=5/minute'");
-    println!("  redis-cli -h {} -p {} CL.THROTTLE user:42 15 30 60", resp.ip(), resp.port());
+    println!("  redis-cli -h {} -p {} CL.THROTTLE login:42 15 30 60", resp.ip(), resp.port());
     println!("  curl http://{http}/metrics");
 }

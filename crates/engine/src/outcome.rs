@@ -183,7 +183,8 @@ impl Outcome {
         })
     }
 
-    /// The judgement that binds a descriptor most: a denial, then the fewest remaining, then the latest reset.
+    /// The judgement that binds a descriptor most: a denial, then what may deny, then the fewest remaining, then the
+    /// latest reset.
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.judgements().filter(|judgement| judgement.descriptor == descriptor).min_by_key(strictness)
@@ -191,12 +192,12 @@ impl Outcome {
 }
 
 /// Less is stricter.
-fn strictness(judgement: &Judgement<'_>) -> (bool, bool, u64, Reverse<Duration>) {
+fn strictness(judgement: &Judgement<'_>) -> (bool, bool, bool, u64, Reverse<Duration>) {
     let (remaining, reset) = match judgement.answer {
         Answer::Decided(decision) => (decision.remaining(), decision.reset_after()),
         Answer::Penalised(left) => (0, left),
         Answer::Blocked | Answer::Failed { allowed: false } => (0, Duration::MAX),
         Answer::Unlimited | Answer::Failed { allowed: true } => (u64::MAX, Duration::ZERO),
     };
-    (!judgement.denies(), judgement.answer.is_allowed(), remaining, Reverse(reset))
+    (!judgement.denies(), !judgement.veto, judgement.answer.is_allowed(), remaining, Reverse(reset))
 }

@@ -230,11 +230,10 @@ impl Plan {
             return;
         }
         self.planned.retain(|planned| {
-            let Some(limit) = rule_of(planned).and_then(|rule| rule.limits.get(planned.limit as usize)) else {
-                return true;
-            };
-            let replaces =
-                |(id, rule): &(RuleId, &Rule)| planned.rule != Some(*id) && rule.replaces.contains(&limit.name);
+            let Some(rule) = rule_of(planned) else { return true };
+            // What blocks or does not limit has no limit to be named by, only itself.
+            let name = rule.limits.get(planned.limit as usize).map_or(&rule.name, |limit| &limit.name);
+            let replaces = |(id, rule): &(RuleId, &Rule)| planned.rule != Some(*id) && rule.replaces.contains(name);
             !replacing.iter().any(replaces)
         });
     }

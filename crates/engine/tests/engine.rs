@@ -206,6 +206,18 @@ fn quotas_deny_only_together() {
 }
 
 #[test]
+fn a_rule_replaces_a_block_by_its_name() {
+    let bench = Bench::new(
+        r"
+- {name: stop, match: {entries: {user: '*'}}, action: block}
+- {name: gold, match: {entries: {plan: gold}}, limit: 5/minute, replaces: [stop]}
+",
+    );
+    assert!(!bench.one(&[("user", "a")]).is_allowed());
+    assert!(bench.one(&[("user", "a"), ("plan", "gold")]).is_allowed());
+}
+
+#[test]
 fn a_rule_replaces_limits_by_their_name() {
     let bench = Bench::new(
         "
@@ -300,13 +312,16 @@ fn a_request_may_bring_its_limit_or_give_units_back() {
     let bench = Bench::new(PER_USER);
     let ann = entries(&[("user", "ann")]);
     let own = OwnLimit {
-        limit: Limit::fixed_window(1, Duration::from_secs(60)).unwrap(),
+        limit: Some(Limit::fixed_window(1, Duration::from_secs(60)).unwrap()),
         shown: Shown { units: 1, period_ns: 60_000_000_000 },
     };
     let with_own = [Descriptor { entries: &ann, ask: None, limit: Some(own) }];
     assert!(bench.ask(&with_own, 1).is_allowed());
     assert!(!bench.ask(&with_own, 1).is_allowed());
     assert_eq!(bench.remaining(&[("user", "ann")]), [3], "the rule was not asked");
+    let nothing = OwnLimit { limit: None, ..own };
+    let denied = bench.ask(&[Descriptor { entries: &ann, ask: None, limit: Some(nothing) }], 1);
+    assert_eq!(denied.denial(), Some(Denial::Blocked));
     bench.one(&[("user", "ann")]);
     let back = bench.ask(&[Descriptor { entries: &ann, ask: Some(Ask::Refund(1)), limit: None }], 1);
     assert_eq!(remaining(&back), [3]);

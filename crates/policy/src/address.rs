@@ -4,8 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::bounds::FORWARDED_ADDRESSES_MAX;
-use crate::nested::Nested;
-use crate::network::Network;
+use crate::networks::Networks;
 use crate::schema::AddressHeader;
 
 /// How the address of the client is found.
@@ -24,7 +23,7 @@ pub(crate) enum Trust {
     /// Those of so many proxies in front.
     Hops(usize),
     /// Those of proxies in these networks.
-    Networks(Nested<Network>),
+    Networks(Networks),
 }
 
 impl ClientAddress {
@@ -34,11 +33,11 @@ impl ClientAddress {
         let found = match &self.trust {
             Trust::Nobody => None,
             Trust::Hops(hops) => hops.checked_sub(1).and_then(|before| self.walk(headers).nth(before)).flatten(),
-            Trust::Networks(networks) if networks.any_around(peer) => self
+            Trust::Networks(networks) if networks.contain(peer) => self
                 .walk(headers)
                 .take(FORWARDED_ADDRESSES_MAX)
                 // What cannot be read is where the walk ends: nobody knows whether it is one of the proxies.
-                .find(|address| address.is_none_or(|address| !networks.any_around(address)))
+                .find(|address| address.is_none_or(|address| !networks.contain(address)))
                 .flatten(),
             Trust::Networks(_) => None,
         };
@@ -114,16 +113,16 @@ fn is_escaped(bytes: &[u8], place: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::Network;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     fn hops(hops: usize, header: AddressHeader) -> ClientAddress {
         ClientAddress { trust: Trust::Hops(hops), header }
     }
 
     fn networks(texts: &[&str], header: AddressHeader) -> ClientAddress {
-        let map: BTreeMap<_, _> = texts.iter().map(|text| (Network::read(text).unwrap(), Vec::new())).collect();
-        ClientAddress { trust: Trust::Networks(Nested::new(map)), header }
+        let networks: Vec<Network> = texts.iter().map(|text| Network::read(text).unwrap()).collect();
+        ClientAddress { trust: Trust::Networks(Networks::plain(&networks)), header }
     }
 
     fn check(client: &ClientAddress, peer: &str, lines: &[&str], expected: &str) {

@@ -19,7 +19,7 @@ use crate::expression::Purpose;
 use crate::index::Index;
 use crate::key::Part;
 use crate::limit::{LimitProblem, read_limit};
-use crate::nested::Nested;
+use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
 use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit};
@@ -147,9 +147,7 @@ impl Compiler<'_, '_> {
         self.lengths = (written.ipv4_prefix.unwrap_or(32), written.ipv6_prefix.unwrap_or(64));
         let trust = match (hops, networks.is_empty()) {
             (0, true) => Trust::Nobody,
-            (0, false) => {
-                Trust::Networks(Nested::new(networks.into_iter().map(|network| (network, Vec::new())).collect()))
-            }
+            (0, false) => Trust::Networks(Networks::plain(&networks)),
             (hops, _) => Trust::Hops(hops),
         };
         ClientAddress { trust, header: written.header }
@@ -245,7 +243,8 @@ impl Compiler<'_, '_> {
             match read_limit(limit) {
                 Ok((limit, shown)) => {
                     let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
-                    limits.push(RuleLimit { name: name.into(), limit, shown, namespace });
+                    let is_named_to_envoy = own.is_some() || rule.metrics.path.is_empty();
+                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
                 }
                 Err(problem) => self.limit_problem(&problem, &pointer),
             }
@@ -274,6 +273,9 @@ impl Compiler<'_, '_> {
         use schema::KeyPart;
         if let KeyPart::Entry(name) | KeyPart::Header(name) | KeyPart::Cookie(name) | KeyPart::Query(name) = part {
             self.check_name("key", name, pointer);
+        }
+        if let KeyPart::Header(name) = part {
+            self.check_header(name, pointer);
         }
         Some(match part {
             KeyPart::Address => Part::Address { v4_length: self.lengths.0, v6_length: self.lengths.1 },
@@ -314,7 +316,7 @@ impl Compiler<'_, '_> {
         ResponseOptions {
             headers: written.headers.or(above.headers),
             hidden: written.hidden.unwrap_or(above.hidden),
-            no_problem: written.problem.map_or(above.no_problem, |problem| !problem),
+            problem: written.problem.or(above.problem),
             retry_jitter: jitter.unwrap_or(above.retry_jitter),
         }
     }

@@ -7,8 +7,8 @@ use crate::bounds::{CONDITIONS_MAX, NETWORKS_MAX, PATTERN_BYTES_MAX, STARS_MAX, 
 use crate::compile::{Compiler, child};
 use crate::expression::{Expression, Purpose};
 use crate::matching::{Entries, Matching, Named};
-use crate::nested::Nested;
 use crate::network::{Network, NetworkError};
+use crate::networks::Networks;
 use crate::pattern::{Glob, Pattern, Set};
 use crate::schema;
 
@@ -24,17 +24,15 @@ impl Compiler<'_, '_> {
     pub(crate) fn matching(&mut self, written: &schema::Match, pointer: &str) -> Matching {
         let at = |name: &str| child(pointer, name);
         let networks = self.networks(written.address.as_slice(), &at("address"));
-        let headers: BTreeMap<String, &schema::Value> =
-            written.header.iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
         Matching {
             entries: self.entries(&written.entries, &at("entries")),
             method: written.method.as_ref().map(|value| self.pattern(value, Case::Upper, &at("method"))),
             host: written.host.as_ref().map(|value| self.pattern(value, Case::Lower, &at("host"))),
             path: written.path.as_ref().map(|value| self.pattern(value, Case::Kept, &at("path"))),
-            headers: self.named(headers.iter().map(|(name, value)| (&**name, *value)), &at("header")),
+            headers: self.headers(&written.header, &at("header")),
             cookies: self.named(written.cookie.iter().map(|(name, value)| (&**name, value)), &at("cookie")),
             query: self.named(written.query.iter().map(|(name, value)| (&**name, value)), &at("query")),
-            around: Nested::new(networks.iter().map(|network| (*network, Vec::new())).collect()),
+            around: Networks::plain(&networks),
             networks: networks.into(),
             when: written.when.as_ref().and_then(|source| self.expression(source, Purpose::When, &at("when"))),
         }
@@ -54,6 +52,23 @@ impl Compiler<'_, '_> {
                 let entries = all.iter().flatten().map(|(name, value)| (&**name, value));
                 Entries::Exactly(self.named(entries, pointer))
             }
+        }
+    }
+
+    fn headers(&mut self, written: &BTreeMap<String, schema::Value>, pointer: &str) -> Box<[Named]> {
+        let mut named = self.named(written.iter().map(|(name, value)| (&**name, value)), pointer);
+        for header in &mut named {
+            self.check_header(&header.name, &child(pointer, &header.name));
+            header.name = header.name.to_ascii_lowercase().into();
+        }
+        named
+    }
+
+    pub(crate) fn check_header(&mut self, name: &str, pointer: &str) {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if !name.bytes().all(is_token) {
+            let message = format!("`{}` cannot be the name of a header", shortened(name));
+            self.diagnostics.error(pointer, message, "use letters, digits and dashes, like x-api-key");
         }
     }
 
@@ -160,9 +175,9 @@ impl Compiler<'_, '_> {
         networks
     }
 
-    pub(crate) fn expression(&mut self, source: &str, purpose: Purpose, pointer: &str) -> Option<Expression> {
+    pub(crate) fn expression(&mut self, source: &str, purpose: Purpose, pointer: &str) -> Option<Box<Expression>> {
         match Expression::compile(source, purpose, &self.expression_errors) {
-            Ok(expression) => Some(expression),
+            Ok(expression) => Some(Box::new(expression)),
             Err(problem) => {
                 self.diagnostics.error(pointer, problem.message, problem.hint);
                 None

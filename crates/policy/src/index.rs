@@ -8,10 +8,11 @@ use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::RandomState;
 
+use crate::affix::{Affixes, End};
 use crate::anchor::{Anchor, Known, Place, ways};
 use crate::matching::{Facts, Matching};
-use crate::nested::{Nested, Prefix, Suffix};
 use crate::network::Network;
+use crate::networks::Networks;
 use crate::request::Entry;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -28,7 +29,7 @@ pub(crate) struct Index {
     method: Values,
     host: Values,
     path: Values,
-    networks: Nested<Network>,
+    networks: Networks,
 }
 
 impl Index {
@@ -128,8 +129,8 @@ fn length_bit(name: &[u8]) -> u64 {
 #[derive(Debug, Default)]
 struct Values {
     exact: Map<Box<[u8]>, Vec<u32>>,
-    prefixes: Nested<Prefix>,
-    suffixes: Nested<Suffix>,
+    prefixes: Affixes,
+    suffixes: Affixes,
     present: Vec<u32>,
 }
 
@@ -141,8 +142,8 @@ impl Values {
         {
             found(rules);
         }
-        self.prefixes.around(value, found);
-        self.suffixes.around(value, found);
+        self.prefixes.of(value, found);
+        self.suffixes.of(value, found);
         found(&self.present);
     }
 }
@@ -199,7 +200,7 @@ fn bit(place: u32) -> u64 {
     1_u64.checked_shl(place).unwrap_or_default()
 }
 
-/// An index in the making: what is nested is sorted at the end.
+/// An index in the making: prefixes, suffixes and networks are put in order at the end.
 #[derive(Default)]
 struct Builder {
     index: Index,
@@ -210,8 +211,8 @@ struct Builder {
 #[derive(Default)]
 struct Found {
     exact: Map<Box<[u8]>, Vec<u32>>,
-    prefixes: BTreeMap<Prefix, Vec<u32>>,
-    suffixes: BTreeMap<Suffix, Vec<u32>>,
+    prefixes: BTreeMap<Box<[u8]>, Vec<u32>>,
+    suffixes: BTreeMap<Box<[u8]>, Vec<u32>>,
     present: Vec<u32>,
 }
 
@@ -222,8 +223,8 @@ impl Builder {
             Anchor::Always => &mut self.index.always,
             Anchor::Network(network) => self.networks.entry(*network).or_default(),
             Anchor::Exact(at, value) => self.at(at).exact.entry(value.clone()).or_default(),
-            Anchor::Prefix(at, value) => self.at(at).prefixes.entry(Prefix(value.clone())).or_default(),
-            Anchor::Suffix(at, value) => self.at(at).suffixes.entry(Suffix::new(value)).or_default(),
+            Anchor::Prefix(at, value) => self.at(at).prefixes.entry(value.clone()).or_default(),
+            Anchor::Suffix(at, value) => self.at(at).suffixes.entry(value.clone()).or_default(),
             Anchor::Present(at) => &mut self.at(at).present,
         };
         rules.push(rule);
@@ -240,8 +241,8 @@ impl Builder {
         for (place, found) in self.places {
             let values = Values {
                 exact: found.exact,
-                prefixes: Nested::new(found.prefixes),
-                suffixes: Nested::new(found.suffixes),
+                prefixes: Affixes::new(End::Front, found.prefixes),
+                suffixes: Affixes::new(End::Back, found.suffixes),
                 present: found.present,
             };
             let (names, name) = match place {
@@ -265,6 +266,6 @@ impl Builder {
             names.insert(name.into_boxed_bytes(), values);
         }
         let [entries, headers, cookies, query] = names.map(Names::new);
-        Index { entries, headers, cookies, query, networks: Nested::new(self.networks), ..index }
+        Index { entries, headers, cookies, query, networks: Networks::new(self.networks), ..index }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Part {
     Header(Box<str>),
     Cookie(Box<str>),
     Query(Box<str>),
-    Expression(Expression),
+    Expression(Box<Expression>),
 }
 
 impl Rule {

@@ -9,7 +9,7 @@
 //! | what is asked | `request.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
-//! | which rules apply to a request | `index.rs`, `anchor.rs`, `nested.rs`, then `matching.rs`, `pattern.rs` |
+//! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
 //! | what a rule counts a request on, and how much | `key.rs`, `expression.rs` |
 //! | who the client is | `address.rs`, `network.rs` |
 
@@ -20,8 +20,11 @@ pub mod migrate;
 pub mod schema;
 
 mod address;
+mod affix;
 mod anchor;
 mod compile;
+#[cfg(test)]
+mod compile_tests;
 mod conditions;
 mod diagnostic;
 mod duration;
@@ -34,8 +37,8 @@ mod key;
 mod limit;
 mod lint;
 mod matching;
-mod nested;
 mod network;
+mod networks;
 mod pattern;
 mod policy;
 mod reference;

@@ -6,8 +6,8 @@ use arrayvec::ArrayVec;
 
 use crate::bounds::HOST_BYTES_MAX;
 use crate::expression::Expression;
-use crate::nested::Nested;
 use crate::network::Network;
+use crate::networks::Networks;
 use crate::pattern::Pattern;
 use crate::policy::Question;
 
@@ -23,8 +23,8 @@ pub(crate) struct Matching {
     pub(crate) query: Box<[Named]>,
     pub(crate) networks: Box<[Network]>,
     /// The same networks, to look an address up in.
-    pub(crate) around: Nested<Network>,
-    pub(crate) when: Option<Expression>,
+    pub(crate) around: Networks,
+    pub(crate) when: Option<Box<Expression>>,
 }
 
 /// A name and what its value must be. Where a name stands several times, one of its values is enough.
@@ -99,7 +99,7 @@ impl Matching {
     pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
         self.entries.hold(facts.question)
             && self.http_holds(facts)
-            && (self.around.is_empty() || facts.address.is_some_and(|address| self.around.any_around(address)))
+            && (self.around.is_empty() || facts.address.is_some_and(|address| self.around.contain(address)))
             && self.when.as_ref().is_none_or(|when| when.holds(facts.question))
     }
 

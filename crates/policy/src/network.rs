@@ -1,10 +1,7 @@
 //! Networks of addresses.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-
-use crate::nested::Around;
 
 /// A network, like `10.0.0.0/8`. A network of IPv4-mapped IPv6 addresses is one of IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,19 +93,18 @@ impl fmt::Display for Network {
     }
 }
 
-impl Around for Network {
-    type Point<'a> = IpAddr;
-
-    fn compare(&self, point: IpAddr) -> Ordering {
-        (self.family, self.bits).cmp(&bits(point))
+impl Network {
+    /// Whether it sorts before an address or just there.
+    pub(crate) fn is_not_after(&self, address: IpAddr) -> bool {
+        (self.family, self.bits) <= bits(address)
     }
 
-    fn holds(&self, point: IpAddr) -> bool {
-        let (family, bits) = bits(point);
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let (family, bits) = bits(address);
         family == self.family && cut(bits, self.length) == self.bits
     }
 
-    fn encloses(&self, other: &Network) -> bool {
+    pub(crate) fn encloses(&self, other: &Network) -> bool {
         self.family == other.family && self.length <= other.length && cut(other.bits, self.length) == self.bits
     }
 }
@@ -116,7 +112,7 @@ impl Around for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nested::Nested;
+    use crate::networks::Networks;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -181,7 +177,7 @@ mod tests {
                 map.entry(*network).or_default().push(number);
             }
             let mut found = Vec::new();
-            Nested::new(map).around(address, &mut |rules| found.extend_from_slice(rules));
+            Networks::new(map).around(address, &mut |rules| found.extend_from_slice(rules));
             found.sort_unstable();
             let expected: Vec<u32> =
                 (0..).zip(&networks).filter(|(_, network)| network.holds(address)).map(|(number, _)| number).collect();

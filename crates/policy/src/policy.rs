@@ -14,7 +14,7 @@ use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Rule, RuleId};
 
 /// All rules, compiled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
     pub(crate) stores: Vec<StoreSpec>,
@@ -53,6 +53,21 @@ pub struct Question<'a> {
     pub http: Option<&'a Http<'a>>,
     /// Units that the caller asks for.
     pub cost: u64,
+}
+
+impl Default for Policy {
+    /// No rules, and the store `default`.
+    fn default() -> Policy {
+        let store = StoreSpec { name: "default".into(), url: None, keys: None, log_entries: None };
+        Policy {
+            rules: Vec::new(),
+            stores: vec![store],
+            domains: HashMap::default(),
+            indexes: Vec::new(),
+            client_address: ClientAddress::default(),
+            expression_errors: Arc::default(),
+        }
+    }
 }
 
 impl Policy {

@@ -62,8 +62,8 @@ pub struct Rule {
     pub(crate) key: Box<[Part]>,
     /// Bytes that a key may have beside the longest namespace of the rule.
     pub(crate) key_room: usize,
-    pub(crate) cost: Option<Expression>,
-    pub(crate) count: Option<Expression>,
+    pub(crate) cost: Option<Box<Expression>>,
+    pub(crate) count: Option<Box<Expression>>,
 }
 
 /// One limit of a rule.
@@ -71,6 +71,9 @@ pub struct Rule {
 pub struct RuleLimit {
     /// Its name in answers.
     pub name: Box<str>,
+    /// Whether Envoy is told the name, and tells clients. Rules from files of the reference server tell only a name
+    /// that was given there.
+    pub is_named_to_envoy: bool,
     /// The limit.
     pub limit: Limit,
     /// How it is told of: units and period.
@@ -97,8 +100,8 @@ pub struct ResponseOptions {
     pub headers: Option<Headers>,
     /// Whether clients learn nothing.
     pub hidden: bool,
-    /// Whether a denial has no problem body.
-    pub no_problem: bool,
+    /// Whether a denial has a problem body, if the configuration says.
+    pub problem: Option<bool>,
     /// The most that is added to `Retry-After`.
     pub retry_jitter: Duration,
 }

@@ -142,7 +142,7 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub quota: bool,
-    /// Names of limits that do not apply where this rule does.
+    /// Names of limits that do not apply where this rule does. A rule that blocks or does not limit goes by its own name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
     /// What its metrics tell apart beside the rule.

@@ -12,12 +12,6 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// How long connections may finish their work after the server was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// Lines of the decision log that may wait to be written: some megabytes at most.
-pub const DECISION_LOG_QUEUE: usize = 8_192;
-
-/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
-pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
-
 /// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
 /// told.
 pub const POLICIES_TOLD_MAX: usize = 16;
@@ -43,6 +37,56 @@ pub const GRPC_RESETS_MAX: usize = 64;
 
 /// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
 pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Lines of the decision log that may wait to be written: some megabytes at most.
+pub const DECISION_LOG_QUEUE: usize = 8_192;
+
+/// Bytes of the decision log before it is set aside: twice this much is on disk at most.
+pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;
+
+/// Longest argument of a command on the protocol of Redis: far above the longest key, and room for an ECHO.
+pub const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
+
+/// Most arguments of a command on the protocol of Redis: a DEL of many keys is cut into several.
+pub const ARGUMENTS_MAX: usize = 1024;
+
+/// Longest command on the protocol of Redis. It is kept in memory until its last byte came.
+pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
+
+/// Longest line of a command that is typed rather than sent as an array.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most arguments of a command before the password was said: HELLO with all its options has fewer.
+pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
+
+/// Longest argument before the password was said: strangers get little memory.
+pub const UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 * 1024;
+
+/// Replies of a pipeline that are kept before they are written, though more of its commands were read.
+pub const REPLIES_BYTES_MAX: usize = 64 * 1024;
+
+/// Room to read commands into. It grows where reads fill it and shrinks back, so that idle connections stay small.
+pub const READ_BYTES_MIN: usize = 4 * 1024;
+
+/// Most room that one read gets.
+pub const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// Most commands between MULTI and EXEC.
+pub const QUEUED_COMMANDS_MAX: usize = 1024;
+
+/// Most bytes of the arguments between MULTI and EXEC: they are kept until EXEC comes.
+pub const QUEUED_BYTES_MAX: usize = 128 * 1024;
+
+/// Longest name that a client gives itself or its library.
+pub const CLIENT_NAME_BYTES_MAX: usize = 256;
+
+/// How long a connection of a Redis client may be idle between commands. Pools keep connections for long, but one whose
+/// peer is gone without a word must end some day.
+pub const IDLE: Duration = Duration::from_secs(3600);
+
+/// How long a connection that is about to be closed is still read from, so that its last replies arrive: closing a
+/// socket with unread bytes resets it.
+pub const LINGER: Duration = Duration::from_secs(1);
 
 /// How long an HTTP connection may stay open between two requests: longer than proxies keep theirs, so that they close
 /// first and never write into a connection that is just being closed.

@@ -277,7 +277,7 @@ pub(crate) fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
     let (mut is_hidden, mut has_body) = (true, true);
     for judgement in outcome.judgements().filter(Judgement::denies) {
         let options = options(&judgement);
-        has_body &= !options.no_problem;
+        has_body &= options.problem.unwrap_or(true);
         if options.hidden {
             continue;
         }

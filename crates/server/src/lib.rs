@@ -8,9 +8,9 @@
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs` |
 //! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | certificates | `tls.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 

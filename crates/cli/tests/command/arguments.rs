@@ -32,6 +32,21 @@ fn help_of_completions() {
 }
 
 #[test]
+fn help_of_check() {
+    assert_snapshot!(help(&["check", "--help"]));
+}
+
+#[test]
+fn help_of_migrate() {
+    assert_snapshot!(help(&["migrate", "--help"]));
+}
+
+#[test]
+fn help_of_schema() {
+    assert_snapshot!(help(&["schema", "--help"]));
+}
+
+#[test]
 fn version() {
     assert_eq!(help(&["--version"]), format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -45,7 +60,7 @@ fn no_command_shows_the_help() {
 
 #[test]
 fn bad_arguments_are_one_line() {
-    let attempts: [&[&str]; 7] = [
+    let attempts: [&[&str]; 11] = [
         &["--colour"],
         &["decid"],
         &["demo", "--fas"],
@@ -53,6 +68,10 @@ fn bad_arguments_are_one_line() {
         &["decide", "file"],
         &["completions"],
         &["completions", "cmd"],
+        &["check"],
+        &["check", "rules.yaml", "--envoy-algorithm", "sliding"],
+        &["migrate"],
+        &["schema", "rules.yaml"],
     ];
     let said: String = attempts
         .iter()

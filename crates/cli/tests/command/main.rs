@@ -6,6 +6,7 @@
 mod arbitrary;
 mod arguments;
 mod bad_lines;
+mod configuration;
 mod conversations;
 mod demo;
 mod streams;

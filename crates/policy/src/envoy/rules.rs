@@ -89,7 +89,8 @@ impl Writer<'_> {
         };
         Rule {
             matching: Match { entries: Entries::Exactly(entries.collect()), ..Match::default() },
-            key: self.key(),
+            // What counts nothing tells nobody apart.
+            key: if action == Action::Limit { self.key() } else { OneOrMany::default() },
             action,
             limit: (action == Action::Limit).then(|| self.limit(descriptor, limit)),
             count_denied: limit.count_denied,

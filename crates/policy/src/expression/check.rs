@@ -142,12 +142,9 @@ impl Checker<'_> {
                 _ => (),
             }
         }
-        match self.map_of(&select.operand) {
-            Some(names) => {
-                names.add(&select.field);
-                Ok(())
-            }
-            None => self.walk(&mut select.operand, depth),
+        match self.looks_up(&select.operand, &select.field)? {
+            true => Ok(()),
+            false => self.walk(&mut select.operand, depth),
         }
     }
 
@@ -178,6 +175,20 @@ impl Checker<'_> {
         }
     }
 
+    /// Notes a name that is looked up in a map of the request; false if that is not what a node is.
+    fn looks_up(&mut self, node: &IdedExpr, name: &str) -> Result<bool, Problem> {
+        let Some(names) = self.map_of(node) else { return Ok(false) };
+        names.add(name);
+        let is_header = matches!(&node.expr, Expr::Select(select) if select.field == "headers");
+        match is_header && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => {
+                let message = format!("no header is called `{}`: their names are in lower case", shortened(name));
+                Err(Problem::new(message, format!("write {}", shortened(&name.to_ascii_lowercase()))))
+            }
+            false => Ok(true),
+        }
+    }
+
     /// The names that are looked at in a map of the request, if that is what a node is.
     fn map_of(&mut self, node: &IdedExpr) -> Option<&mut Names> {
         match &node.expr {
@@ -196,9 +207,8 @@ impl Checker<'_> {
         match (call.func_name.as_str(), call.args.as_slice()) {
             (operators::INDEX, [map, name]) | (operators::IN, [name, map]) => {
                 if let Some(name) = literal_text(name)
-                    && let Some(names) = self.map_of(map)
+                    && self.looks_up(map, name)?
                 {
-                    names.add(name);
                     return Ok(());
                 }
             }

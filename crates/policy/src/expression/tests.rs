@@ -15,7 +15,7 @@ fn holds(source: &str) -> bool {
     let headers = [("x-plan", "free"), ("x-plan", "paid"), ("cookie", "session=s1")];
     let http = Http {
         method: "POST",
-        host: "example.com",
+        host: "Example.com.",
         path: "/v2/orders",
         query: "page=2&name=%41+b",
         headers: &headers,
@@ -35,7 +35,7 @@ fn requests_are_looked_at() {
         "has(entries.user) && !has(entries.tenant)",
         "size(entries) == 1",
         "request.method in ['GET', 'POST']",
-        "request.host.endsWith('.com') && request.address == '10.0.0.1'",
+        "request.host == 'example.com' && request.address == '10.0.0.1'",
         "request.path.matches('^/v[0-9]+/') && matches(request.path, 'orders$')",
         "request.headers['x-plan'] == 'free'",
         "has(request.headers.cookie) && request.cookies.session == 's1'",
@@ -77,6 +77,8 @@ fn mistakes_are_told() {
         ("domain.matches(request.path)", Purpose::When, "matches: the regular expression must be a literal"),
         ("domain.matches('(')", Purpose::When, "matches: cannot use `(`: unclosed group"),
         ("domain.matches('(a{99}){99}')", Purpose::When, "matches: cannot use `(a{99}){99}`"),
+        ("request.headers['X-A'] == ''", Purpose::When, "no header is called `X-A`"),
+        ("has(request.headers.Accept)", Purpose::When, "no header is called `Accept`"),
         ("domain", Purpose::When, "the expression gives a text"),
         ("1.5", Purpose::Cost, "the expression gives no simple value"),
         ("domain == 'a'", Purpose::Cost, "the expression gives true or false"),

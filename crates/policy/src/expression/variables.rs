@@ -8,7 +8,7 @@ use cel::{Context, Value};
 
 use super::check::{Names, Uses};
 use crate::bounds::{EXPRESSION_MAP_MAX, EXPRESSION_TEXT_MAX};
-use crate::matching::client_address;
+use crate::matching::{client_address, without_dot};
 use crate::policy::Question;
 use crate::request::Response;
 
@@ -55,12 +55,13 @@ fn request(uses: &Uses, question: &Question<'_>) -> Result<Value, TooLarge> {
         fields.insert(key("address"), text(&address.to_string())?);
     }
     if let Some(http) = question.http {
-        for (used, name, value) in
-            [(uses.method, "method", http.method), (uses.host, "host", http.host), (uses.path, "path", http.path)]
-        {
+        for (used, name, value) in [(uses.method, "method", http.method), (uses.path, "path", http.path)] {
             if used {
                 fields.insert(key(name), text(value)?);
             }
+        }
+        if uses.host {
+            fields.insert(key("host"), text(&without_dot(http.host).to_ascii_lowercase())?);
         }
         if uses.headers.is_used() {
             fields.insert(key("headers"), map(&uses.headers, http.headers.iter().copied())?);

@@ -23,6 +23,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("count", written.count.is_some()),
         ("count_denied", written.count_denied),
         ("for", written.penalty.is_some()),
+        ("quota", written.quota && written.action == Action::Unlimited),
         ("store", written.store.is_some()),
         ("on_store_failure", written.on_store_failure.is_some()),
     ];
@@ -80,7 +81,9 @@ pub(super) fn of_client_address(config: &Config, diagnostics: &mut Diagnostics<'
 }
 
 pub(super) fn of_replaces(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
-    let names: HashSet<&str> = rules.iter().flat_map(|both| &both.rule.limits).map(|limit| &*limit.name).collect();
+    let limits = rules.iter().flat_map(|both| &both.rule.limits).map(|limit| &*limit.name);
+    let others = rules.iter().filter(|both| both.rule.limits.is_empty()).map(|both| &*both.rule.name);
+    let names: HashSet<&str> = limits.chain(others).collect();
     for both in rules {
         for (place, name) in both.written.replaces.iter().enumerate().filter(|(_, name)| !names.contains(name.as_str()))
         {

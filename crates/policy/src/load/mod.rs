@@ -25,7 +25,7 @@ pub(crate) use problems::{Problems, at, list, suggest};
 
 use crate::schema::Config;
 use crate::yaml::{self, Kind, Node, quote};
-use crate::{Diagnostic, Diagnostics, Policy, envoy};
+use crate::{Diagnostic, Diagnostics, Policy, Severity, envoy};
 use files::Source;
 use problems::{nearest, whole};
 
@@ -100,7 +100,10 @@ fn compile(assembly: &Assembly, problems: &mut Problems) -> Option<Policy> {
     let locate = |pointer: &str| assembly.locate(pointer);
     let mut diagnostics = Diagnostics::new(&locate);
     let policy = crate::compile(&assembly.config, &mut diagnostics);
-    diagnostics.finish().into_iter().for_each(|diagnostic| problems.push(diagnostic));
+    // What was left out may be just what a warning misses.
+    let whole = problems.errors() == 0;
+    let told = diagnostics.finish().into_iter().filter(|diagnostic| whole || diagnostic.severity == Severity::Error);
+    told.for_each(|diagnostic| problems.push(diagnostic));
     (problems.errors() == 0).then_some(policy)
 }
 

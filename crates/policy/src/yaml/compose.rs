@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 use super::{Fault, Kind, Mark, Node, Pair, Scalar, Type, quote};
 use crate::load::bounds::{ALIAS_WEIGHT_MAX, DEPTH_MAX, NODE_WEIGHT, NODES_MAX};
@@ -34,11 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Document, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut composer = Composer::default();
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| Fault {
-            mark: mark(error.marker()),
-            message: format!("this is not YAML: {}", error.info()),
-            hint: "look at the indentation, the quotes and the brackets here and just before",
-        })?;
+        let (event, span) = event.map_err(|error| fault(&error))?;
         composer.take(event, mark(&span.start))?;
     }
     let start = Mark { line: 1, column: 1 };
@@ -151,8 +147,7 @@ impl Composer {
             return Err(Fault { mark, message, hint: "split it into several files" });
         }
         if depth + self.open.len() > DEPTH_MAX {
-            let message = format!("maps and lists are nested deeper than {DEPTH_MAX}");
-            return Err(Fault { mark, message, hint: "nest them less deeply" });
+            return Err(too_deep(mark));
         }
         if anchor != 0 {
             // The copy that is kept for aliases costs as much as one of them.
@@ -259,6 +254,20 @@ fn core_tag(tag: Option<&Tag>, mark: Mark) -> Result<(), Fault> {
         }),
         _ => Ok(()),
     }
+}
+
+fn fault(error: &ScanError) -> Fault {
+    let mark = mark(error.marker());
+    if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        return too_deep(mark);
+    }
+    let message = format!("this is not YAML: {}", error.info());
+    Fault { mark, message, hint: "look at the indentation, the quotes and the brackets here and just before" }
+}
+
+fn too_deep(mark: Mark) -> Fault {
+    let message = format!("maps and lists are nested deeper than {DEPTH_MAX}");
+    Fault { mark, message, hint: "nest them less deeply" }
 }
 
 fn bad_key(mark: Mark) -> Fault {

@@ -1,32 +1,69 @@
-//! X
+//! The protocol of Redis: CL.THROTTLE for clients of redis-cell, TIDEGATE.CHECK for configured rules, and what clients
+//! expect of any Redis server when they connect.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | reading, deciding and writing, over and over | `connection.rs` |
+//! | from bytes to commands | `parse.rs`, `inline.rs` |
+//! | what each command does | `command/` |
+//! | replies in both versions of the protocol | `reply.rs` |
+//! | what is known of a connection between commands | `session.rs` |
+
+mod command;
+mod connection;
+mod inline;
+mod parse;
+mod reply;
+mod session;
+
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tidegate_core::Time;
 use tokio::net::TcpStream;
 
 use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::Service;
 
-/// X
+/// The way in for Redis clients.
 #[derive(Debug)]
 pub struct RespDoor {
     service: Arc<Service>,
+    started: Time,
+    next_id: AtomicU64,
+    /// Connections that are open.
+    open: AtomicUsize,
 }
 
 impl RespDoor {
-    /// X
+    /// A door to this service.
     #[must_use]
     pub fn new(service: Arc<Service>) -> RespDoor {
-        RespDoor { service }
+        let started = service.engine.clock().now();
+        RespDoor { service, started, next_id: AtomicU64::new(1), open: AtomicUsize::new(0) }
     }
 }
 
 impl Door for RespDoor {
     const NAME: &'static str = "resp";
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, _peer: SocketAddr, _drain: Drain) {
-        let _ = (&self.service, stream);
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let _open = Open(&self.open);
+        connection::serve(&self, stream, peer, drain).await;
+    }
+}
+
+/// A connection that is counted as open.
+struct Open<'a>(&'a AtomicUsize);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use tidegate_core::bounds::INTERVAL_NANOS_MIN;
 use tidegate_core::{Limit, LimitError};
 use tidegate_policy::{Ask, Descriptor, Entry, OwnLimit, Request, Shown};
 use tonic::Status;
@@ -77,8 +78,9 @@ fn ask(descriptor: &RateLimitDescriptor, cost: u64) -> Option<Ask> {
 }
 
 fn own_limit(descriptor: usize, limit: &RateLimitOverride) -> Result<OwnLimit, DecodeError> {
-    let units = u64::from(limit.requests_per_unit);
     let unit = Unit::from_number(limit.unit).ok_or(DecodeError::Unit { descriptor, unit: limit.unit })?;
+    // As in files of the reference server, more than can be counted in that time is as much as can.
+    let units = u64::from(limit.requests_per_unit).min(unit.nanos() / INTERVAL_NANOS_MIN);
     let shown = Shown { units, period_ns: unit.nanos() };
     if units == 0 {
         return Ok(OwnLimit { limit: None, shown });

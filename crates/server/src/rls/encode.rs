@@ -17,14 +17,26 @@ use crate::headers;
 /// The answer to a request of this many descriptors.
 pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_metadata: bool) -> RateLimitResponse {
     let code = if outcome.is_allowed() { Code::Ok } else { Code::OverLimit };
-    let headers = headers::headers(outcome, None, now);
+    let mut headers: Vec<HeaderValue> =
+        headers::headers(outcome, None, now).into_iter().map(|(key, value)| header(key, value)).collect();
+    let body = if wants_problem(outcome) { headers::problem(outcome).and_then(|(_, body)| body) } else { None };
+    if body.is_some() {
+        headers.push(header("content-type", headers::PROBLEM_TYPE.to_owned()));
+    }
     RateLimitResponse {
         overall_code: code as i32,
         statuses: (0..descriptors).map(|number| status(outcome.strictest(number).as_ref(), now)).collect(),
-        response_headers_to_add: headers.into_iter().map(|(key, value)| header(key, value)).collect(),
+        response_headers_to_add: headers,
+        raw_body: body.map_or_else(Vec::new, String::into_bytes),
         dynamic_metadata: if with_metadata { metadata(outcome) } else { None },
         ..Default::default()
     }
+}
+
+/// Whether a rule that denies says that there shall be a problem body. Without a word of it Envoy writes its own body.
+fn wants_problem(outcome: &Outcome) -> bool {
+    let is_denied = outcome.denial().is_some();
+    is_denied && outcome.judgements().any(|one| one.denies() && headers::options(&one).problem == Some(true))
 }
 
 /// Envoy ignores `raw_value`.
@@ -58,7 +70,10 @@ fn status(judgement: Option<&Judgement<'_>>, now: Time) -> DescriptorStatus {
 
 fn current_limit(judgement: &Judgement<'_>, shown: Shown) -> RateLimit {
     RateLimit {
-        name: judgement.limit.map_or_else(String::new, |limit| limit.name.to_string()),
+        name: judgement
+            .limit
+            .filter(|limit| limit.is_named_to_envoy)
+            .map_or_else(String::new, |limit| limit.name.to_string()),
         requests_per_unit: clamp(shown.units),
         unit: Unit::number_of(shown.period_ns),
     }

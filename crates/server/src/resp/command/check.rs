@@ -1,0 +1,100 @@
+//! `TIDEGATE.CHECK domain key value [key value ...] [COST n]`: takes from the configured limits that apply to a
+//! descriptor of these entries.
+//!
+//! The reply has the five integers of CL.THROTTLE, in its order and meaning, and then the name of the rule that binds:
+//! 1 if it is limited, the limit, what remains, seconds until it passes (-1 if it passes now or never will), seconds until
+//! the key is as if never seen, and the name, or null if no rule applies. Without a limit, as where no rule applies, both
+//! limit and remaining are -1. A blocked key has a limit of 0 that does not come back: -1 seconds.
+
+use std::time::Duration;
+
+use tidegate_core::Retry;
+use tidegate_engine::{Answer, Judgement, Outcome};
+use tidegate_policy::{Descriptor, Entry, Request};
+
+use crate::service::Protocol;
+
+use super::super::parse::Command;
+use super::super::reply::Shown;
+use super::throttle::{seconds_up, whole};
+use super::{Context, integer};
+
+const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
+
+pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
+    if let Err(text) = check(context, command).await {
+        context.replies.error(text);
+    }
+}
+
+async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String> {
+    let (pairs_end, cost) = cost(command)?;
+    let domain = text("domain", command.get(1))?;
+    let mut entries = Vec::with_capacity(command.len() / 2);
+    for number in (2..pairs_end).step_by(2) {
+        let key = text("key", command.get(number))?;
+        let value = text("value", command.get(number + 1))?;
+        entries.push(Entry { key, value });
+    }
+    let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+    let request = Request { domain, descriptors: &descriptors, http: None, cost };
+    let checked = context.door.service.check(Protocol::Resp, &request).await;
+    let outcome = checked.map_err(|error| format!("ERR {error}"))?;
+    if !outcome.is_known_domain() {
+        let shown = Shown(domain.as_bytes(), 128);
+        return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
+    }
+    reply(context, &outcome);
+    Ok(())
+}
+
+/// Where the pairs end, and the cost behind them. After at least one pair, the word COST is not an entry.
+fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
+    let count = command.len();
+    if count < 4 || !count.is_multiple_of(2) {
+        return Err(USAGE.to_owned());
+    }
+    if count < 6 || !command.get(count - 2).eq_ignore_ascii_case(b"COST") {
+        return Ok((count, 1));
+    }
+    let given = command.get(count - 1);
+    let cost = integer(given).and_then(|cost| u64::try_from(cost).ok());
+    let refused = || format!("ERR COST: `{}` is not a number of units; use a whole number from 0 on", Shown(given, 40));
+    Ok((count - 2, cost.ok_or_else(refused)?))
+}
+
+fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
+    std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", bytes.escape_ascii()))
+}
+
+fn reply(context: &mut Context<'_>, outcome: &Outcome) {
+    let judgement = outcome.strictest(0);
+    let limited = !outcome.is_allowed();
+    let (limit, remaining, reset) = judgement.as_ref().map_or((-1, -1, 0), numbers);
+    let retry = match outcome.retry() {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) if limited => seconds_up(wait).max(1),
+        _ => -1,
+    };
+    context.replies.array(6);
+    for value in [i64::from(limited), limit, remaining, retry, reset] {
+        context.replies.integer(value);
+    }
+    match judgement.and_then(|judgement| judgement.rule) {
+        Some(rule) => context.replies.bulk(rule.name.as_bytes()),
+        None => context.replies.null(),
+    }
+}
+
+/// Limit, remaining and seconds until the key is as if never seen.
+fn numbers(judgement: &Judgement<'_>) -> (i64, i64, i64) {
+    let limit = judgement.limit.map_or(0, |limit| whole(limit.limit.units()));
+    match judgement.answer {
+        Answer::Decided(decision) => {
+            (whole(decision.limit()), whole(decision.remaining()), seconds_up(decision.reset_after()))
+        }
+        Answer::Penalised(left) => (limit, 0, seconds_up(left)),
+        Answer::Blocked => (0, 0, -1),
+        Answer::Unlimited | Answer::Failed { allowed: true } => (-1, -1, 0),
+        Answer::Failed { allowed: false } => (limit, 0, seconds_up(Duration::from_secs(1))),
+    }
+}

@@ -1,0 +1,138 @@
+//! `CL.THROTTLE key max_burst count period [quantity]`: takes from a limit that the command brings, as the module
+//! redis-cell does.
+//!
+//! The reply has five integers: 1 if it is limited, the limit (`max_burst` + 1), what remains, seconds until it passes (-1
+//! if it passes now or never will) and seconds until the key is as if never seen. Seconds are rounded up. A quantity of 0
+//! looks and takes nothing. Errors begin as those of the module do, and leave the connection as it is.
+
+use std::time::Duration;
+
+use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
+use tidegate_core::{Decision, KeyError, Limit, LimitError, Op, Rate};
+use tidegate_engine::Engine;
+
+use super::super::parse::Command;
+use super::super::reply::Shown;
+use super::{Context, integer};
+
+/// A limit and the numbers it was made of.
+pub(crate) struct Remembered {
+    numbers: [i64; 3],
+    limit: Limit,
+}
+
+/// Why a command is not decided. Nothing was taken.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ThrottleError {
+    #[error("Usage: CL.THROTTLE <key> <max_burst> <count per period> <period> [<quantity>]")]
+    Usage,
+    #[error("Couldn't parse as integer: {field}: `{text}`; use a whole number up to {}", i64::MAX)]
+    NotInteger { field: &'static str, text: String },
+    #[error("{field}: {value} is negative; use at least {min}")]
+    Negative { field: &'static str, value: i64, min: i64 },
+    #[error("Zero rates are not supported: {field}: 0 lets nothing pass; use at least 1")]
+    ZeroRate { field: &'static str },
+    #[error("{field}: {value} is too large; use at most {max}")]
+    TooLarge { field: &'static str, value: u64, max: u64 },
+    #[error(transparent)]
+    Limit(LimitError),
+    #[error(transparent)]
+    Key(KeyError),
+}
+
+/// What is wrong with a command that has too few arguments.
+pub(super) fn usage() -> String {
+    told(&ThrottleError::Usage)
+}
+
+fn told(error: &ThrottleError) -> String {
+    format!("Cell error: {error}")
+}
+
+/// Answers the command.
+#[inline]
+pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
+    match decide(&context.door.service.engine, &mut context.session.limit, command).await {
+        Ok(decision) => context.replies.five(numbers(&decision)),
+        Err(error) => context.replies.error(told(&error)),
+    }
+}
+
+#[inline]
+async fn decide(
+    engine: &Engine,
+    last: &mut Option<Remembered>,
+    command: &Command<'_>,
+) -> Result<Decision, ThrottleError> {
+    let quantity = match command.len() {
+        5 => 1,
+        6 => number("quantity", command.get(5))?,
+        _ => return Err(ThrottleError::Usage),
+    };
+    let numbers =
+        [number("max_burst", command.get(2))?, number("count", command.get(3))?, number("period", command.get(4))?];
+    let units = not_negative("quantity", quantity, 0)?;
+    let limit = match last {
+        Some(last) if last.numbers == numbers => &last.limit,
+        _ => &last.insert(Remembered { numbers, limit: limit(numbers)? }).limit,
+    };
+    engine.decide(command.get(1), limit, Op::Take(units)).await.map_err(ThrottleError::Key)
+}
+
+#[inline]
+fn number(field: &'static str, text: &[u8]) -> Result<i64, ThrottleError> {
+    integer(text).ok_or_else(|| ThrottleError::NotInteger { field, text: Shown(text, 40).to_string() })
+}
+
+fn not_negative(field: &'static str, value: i64, min: i64) -> Result<u64, ThrottleError> {
+    u64::try_from(value).map_err(|_| ThrottleError::Negative { field, value, min })
+}
+
+/// The limit that the numbers of a command make.
+#[cold]
+fn limit([max_burst, count, period]: [i64; 3]) -> Result<Limit, ThrottleError> {
+    const PERIOD_SECONDS_MAX: u64 = SPAN_NANOS_MAX / NANOS_PER_SECOND;
+    let max_burst = not_negative("max_burst", max_burst, 0)?;
+    let count = not_negative("count", count, 1)?;
+    let period = not_negative("period", period, 1)?;
+    for (field, value) in [("count", count), ("period", period)] {
+        if value == 0 {
+            return Err(ThrottleError::ZeroRate { field });
+        }
+    }
+    if period > PERIOD_SECONDS_MAX {
+        return Err(ThrottleError::TooLarge { field: "period", value: period, max: PERIOD_SECONDS_MAX });
+    }
+    let rate = Rate::new(count, Duration::from_secs(period)).map_err(ThrottleError::Limit)?;
+    Limit::gcra(rate, max_burst + 1).map_err(|error| match error {
+        // The command counts one less than the limit does.
+        LimitError::TooLarge { value, max, .. } => {
+            ThrottleError::TooLarge { field: "max_burst", value: value - 1, max: max.saturating_sub(1) }
+        }
+        other => ThrottleError::Limit(other),
+    })
+}
+
+/// The five integers of the reply.
+#[inline]
+fn numbers(decision: &Decision) -> [i64; 5] {
+    [
+        i64::from(!decision.is_allowed()),
+        whole(decision.limit()),
+        whole(decision.remaining()),
+        decision.retry_after().map_or(-1, seconds_up),
+        seconds_up(decision.reset_after()),
+    ]
+}
+
+/// A number of units as the reply tells it.
+#[inline]
+pub(super) fn whole(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Whole seconds, rounded up, so that who waits that long does not come too early.
+#[inline]
+pub(super) fn seconds_up(time: Duration) -> i64 {
+    whole(time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)))
+}

@@ -1,0 +1,137 @@
+//! Pieces, pipelines, bounds and ends of connections.
+
+use std::time::Duration;
+
+use crate::{Server, talk};
+
+const THROTTLE: &str = "*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$2\r\n99\r\n$1\r\n1\r\n$1\r\n1\r\n";
+
+#[tokio::test]
+async fn a_pipeline_is_answered_in_order() {
+    let input = format!("PING\r\n{THROTTLE}ECHO a\r\n{THROTTLE}\r\n*0\r\n*-1\r\nECHO b\r\n");
+    let first = "*5\r\n:0\r\n:100\r\n:99\r\n:-1\r\n:1\r\n";
+    let second = "*5\r\n:0\r\n:100\r\n:98\r\n:-1\r\n:2\r\n";
+    assert_eq!(talk(None, input).await, format!("+PONG\r\n{first}$1\r\na\r\n{second}$1\r\nb\r\n"));
+}
+
+#[tokio::test]
+async fn bytes_may_come_one_by_one() {
+    let mut client = Server::start(None).connect().await;
+    for byte in THROTTLE.bytes() {
+        client.send([byte]).await;
+        tokio::task::yield_now().await;
+    }
+    let reply = "*5\r\n:0\r\n:100\r\n:99\r\n:-1\r\n:1\r\n";
+    assert_eq!(client.read(reply.len()).await, reply);
+}
+
+#[tokio::test]
+async fn a_large_pipeline_is_answered_whole() {
+    let count = 100_000;
+    let client = Server::start(None).connect().await;
+    let (mut reader, mut writer) = client.0.into_split();
+    let sent = tokio::spawn(async move {
+        tokio::io::AsyncWriteExt::write_all(&mut writer, "PING\r\n".repeat(count).as_bytes()).await.unwrap();
+        writer
+    });
+    let mut replies = vec![0; count * 7];
+    tokio::io::AsyncReadExt::read_exact(&mut reader, &mut replies).await.unwrap();
+    assert_eq!(replies, "+PONG\r\n".repeat(count).as_bytes());
+    sent.await.unwrap();
+}
+
+#[tokio::test]
+async fn protocol_errors_end_the_connection() {
+    let check = async |input: &[u8], expected: &str| {
+        let input = [b"PING\r\n", input, b"PING\r\n"].concat();
+        let reply = if expected.is_empty() { String::new() } else { format!("-ERR Protocol error: {expected}\r\n") };
+        assert_eq!(talk(None, input).await, format!("+PONG\r\n{reply}"));
+    };
+    check(b"*x\r\n", "invalid multibulk length").await;
+    check(b"*1\r\n$x\r\n", "invalid bulk length").await;
+    check(b"*1\r\n$99999999\r\n", "invalid bulk length").await;
+    check(b"*1\r\nx\r\n", "expected '$', got 'x'").await;
+    check(b"ECHO \"a\r\n", "unbalanced quotes in request").await;
+    check(&[&[b'a'; 70_000][..], b"\r\n"].concat(), "too big inline request").await;
+    check(b"POST / HTTP/1.1\r\n", "").await;
+    check(b"host: a\r\n", "").await;
+}
+
+#[tokio::test]
+async fn strangers_may_send_less() {
+    let reply = talk(Some("secret"), "*11\r\n").await;
+    assert_eq!(reply, "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let reply = talk(Some("secret"), "AUTH secret\r\n*11\r\n").await;
+    assert_eq!(reply, "+OK\r\n");
+}
+
+/// With time paused, a runtime that has nothing else to do jumps to the next instant that somebody waits for.
+#[tokio::test(start_paused = true)]
+async fn silence_ends_a_connection() {
+    let check = async |password: Option<&str>, sent: &str, seconds: u64| {
+        let mut client = Server::start(password).connect().await;
+        let start = tokio::time::Instant::now();
+        client.send(sent).await;
+        client.read_all().await;
+        assert_eq!(start.elapsed().as_secs(), seconds, "{sent:?}");
+    };
+    check(None, "", 10).await;
+    check(None, "\r\n", 10).await;
+    check(None, "*1\r\n$4\r\nPI", 10).await;
+    check(None, "PING\r\n*1\r\n$4\r\nPI", 10).await;
+    check(None, "PING\r\n", 3600).await;
+    check(Some("secret"), "PING\r\n", 10).await;
+    check(Some("secret"), "AUTH secret\r\n", 3600).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_byte_now_and_then_does_not_keep_a_connection() {
+    let mut client = Server::start(None).connect().await;
+    client.expect("PING", "+PONG\r\n").await;
+    let start = tokio::time::Instant::now();
+    let mut closed = [0; 1];
+    client.send("*1\r\n$4000\r\n").await;
+    while tokio::time::timeout(Duration::from_secs(3), tokio::io::AsyncReadExt::read(&mut client.0, &mut closed))
+        .await
+        .is_err()
+    {
+        client.send("a").await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_keep_a_connection() {
+    let mut client = Server::start(None).connect().await;
+    for _ in 0..10 {
+        client.expect("PING", "+PONG\r\n").await;
+        tokio::time::sleep(Duration::from_secs(3000)).await;
+    }
+}
+
+#[tokio::test]
+async fn draining_answers_what_was_sent() {
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    client.expect("PING", "+PONG\r\n").await;
+    let mut idle = server.connect().await;
+    idle.expect("PING", "+PONG\r\n").await;
+    client.send("ECHO a\r\nECHO b\r\nECH").await;
+    // The bytes are in the server's socket before it hears that it is time to finish.
+    server.drainer.start();
+    assert_eq!(client.read_all().await, "$1\r\na\r\n$1\r\nb\r\n");
+    assert_eq!(idle.read_all().await, "");
+    drop((client, idle));
+    server.drainer.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_given_up() {
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    let flood = "COMMAND\r\n".repeat(1000);
+    let start = tokio::time::Instant::now();
+    // Writing fails once the server has closed.
+    while tokio::io::AsyncWriteExt::write_all(&mut client.0, flood.as_bytes()).await.is_ok() {}
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}

@@ -1,0 +1,110 @@
+//! CL.THROTTLE against its formulas, written down once more as literally as can be.
+
+use std::time::Duration;
+
+use crate::Server;
+
+/// A second in nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+
+/// The state of one key, and the reply to a command at an instant.
+struct Model {
+    tat: i128,
+}
+
+impl Model {
+    fn reply(&mut self, now: i128, [max_burst, count, period, quantity]: [i128; 4]) -> [i128; 5] {
+        let interval = up(period * SECOND, count);
+        let limit = max_burst + 1;
+        let tolerance = interval * limit;
+        let new_tat = self.tat.max(now) + interval * quantity;
+        let limited = now < new_tat - tolerance;
+        let never = interval * quantity > tolerance;
+        let retry_after = if limited && !never { up(new_tat - tolerance - now, SECOND) } else { -1 };
+        if !limited && quantity > 0 {
+            self.tat = new_tat;
+        }
+        let debt = self.tat.max(now) - now;
+        let remaining = ((tolerance - debt) / interval).max(0);
+        [limited.into(), limit, remaining, retry_after, up(debt, SECOND)]
+    }
+}
+
+fn up(dividend: i128, divisor: i128) -> i128 {
+    (dividend + divisor - 1) / divisor
+}
+
+/// Numbers that look random and are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[tokio::test]
+async fn every_reply_follows_the_formulas() {
+    let limits: [[i128; 3]; 10] = [
+        [0, 1, 1],
+        [0, 1, 60],
+        [15, 30, 60],
+        [99, 1000, 60],
+        [2, 7, 3],
+        [9, 1, 86_400],
+        [1_000_000, 1_000_000, 1],
+        [10_000_000, 10_000_000, 1],
+        [5, 700_000, 1],
+        [0, 10_000_000, 1],
+    ];
+    let mut random = Random(1);
+    for (number, [max_burst, count, period]) in limits.into_iter().enumerate() {
+        let server = Server::start(None);
+        let mut client = server.connect().await;
+        let mut model = Model { tat: 0 };
+        let interval = u64::try_from(up(period * SECOND, count)).unwrap();
+        for _ in 0..300 {
+            let most = u64::try_from(max_burst).unwrap() + 3;
+            let quantity = match random.below(4) {
+                0 => 0,
+                1 => i128::from(random.below(most)),
+                _ => 1,
+            };
+            let now = i128::from(server.clock.now().as_nanos());
+            let reply = model.reply(now, [max_burst, count, period, quantity]);
+            let text: String = reply.iter().map(|value| format!(":{value}\r\n")).collect();
+            let line = format!("CL.THROTTLE key{number} {max_burst} {count} {period} {quantity}");
+            client.expect(&line, &format!("*5\r\n{text}")).await;
+            let step = match random.below(4) {
+                0 => 0,
+                1 => random.below(interval * 2),
+                2 => interval,
+                _ => random.below(interval * most),
+            };
+            server.clock.advance(Duration::from_nanos(step));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_as_told_passes() {
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    client.expect("CL.THROTTLE k 0 2 5", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3\r\n").await;
+    client.expect("CL.THROTTLE k 0 2 5", "*5\r\n:1\r\n:1\r\n:0\r\n:3\r\n:3\r\n").await;
+    // Never 0 for who is limited.
+    server.clock.advance(Duration::from_millis(2_499));
+    client.expect("CL.THROTTLE k 0 2 5", "*5\r\n:1\r\n:1\r\n:0\r\n:1\r\n:1\r\n").await;
+    server.clock.advance(Duration::from_millis(1));
+    client.expect("CL.THROTTLE k 0 2 5", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3\r\n").await;
+}
+
+/// redis-cell would deny for the 100 seconds of the old limit.
+#[tokio::test]
+async fn debt_fits_the_limit_that_is_asked() {
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    client.expect("CL.THROTTLE k 99 1 1 100", "*5\r\n:0\r\n:100\r\n:0\r\n:-1\r\n:100\r\n").await;
+    client.expect("CL.THROTTLE k 4 1 1", "*5\r\n:1\r\n:5\r\n:0\r\n:5\r\n:9\r\n").await;
+}

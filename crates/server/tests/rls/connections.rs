@@ -1,0 +1,191 @@
+//! Clients that are slow, wrong or hostile, and a server that goes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+
+use super::{Server, descriptor, hits, request};
+
+const RULES: &str = "
+domain: edge
+descriptors:
+- key: user
+  rate_limit: {unit: minute, requests_per_unit: 5}
+";
+
+const PATH: &str = "http://server/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+fn head(timeout: Option<&str>) -> http::Request<()> {
+    let mut builder = http::Request::post(PATH).header("content-type", "application/grpc").header("te", "trailers");
+    if let Some(timeout) = timeout {
+        builder = builder.header("grpc-timeout", timeout);
+    }
+    builder.body(()).unwrap()
+}
+
+/// A message as gRPC frames it.
+fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).unwrap();
+    [&[0], &length.to_be_bytes()[..], message].concat().into()
+}
+
+fn question() -> Bytes {
+    framed(&request("edge", vec![descriptor(&[("user", "ann")])]).encode_to_vec())
+}
+
+/// Speaks HTTP/2 by hand; the task ends with the connection.
+async fn connect(server: &Server) -> (SendRequest<Bytes>, tokio::task::JoinHandle<Result<(), h2::Error>>) {
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (sender, connection) = client::handshake(stream).await.unwrap();
+    (sender.ready().await.unwrap(), tokio::spawn(connection))
+}
+
+/// The status of an answer, which is in its head or in its trailers.
+async fn status_of(answer: client::ResponseFuture) -> Code {
+    let answer = answer.await.unwrap();
+    let mut status = answer.headers().get("grpc-status").cloned();
+    let mut body = answer.into_body();
+    while let Some(data) = body.data().await {
+        data.unwrap();
+    }
+    if let Some(trailers) = body.trailers().await.unwrap() {
+        status = trailers.get("grpc-status").cloned();
+    }
+    Code::from_bytes(status.unwrap().as_bytes())
+}
+
+async fn left(server: &Server) -> u32 {
+    let peek = request("edge", vec![hits(0, descriptor(&[("user", "ann")]))]);
+    server.client().await.should_rate_limit(peek).await.unwrap().into_inner().statuses[0].limit_remaining
+}
+
+#[tokio::test]
+async fn a_deadline_that_passed_costs_nothing() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let (answer, mut body) = sender.send_request(head(Some("0m")), false).unwrap();
+    body.send_data(question(), true).unwrap();
+    assert_eq!(status_of(answer).await, Code::DeadlineExceeded);
+    assert_eq!(left(&server).await, 5);
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_come_is_not_awaited_for_ever() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let (answer, _never_sent) = sender.send_request(head(Some("20m")), false).unwrap();
+    assert_eq!(status_of(answer).await, Code::DeadlineExceeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_deadline_there_is_one_too() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let (answer, _never_sent) = sender.send_request(head(None), false).unwrap();
+    assert_eq!(status_of(answer).await, Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn bad_messages_leave_the_connection_alive() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let too_long = framed(&request("edge", vec![descriptor(&[("user", &"x".repeat(300_000))])]).encode_to_vec());
+    for (name, message, expected) in [
+        ("not protobuf", framed(b"\xff\xff\xff\xff"), Code::Internal),
+        ("a string that is not UTF-8", framed(b"\x0a\x02\xff\xfe"), Code::Internal),
+        ("a length beyond the message", framed(b"\x0a\xff\xff\xff\xff\x0f"), Code::Internal),
+        ("compressed, which was not agreed on", Bytes::from_static(b"\x01\0\0\0\x01x"), Code::Internal),
+        ("a frame that declares four gigabytes", Bytes::from_static(b"\0\xff\xff\xff\xff"), Code::OutOfRange),
+        ("too long", too_long, Code::OutOfRange),
+        ("nothing", Bytes::new(), Code::Internal),
+        ("as it should be", question(), Code::Ok),
+    ] {
+        let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+        body.send_data(message, true).unwrap();
+        assert_eq!(status_of(answer).await, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_methods_are_said_to_be_so() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    for path in ["/", "/envoy.service.ratelimit.v3.RateLimitService/Other", "/grpc.health.v1.Health/Other", "/x.Y/Z"] {
+        let other = http::Request::post(format!("http://server{path}")).header("content-type", "application/grpc");
+        let (answer, _) = sender.send_request(other.body(()).unwrap(), true).unwrap();
+        assert_eq!(status_of(answer).await, Code::Unimplemented, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http_2_is_cut_off() {
+    let server = Server::start(RULES);
+    for bytes in
+        [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], b"\x16\x03\x01\x02\0\x01\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"]
+    {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "{bytes:?}");
+    }
+    assert_eq!(left(&server).await, 5, "the server lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_clients_are_cut_off() {
+    let server = Server::start(RULES);
+    for said in [&b""[..], b"PRI * HTT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_resets_all_calls_is_cut_off() {
+    let server = Server::start(RULES);
+    let (mut sender, connection) = connect(&server).await;
+    let mut sent = 0;
+    while sent < 100_000 {
+        let Ok(ready) = sender.ready().await else { break };
+        sender = ready;
+        let Ok((_, mut body)) = sender.send_request(head(None), false) else { break };
+        body.send_reset(h2::Reason::CANCEL);
+        sent += 1;
+        // Or all of it would wait in this client.
+        tokio::task::yield_now().await;
+    }
+    // Whether the client reads why before it notices that nobody reads what it writes is a matter of chance.
+    let error = connection.await.unwrap().unwrap_err();
+    assert!(error.is_io() || error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM), "{error}");
+    assert!(sent < 100_000, "{sent}");
+    assert_eq!(left(&server).await, 5, "the server lives");
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_finished() {
+    let server = Server::start(RULES);
+    let (mut sender, connection) = connect(&server).await;
+    let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+    // A second call, answered, shows that the server has the first one.
+    let (other, mut other_body) = sender.send_request(head(None), false).unwrap();
+    other_body.send_data(question(), true).unwrap();
+    assert_eq!(status_of(other).await, Code::Ok);
+    server.drainer.start();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!connection.is_finished());
+    body.send_data(question(), true).unwrap();
+    assert_eq!(status_of(answer).await, Code::Ok);
+    drop(sender);
+    connection.await.unwrap().unwrap();
+    server.drainer.finished().await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
+}

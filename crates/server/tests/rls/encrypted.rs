@@ -1,0 +1,157 @@
+//! TLS, and certificates of clients.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+use tidegate_server::{RlsOptions, Tls, TlsFiles};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::Server;
+
+/// An authority that signs certificates.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, last_year: i32) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(last_year, 1, 1);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A directory with the files of a server.
+struct Files {
+    directory: TempDir,
+    authority: Authority,
+}
+
+impl Files {
+    fn new() -> Files {
+        let files = Files { directory: tempfile::tempdir().unwrap(), authority: Authority::new("servers") };
+        files.renew();
+        files
+    }
+
+    fn renew(&self) {
+        let (certificate, key) = self.authority.sign(4000);
+        fs::write(self.path("server.pem"), certificate).unwrap();
+        fs::write(self.path("server.key"), key).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn tls(&self, clients: Option<&Authority>) -> Arc<Tls> {
+        let client_authorities = clients.map(|authority| {
+            fs::write(self.path("clients.pem"), &authority.pem).unwrap();
+            self.path("clients.pem")
+        });
+        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
+        Arc::new(Tls::load(TlsFiles { certificate, key, client_authorities }).unwrap())
+    }
+}
+
+fn start(tls: &Arc<Tls>) -> Server {
+    let door = RlsOptions { tls: Some(Arc::clone(tls)), ..RlsOptions::default() };
+    Server::with("domains: {}", Default::default(), door)
+}
+
+/// Whether a client that believes this authority, and has this identity, gets an answer.
+async fn is_answered(server: &Server, authority: &Authority, identity: Option<(String, String)>) -> bool {
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.pem)).domain_name("localhost");
+    if let Some((certificate, key)) = identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    let endpoint = Channel::from_shared(format!("https://{}", server.address)).unwrap().tls_config(tls).unwrap();
+    let Ok(channel) = endpoint.connect().await else { return false };
+    HealthClient::new(channel).check(HealthCheckRequest::default()).await.is_ok()
+}
+
+#[tokio::test]
+async fn clients_need_not_say_who_they_are() {
+    let files = Files::new();
+    let server = start(&files.tls(None));
+    assert!(is_answered(&server, &files.authority, None).await);
+    assert!(!is_answered(&server, &Authority::new("others"), None).await, "the client does not trust the server");
+    let in_the_clear = Channel::from_shared(format!("http://{}", server.address)).unwrap().connect().await;
+    if let Ok(channel) = in_the_clear {
+        assert!(HealthClient::new(channel).check(HealthCheckRequest::default()).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn clients_must_say_who_they_are() {
+    let (files, clients) = (Files::new(), Authority::new("clients"));
+    let server = start(&files.tls(Some(&clients)));
+    for (name, identity, expected) in [
+        ("as it should be", Some(clients.sign(4000)), true),
+        ("none", None, false),
+        ("expired", Some(clients.sign(2001)), false),
+        ("of another authority", Some(Authority::new("strangers").sign(4000)), false),
+        ("of the servers' authority", Some(files.authority.sign(4000)), false),
+    ] {
+        assert_eq!(is_answered(&server, &files.authority, identity).await, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_renewed_while_it_runs() {
+    let mut files = Files::new();
+    let tls = files.tls(None);
+    let server = start(&tls);
+    let old = std::mem::replace(&mut files.authority, Authority::new("successor"));
+    files.renew();
+    assert!(is_answered(&server, &old, None).await, "nothing changes by itself");
+    tls.reload().unwrap();
+    assert!(is_answered(&server, &files.authority, None).await);
+    assert!(!is_answered(&server, &old, None).await);
+    fs::write(files.path("server.key"), "").unwrap();
+    tls.reload().unwrap_err();
+    assert!(is_answered(&server, &files.authority, None).await, "bad files change nothing");
+}
+
+#[tokio::test]
+async fn errors_name_the_file_and_what_is_wrong() {
+    let files = Files::new();
+    fs::write(files.path("empty"), "").unwrap();
+    fs::write(files.path("broken"), "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(files.path("other.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let mut lines = String::new();
+    for (certificate, key, clients) in [
+        ("missing", "server.key", None),
+        ("empty", "server.key", None),
+        ("server.key", "server.key", None),
+        ("broken", "server.key", None),
+        ("server.pem", "missing", None),
+        ("server.pem", "server.pem", None),
+        ("server.pem", "other.key", None),
+        ("server.pem", "server.key", Some("empty")),
+    ] {
+        let client_authorities = clients.map(|name| files.path(name));
+        let files = TlsFiles { certificate: files.path(certificate), key: files.path(key), client_authorities };
+        lines += &format!("{}\n", Tls::load(files).unwrap_err());
+    }
+    insta::assert_snapshot!(lines.replace(&files.directory.path().display().to_string(), "DIR"));
+}

@@ -1,0 +1,7 @@
+//! Any bytes on the Redis port, in any pieces: no panic, and the same answers however the bytes are cut.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tidegate_server::fuzzing::resp(bytes));
