@@ -276,3 +276,46 @@ fn check_cost(cost: u64) -> Result<u64, Failure> {
         _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), COSTS)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Text that comes near to a check.
+    fn nearly() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just(r#""key""#.to_owned()),
+            Just(r#""limit""#.to_owned()),
+            Just(r#""domain""#.to_owned()),
+            Just(r#""descriptors""#.to_owned()),
+            Just(r#""request""#.to_owned()),
+            Just(r#""cost""#.to_owned()),
+            Just(r#""1/s""#.to_owned()),
+            "[\\[\\]{},:\"]",
+            "[0-9a-z\\\\.-]{1,3}",
+            any::<char>().prop_map(String::from),
+        ];
+        prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in nearly()) {
+            let _ = Asked::parse(&text);
+            let _ = list("body", &text, "").map(|items| items.len());
+        }
+
+        #[test]
+        fn any_query_is_read_or_refused(text in "[a-z%&=+0-9/.é]{0,40}") {
+            let _ = Query::parse(Some(&text)).and_then(Inline::of_query);
+        }
+
+        #[test]
+        fn any_key_comes_through(key in "\\PC{1,20}|[\0-\u{20}\"\\\\]{1,9}") {
+            let text = format!(r#"{{"key":{},"limit":"1/s"}}"#, serde_json::Value::from(&*key));
+            let Ok(Asked::Inline(inline)) = Asked::parse(&text) else { panic!("{text}") };
+            prop_assert_eq!(inline.key, key);
+        }
+    }
+}
