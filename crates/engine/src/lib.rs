@@ -3,6 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | what front ends call | `engine.rs` |
+//! | many keys at once | `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
 //! | what came out, for front ends to encode | `outcome.rs` |
@@ -15,6 +16,7 @@
 pub mod bounds;
 
 mod admin;
+mod batch;
 mod engine;
 mod outcome;
 mod penalty;
@@ -24,6 +26,7 @@ mod stats;
 mod store;
 
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
+pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard, RequestError};
 pub use outcome::{Answer, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};

@@ -243,7 +243,7 @@ impl Compiler<'_, '_> {
             match read_limit(limit) {
                 Ok((limit, shown)) => {
                     let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
-                    let is_named_to_envoy = own.is_some() || rule.metrics.path.is_empty();
+                    let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
                     limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
                 }
                 Err(problem) => self.limit_problem(&problem, &pointer),
@@ -410,6 +410,11 @@ fn namespace(names: &[&str]) -> Box<[u8]> {
         bytes.extend_from_slice(name.as_bytes());
     }
     bytes.into()
+}
+
+/// Whether a rule matches as those in files of the reference server do.
+fn has_exact_entries(rule: &schema::Rule) -> bool {
+    matches!(&rule.matching.entries, schema::Entries::Exactly(all) if !all.is_empty())
 }
 
 /// `key` or `key_value` of each entry of an exact sequence, as the reference server calls its metrics.

@@ -71,8 +71,8 @@ pub struct Rule {
 pub struct RuleLimit {
     /// Its name in answers.
     pub name: Box<str>,
-    /// Whether Envoy is told the name, and tells clients. Rules from files of the reference server tell only a name
-    /// that was given there.
+    /// Whether Envoy is told the name, and tells clients. Rules that match a list of entries, as those in files of the
+    /// reference server do, tell only a name that was given.
     pub is_named_to_envoy: bool,
     /// The limit.
     pub limit: Limit,

@@ -277,8 +277,9 @@ pub enum Limit {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Numbers {
-    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said. Limits of one rule
-    /// have different names.
+    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said, but for rules with a
+    /// list of `entries`, which tell Envoy no name then, as envoyproxy/ratelimit does. Limits of one rule have different
+    /// names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter` or

@@ -99,6 +99,8 @@ pub(crate) fn serialize(told: &[Told<'_>], retry_after: Option<u64>, denied: boo
 impl<'a> Told<'a> {
     /// What is told of a judgement; nothing if it has no numbers.
     fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: Time) -> Option<Told<'a>> {
+        // First of all, since over Envoy's protocol most rules say none.
+        let family = options(judgement).headers.or(unsaid)?;
         let shown = judgement.shown?;
         let (remaining, wait) = match &judgement.answer {
             Answer::Decided(decision) => {
@@ -107,14 +109,7 @@ impl<'a> Told<'a> {
             Answer::Penalised(left) => (0, *left),
             Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } => return None,
         };
-        Some(Told {
-            name: name_of(judgement),
-            shown,
-            remaining,
-            wait,
-            denies: judgement.denies(),
-            family: options(judgement).headers.or(unsaid)?,
-        })
+        Some(Told { name: name_of(judgement), shown, remaining, wait, denies: judgement.denies(), family })
     }
 
     /// Less is stricter: a denial with the longest wait, then the fewest units, then the longest wait.

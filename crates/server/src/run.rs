@@ -196,7 +196,7 @@ impl Worker {
                 http = http.listening_on(address);
             }
             let http = Arc::new(http);
-            let grpc = Arc::new(RlsDoor::with(Arc::clone(&service), rls));
+            let grpc = Arc::new(RlsDoor::new(Arc::clone(&service), rls));
             let resp = Arc::new(RespDoor::new(service));
             tokio::join!(
                 accept(&listeners.http, http, drain.clone()),

@@ -95,6 +95,7 @@ impl Connection<'_> {
                 Ok(Parsed::Nothing(length)) => taken += length,
                 Ok(Parsed::Incomplete) => break,
                 Err(error) => {
+                    command::settle(&mut Context { door, session, replies }).await;
                     replies.error(format_args!("ERR Protocol error: {error}"));
                     session.ends = true;
                 }
@@ -106,6 +107,7 @@ impl Connection<'_> {
                 write(stream, replies).await?;
             }
         }
+        command::settle(&mut Context { door, session, replies }).await;
         input.take(taken);
         write(stream, replies).await
     }

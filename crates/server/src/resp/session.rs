@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::bounds::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
 
-use super::command::throttle::Remembered;
+use super::command::throttle::Pending;
 use super::parse::{Command, Span};
 
 /// What is known of one connection.
@@ -20,8 +20,8 @@ pub(crate) struct Session {
     pub(crate) library_version: Vec<u8>,
     /// What came since MULTI.
     pub(crate) queue: Option<Queue>,
-    /// The limit of the last CL.THROTTLE: most connections use one.
-    pub(crate) limit: Option<Remembered>,
+    /// Each CL.THROTTLE that was read and is not answered yet.
+    pub(crate) pending: Pending,
     /// Whether the connection ends after the replies so far.
     pub(crate) ends: bool,
     /// Commands that were answered.
@@ -38,7 +38,7 @@ impl Session {
             library_name: Vec::new(),
             library_version: Vec::new(),
             queue: None,
-            limit: None,
+            pending: Pending::default(),
             ends: false,
             commands: 0,
         }

@@ -10,6 +10,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::HeaderMap;
 use hyper::body::Incoming;
+use tidegate_engine::RequestError;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -91,6 +92,15 @@ fn timeout(text: &[u8]) -> Option<Duration> {
     })
 }
 
+/// Why there is no outcome. Envoy takes any error for a failure of this service, and does what it was told to do then.
+fn refusal(error: &RequestError) -> Status {
+    match error {
+        // No request is at fault for how long a rule denies.
+        RequestError::Penalty(_) => Status::unavailable(error.to_string()),
+        _ => Status::invalid_argument(error.to_string()),
+    }
+}
+
 /// Envoy's rate limit service.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -122,7 +132,7 @@ pub(crate) async fn decide(
     let descriptors = decode::descriptors(message, &entries)?;
     let request = decode::request(message, &descriptors)?;
     let outcome = service.check(protocol, &request).await;
-    let outcome = outcome.map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let outcome = outcome.map_err(|error| refusal(&error))?;
     let now = service.engine.clock().now();
     Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }

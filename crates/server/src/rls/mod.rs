@@ -60,15 +60,9 @@ pub struct RlsDoor {
 }
 
 impl RlsDoor {
-    /// A door to this service, in the clear.
+    /// A door to this service.
     #[must_use]
-    pub fn new(service: Arc<Service>) -> RlsDoor {
-        RlsDoor::with(service, RlsOptions::default())
-    }
-
-    /// A door to this service with options.
-    #[must_use]
-    pub fn with(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
+    pub fn new(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
         let RlsOptions { tls, reflection, dynamic_metadata } = options;
         RlsDoor {
             limits: Arc::new(Limits { service, dynamic_metadata }),

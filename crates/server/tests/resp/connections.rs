@@ -15,6 +15,30 @@ async fn a_pipeline_is_answered_in_order() {
 }
 
 #[tokio::test]
+async fn a_pipeline_is_answered_as_its_commands_one_by_one() {
+    let mut lines = Vec::new();
+    for number in 0..200 {
+        let (key, limit, quantity) = (number % 7, number / 20 % 3, number / 5 % 2);
+        lines.push(match number % 37 {
+            11 => "CL.THROTTLE k 1 0 1\r\n".to_owned(),
+            12 => "CL.THROTTLE k x 1 1\r\n".to_owned(),
+            13 => "CL.THROTTLE \"\" 1 1 1\r\n".to_owned(),
+            14 => format!("TTL k{key}\r\n"),
+            15 => format!("DEL k{key}\r\n"),
+            _ => format!("CL.THROTTLE k{key} {} 10 60 {quantity}\r\n", 3 + limit),
+        });
+    }
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    let mut one_by_one = String::new();
+    for line in &lines {
+        client.send(line).await;
+        one_by_one.push_str(&client.reply().await);
+    }
+    assert_eq!(talk(None, lines.concat()).await, one_by_one);
+}
+
+#[tokio::test]
 async fn bytes_may_come_one_by_one() {
     let mut client = Server::start(None).connect().await;
     for byte in THROTTLE.bytes() {

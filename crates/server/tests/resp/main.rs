@@ -2,7 +2,7 @@
 //! `INSTA_UPDATE=always cargo test -p tidegate-server`.
 
 // clippy.toml allows it in test functions, not in those that they share.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod connections;
 mod conversations;
@@ -13,9 +13,23 @@ use std::sync::Arc;
 
 use tidegate_core::FakeClock;
 use tidegate_engine::{Engine, Options};
+use tidegate_policy::{LoadOptions, load_text};
 use tidegate_server::{Drainer, Listener, RespDoor, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+/// What TIDEGATE.CHECK is asked about.
+const RULES: &str = "
+domains:
+  api:
+    rules:
+      - {name: bad, match: {entries: {user: mallory}}, action: block}
+      - {name: internal, match: {entries: {user: cron}}, action: unlimited}
+      - {name: per-user, match: {entries: {user: '*'}}, key: {entry: user}, limit: 3/minute}
+      - {name: per-plan, match: {entries: {plan: '*'}}, key: {entry: plan}, limit: {algorithm: fixed_window, rate: 2/hour}}
+      - {name: logins, match: {entries: {login: '*'}}, key: {entry: login}, for: 10m, limit: 1/minute}
+      - {name: tried, match: {entries: {tried: '*'}}, key: {entry: tried}, mode: shadow, limit: 1/minute}
+";
 
 /// A server on a port of its own, on the runtime of the test.
 struct Server {
@@ -28,7 +42,10 @@ impl Server {
     fn start(password: Option<&str>) -> Server {
         let clock = FakeClock::new();
         let options = Options { clock: clock.clone().into(), keys: Some(1_000), shadow: false };
-        let mut service = Service::new(Engine::new(options).unwrap());
+        let engine = Engine::new(options).unwrap();
+        let loaded = load_text("rules.yaml", RULES, &LoadOptions::default());
+        engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
+        let mut service = Service::new(engine);
         service.resp_password = password.map(str::to_owned);
         let listener = Listener::bind("resp", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.address().unwrap();
@@ -56,6 +73,15 @@ impl Client {
         let mut bytes = vec![0; count];
         self.0.read_exact(&mut bytes).await.unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Reads one reply.
+    async fn reply(&mut self) -> String {
+        let mut reply = Vec::new();
+        while !is_whole(&reply) {
+            assert_ne!(self.0.read_buf(&mut reply).await.unwrap(), 0, "closed after {reply:?}");
+        }
+        String::from_utf8_lossy(&reply).into_owned()
     }
 
     /// Reads until the server closes.
@@ -86,11 +112,7 @@ async fn conversation(password: Option<&str>, lines: &[&str]) -> String {
     let mut told = String::new();
     for line in lines {
         client.send(format!("{line}\r\n")).await;
-        let mut reply = Vec::new();
-        while !is_whole(&reply) {
-            assert_ne!(client.0.read_buf(&mut reply).await.unwrap(), 0, "{line}");
-        }
-        told.push_str(&format!("> {line}\n{}\n", String::from_utf8_lossy(&reply).replace("\r\n", "\n").trim_end()));
+        told.push_str(&format!("> {line}\n{}\n", client.reply().await.replace("\r\n", "\n").trim_end()));
     }
     told
 }

@@ -170,6 +170,36 @@ async fn who_resets_all_calls_is_cut_off() {
     assert_eq!(left(&server).await, 5, "the server lives");
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[0, length[0], length[1], kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+#[tokio::test]
+async fn floods_of_frames_are_cut_off() {
+    let [data, headers, settings, continuation] = [0, 1, 4, 9];
+    let server = Server::start(RULES);
+    // POST, http, the authority `x` and the path `/`.
+    let whole_head = b"\x83\x86\x41\x01x\x44\x01/";
+    for (name, first, again) in [
+        ("heads without an end", frame(headers, 0, 1, whole_head), frame(continuation, 0, 1, b"\x00\x01a\x01b")),
+        ("empty pieces of heads", frame(headers, 0, 1, whole_head), frame(continuation, 0, 1, b"")),
+        ("empty data", frame(headers, 4, 1, whole_head), frame(data, 0, 1, b"")),
+    ] {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut reader, mut writer) = stream.into_split();
+        let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(settings, 0, 0, b"")[..], &first].concat();
+        writer.write_all(&start).await.unwrap();
+        let flood = tokio::spawn(async move { while writer.write_all(&again.repeat(100)).await.is_ok() {} });
+        let mut said = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), reader.read_to_end(&mut said)).await;
+        assert!(ended.is_ok(), "{name}");
+        flood.await.unwrap();
+    }
+    assert_eq!(left(&server).await, 5, "the server lives");
+}
+
 #[tokio::test]
 async fn what_is_under_way_is_finished() {
     let server = Server::start(RULES);

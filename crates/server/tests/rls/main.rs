@@ -46,7 +46,7 @@ impl Server {
         let listener = Listener::bind("grpc", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.address().unwrap();
         let (drainer, drain): (Drainer, Drain) = Drainer::new();
-        let door = Arc::new(RlsDoor::with(Arc::clone(&service), door));
+        let door = Arc::new(RlsDoor::new(Arc::clone(&service), door));
         tokio::spawn(async move { listener.accept(door, drain).await });
         Server { address, service, clock, drainer }
     }

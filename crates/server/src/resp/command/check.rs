@@ -64,7 +64,8 @@ fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
 }
 
 fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
-    std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", bytes.escape_ascii()))
+    let shown = || bytes.get(..40).unwrap_or(bytes).escape_ascii();
+    std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", shown()))
 }
 
 fn reply(context: &mut Context<'_>, outcome: &Outcome) {

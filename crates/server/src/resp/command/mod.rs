@@ -24,6 +24,8 @@ use super::reply::{Replies, Shown};
 use super::session::Session;
 use table::{Name, Spec};
 
+pub(super) use throttle::settle;
+
 /// What a command works on.
 pub(super) struct Context<'a> {
     pub(super) door: &'a RespDoor,
@@ -31,14 +33,15 @@ pub(super) struct Context<'a> {
     pub(super) replies: &'a mut Replies,
 }
 
-/// Answers a command.
+/// Answers a command; a CL.THROTTLE perhaps later, with those that follow. [`settle`] answers what is left.
 #[inline]
 pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
     context.session.commands += 1;
     let is_open = context.session.authenticated && context.session.queue.is_none();
     if is_open && command.get(0).eq_ignore_ascii_case(b"CL.THROTTLE") {
-        return throttle::run(context, command).await;
+        return throttle::add(context, command).await;
     }
+    settle(context).await;
     run_any(context, command).await;
 }
 

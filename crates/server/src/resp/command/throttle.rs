@@ -9,14 +9,24 @@ use std::time::Duration;
 
 use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
 use tidegate_core::{Decision, KeyError, Limit, LimitError, Op, Rate};
-use tidegate_engine::Engine;
+use tidegate_engine::Batch;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;
 use super::{Context, integer};
 
+/// Commands that are decided together: neighbours in a pipeline that take as much from the same limit.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// The limit, also after they were decided: most connections use one.
+    limit: Option<Remembered>,
+    units: u64,
+    keys: Batch,
+    decisions: Vec<Decision>,
+}
+
 /// A limit and the numbers it was made of.
-pub(crate) struct Remembered {
+struct Remembered {
     numbers: [i64; 3],
     limit: Limit,
 }
@@ -49,21 +59,68 @@ fn told(error: &ThrottleError) -> String {
     format!("Cell error: {error}")
 }
 
-/// Answers the command.
-#[inline]
+/// Answers the command at once.
 pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
-    match decide(&context.door.service.engine, &mut context.session.limit, command).await {
-        Ok(decision) => context.replies.five(numbers(&decision)),
-        Err(error) => context.replies.error(told(&error)),
+    add(context, command).await;
+    settle(context).await;
+}
+
+/// Adds the command to those that are decided together. Those that cannot be decided with it are answered first.
+#[inline]
+pub(super) async fn add(context: &mut Context<'_>, command: &Command<'_>) {
+    let added = match read(command) {
+        Ok((numbers, units)) => {
+            if !context.session.pending.takes(numbers, units) {
+                settle(context).await;
+            }
+            context.session.pending.push(command.get(1), numbers, units)
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = added {
+        settle(context).await;
+        context.replies.error(told(&error));
     }
 }
 
+/// Decides and answers all that was added.
 #[inline]
-async fn decide(
-    engine: &Engine,
-    last: &mut Option<Remembered>,
-    command: &Command<'_>,
-) -> Result<Decision, ThrottleError> {
+pub(crate) async fn settle(context: &mut Context<'_>) {
+    let Pending { limit: Some(last), units, keys, decisions } = &mut context.session.pending else { return };
+    if keys.is_empty() {
+        return;
+    }
+    context.door.service.engine.decide_batch(keys, &last.limit, Op::Take(*units), decisions).await;
+    for decision in decisions.iter() {
+        context.replies.five(numbers(decision));
+    }
+    keys.clear();
+    decisions.clear();
+}
+
+impl Pending {
+    /// Whether a command with these numbers can be decided with those that are here.
+    #[inline]
+    fn takes(&self, numbers: [i64; 3], units: u64) -> bool {
+        self.keys.is_empty()
+            || !self.keys.is_full()
+                && self.units == units
+                && self.limit.as_ref().is_some_and(|last| last.numbers == numbers)
+    }
+
+    #[inline]
+    fn push(&mut self, key: &[u8], numbers: [i64; 3], units: u64) -> Result<(), ThrottleError> {
+        if self.limit.as_ref().is_none_or(|last| last.numbers != numbers) {
+            self.limit = Some(Remembered { numbers, limit: limit(numbers)? });
+        }
+        self.units = units;
+        self.keys.push(key).map_err(ThrottleError::Key)
+    }
+}
+
+/// The numbers of a command: what makes its limit, and how many units it takes.
+#[inline]
+fn read(command: &Command<'_>) -> Result<([i64; 3], u64), ThrottleError> {
     let quantity = match command.len() {
         5 => 1,
         6 => number("quantity", command.get(5))?,
@@ -71,12 +128,7 @@ async fn decide(
     };
     let numbers =
         [number("max_burst", command.get(2))?, number("count", command.get(3))?, number("period", command.get(4))?];
-    let units = not_negative("quantity", quantity, 0)?;
-    let limit = match last {
-        Some(last) if last.numbers == numbers => &last.limit,
-        _ => &last.insert(Remembered { numbers, limit: limit(numbers)? }).limit,
-    };
-    engine.decide(command.get(1), limit, Op::Take(units)).await.map_err(ThrottleError::Key)
+    Ok((numbers, not_negative("quantity", quantity, 0)?))
 }
 
 #[inline]

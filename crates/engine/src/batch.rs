@@ -1,0 +1,137 @@
+//! Keys that are decided together: their memory is fetched at once, which makes a pipeline of many keys much cheaper
+//! than one decision after the other.
+
+use tidegate_core::{Decision, Key, KeyError, Limit, Op};
+
+use crate::engine::Engine;
+use crate::plan::Purpose;
+
+/// Most keys of a batch: what a processor fetches at once.
+const KEYS_MAX: usize = 16;
+
+/// Room for keys that a batch keeps when it is cleared.
+const ROOM_BYTES: usize = 2048;
+
+/// Keys to decide together, under one limit that the caller brings.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Each key behind the byte that keeps it apart from those of rules.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// If the key is empty or too long: it was not added.
+    #[inline]
+    pub fn push(&mut self, key: &[u8]) -> Result<(), KeyError> {
+        // Empty keys are refused here, or they would all be one key.
+        Key::new(key)?;
+        let start = self.bytes.len();
+        self.bytes.push(Purpose::Inline.byte());
+        self.bytes.extend_from_slice(key);
+        if let Err(error) = Key::new(self.bytes.get(start..).unwrap_or_default()) {
+            self.bytes.truncate(start);
+            return Err(error);
+        }
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Whether one more would be decided apart.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.ends.len() >= KEYS_MAX
+    }
+
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        if self.bytes.capacity() > ROOM_BYTES {
+            self.bytes.shrink_to(ROOM_BYTES);
+        }
+    }
+}
+
+impl Engine {
+    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers.
+    #[inline]
+    pub async fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
+        let mut start = 0;
+        for ends in batch.ends.chunks(KEYS_MAX) {
+            // Some key, to be replaced by those of the batch.
+            let Ok(blank) = Key::new(&[0_u8]) else { return };
+            let mut keys = [blank; KEYS_MAX];
+            for (key, end) in keys.iter_mut().zip(ends) {
+                let bytes = batch.bytes.get(start..*end).unwrap_or_default();
+                // Every key was checked when it was added.
+                *key = Key::new(bytes).unwrap_or(blank);
+                start = *end;
+            }
+            self.default_store.decide_batch(keys.get(..ends.len()).unwrap_or_default(), limit, op, decisions);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{FakeClock, KeyError};
+
+    use super::*;
+    use crate::Options;
+
+    fn engine() -> Engine {
+        Engine::new(Options { clock: FakeClock::new().into(), keys: Some(1_000), shadow: false }).unwrap()
+    }
+
+    /// The futures of a store in memory are ready at once.
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(value) => value,
+            std::task::Poll::Pending => panic!("not ready"),
+        }
+    }
+
+    #[test]
+    fn a_batch_decides_as_its_keys_one_by_one() {
+        let limit: Limit = "3/minute".parse().unwrap();
+        let keys: Vec<String> = (0..50).map(|number| format!("key{}", number % 9)).collect();
+        let (together, apart) = (engine(), engine());
+        let mut batch = Batch::default();
+        keys.iter().for_each(|key| batch.push(key.as_bytes()).unwrap());
+        let mut decisions = Vec::new();
+        now(together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions));
+        let expected: Vec<Decision> =
+            keys.iter().map(|key| now(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
+        assert_eq!(decisions, expected);
+        // Both count on the same keys.
+        let seen = now(together.decide(b"key0", &limit, Op::Peek)).unwrap();
+        assert_eq!(seen.remaining(), 0);
+    }
+
+    #[test]
+    fn keys_that_cannot_be_counted_on_are_not_added() {
+        let mut batch = Batch::default();
+        assert_eq!(batch.push(b""), Err(KeyError::Empty));
+        assert_eq!(batch.push(&[b'a'; 4096]), Err(KeyError::TooLong { length: 4097 }));
+        assert!(batch.is_empty());
+        batch.push(&[b'a'; 4095]).unwrap();
+        assert_eq!(batch.len(), 1);
+    }
+}
