@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 /// Reads `90s`, `10m`, `1h30m`, `500ms`, `7d`: numbers with units, each unit smaller than the one before.
-pub(crate) fn read_duration(text: &str) -> Option<Duration> {
+///
+/// Returns nothing for what is none of these.
+#[must_use]
+pub fn read_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut millis = 0_u64;
     let mut last = u64::MAX;

@@ -48,6 +48,7 @@ mod yaml;
 
 pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use duration::read_duration;
 pub use limit::{LimitProblem, read_limit};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use policy::{DomainId, Policy, Question, StoreSpec};

@@ -92,8 +92,8 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// first and never write into a connection that is just being closed.
 pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 
-/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than this.
-pub const HTTP_WATCH: Duration = Duration::from_secs(5);
+/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this.
+pub const HTTP_WATCH: Duration = Duration::from_secs(2);
 
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;

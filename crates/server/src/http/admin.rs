@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
-use tidegate_core::{Op, Rate, Snapshot, Time};
+use tidegate_core::{Op, Snapshot, Time};
 use tidegate_engine::bounds::{COST_MAX, PENALTY_SECONDS_MAX};
 use tidegate_engine::{Inspected, InspectedLimit};
-use tidegate_policy::Request;
+use tidegate_policy::{Request, read_duration};
 
 use super::answer::{Answered, Failure, json, quote};
 use super::asked::{Asked, Inline, Subject};
@@ -156,17 +156,14 @@ fn units(fields: &mut Fields<'_>) -> Result<u64, Failure> {
 fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
     let remedy = r#"write "10m" or seconds as a number, up to 100 years"#;
     let value = fields.need("for", remedy)?;
-    if !value.get().starts_with('"') {
-        let seconds = super::query::whole("for", value.get(), remedy)?;
-        return match seconds {
-            1..=PENALTY_SECONDS_MAX => Ok(Duration::from_secs(seconds)),
-            _ => Err(Failure::bad("for", format_args!("{seconds} is out of bounds"), remedy)),
-        };
+    let length = match value.get().starts_with('"') {
+        true => read_duration(&text("for", value, remedy)?),
+        false => Some(Duration::from_secs(super::query::whole("for", value.get(), remedy)?)),
+    };
+    match length {
+        Some(length) if !length.is_zero() && length <= Duration::from_secs(PENALTY_SECONDS_MAX) => Ok(length),
+        _ => Err(Failure::bad("for", format_args!("{} is no such time", quote(value.get())), remedy)),
     }
-    let text = text("for", value, remedy)?;
-    // People write lengths as they write the periods of rates.
-    let rate = format!("1/{text}").parse::<Rate>();
-    rate.map(Rate::period).map_err(|_| Failure::bad("for", format_args!("{} is no such time", quote(&text)), remedy))
 }
 
 fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {

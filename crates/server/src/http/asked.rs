@@ -216,14 +216,18 @@ impl<'a> Inline<'a> {
         limit: &schema::Limit,
         cost: u64,
     ) -> Result<Inline<'a>, Failure> {
-        let (limit, shown) = read_limit(limit)
-            .map_err(|problem| Failure::new(http::StatusCode::BAD_REQUEST, format!("limit: {problem}")))?;
+        let (limit, shown) = read_limit(limit).map_err(|problem| match problem.field {
+            // The limit as a whole is at fault, and core calls that a rate.
+            "" => Failure::bad("limit", problem.message.trim_start_matches("rate: "), problem.hint),
+            _ => Failure::new(http::StatusCode::BAD_REQUEST, problem.to_string()),
+        })?;
         Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost })
     }
 }
 
 const UNITS: &str = "use 1 or more units";
-const COSTS: &str = "use 0 or more units; 0 only looks";
+const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
 
 /// A limit as `tidegate decide` takes it, and its name if it has one.
 fn limit(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
@@ -269,6 +273,49 @@ fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {
 fn check_cost(cost: u64) -> Result<u64, Failure> {
     match cost {
         0..=COST_MAX => Ok(cost),
-        _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), format_args!("use at most {COST_MAX}"))),
+        _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), COSTS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Text that comes near to a check.
+    fn nearly() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just(r#""key""#.to_owned()),
+            Just(r#""limit""#.to_owned()),
+            Just(r#""domain""#.to_owned()),
+            Just(r#""descriptors""#.to_owned()),
+            Just(r#""request""#.to_owned()),
+            Just(r#""cost""#.to_owned()),
+            Just(r#""1/s""#.to_owned()),
+            "[\\[\\]{},:\"]",
+            "[0-9a-z\\\\.-]{1,3}",
+            any::<char>().prop_map(String::from),
+        ];
+        prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in nearly()) {
+            let _ = Asked::parse(&text);
+            let _ = list("body", &text, "").map(|items| items.len());
+        }
+
+        #[test]
+        fn any_query_is_read_or_refused(text in "[a-z%&=+0-9/.é]{0,40}") {
+            let _ = Query::parse(Some(&text)).and_then(Inline::of_query);
+        }
+
+        #[test]
+        fn any_key_comes_through(key in "\\PC{1,20}|[\0-\u{20}\"\\\\]{1,9}") {
+            let text = format!(r#"{{"key":{},"limit":"1/s"}}"#, serde_json::Value::from(&*key));
+            let Ok(Asked::Inline(inline)) = Asked::parse(&text) else { panic!("{text}") };
+            prop_assert_eq!(inline.key, key);
+        }
     }
 }

@@ -8,14 +8,13 @@ use std::borrow::Cow;
 use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tidegate_policy::{Descriptor, Entry, Http, Request};
+use tidegate_policy::{Descriptor, Entry, Headers, Http, Request};
 
 use super::Caller;
 use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
 use super::guard::without_port;
 use super::query::Query;
 use super::told;
-use crate::headers::headers;
 use crate::service::{Protocol, Service};
 
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
@@ -35,7 +34,7 @@ impl<'a> Options<'a> {
         let mut query = Query::parse(query)?;
         let domain = query.take("domain").unwrap_or(Cow::Borrowed(DOMAIN_DEFAULT));
         let entries = query.take_prefixed("entry.");
-        let cost = query.whole("cost", "use 0 or more units; 0 only looks")?.unwrap_or(1);
+        let cost = query.whole("cost", "use 0 to 9007199254740992 units, of which 0 only looks")?.unwrap_or(1);
         let deny = match query.take("deny").as_deref() {
             None => None,
             Some("401") => Some(StatusCode::UNAUTHORIZED),
@@ -70,24 +69,19 @@ pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> An
     let request = Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
     let outcome = service.check(Protocol::Http, &request).await?;
     let now = service.engine.clock().now();
-    if outcome.is_allowed() {
-        let mut reply = empty(StatusCode::OK);
-        add_headers(&mut reply, headers_of(&outcome, now));
-        forbid_caching(&mut reply);
-        if !outcome.is_known_domain() {
-            // A proxy would answer its clients with an error, so it is said where only people look.
-            reply.headers_mut().insert(STATUS, HeaderValue::from_static("unknown-domain"));
-            service.traffic.count_unknown_domain();
-        }
+    if let Some(mut reply) = told::denial(&outcome, now) {
+        say_status(&mut reply, options.deny);
         return Ok(reply);
     }
-    let mut reply = told::outcome(&outcome, now);
-    say_status(&mut reply, options.deny);
+    let mut reply = empty(StatusCode::OK);
+    add_headers(&mut reply, crate::headers::headers(&outcome, Some(Headers::Standard), now));
+    forbid_caching(&mut reply);
+    if !outcome.is_known_domain() {
+        // A proxy would answer its clients with an error, so it is said where only people look.
+        reply.headers_mut().insert(STATUS, HeaderValue::from_static("unknown-domain"));
+        service.traffic.count_unknown_domain();
+    }
     Ok(reply)
-}
-
-fn headers_of(outcome: &tidegate_engine::Outcome, now: tidegate_core::Time) -> Vec<crate::headers::Header> {
-    headers(outcome, Some(tidegate_policy::Headers::Standard), now)
 }
 
 /// Puts the status into a header, and another in its place if the proxy asked for that.

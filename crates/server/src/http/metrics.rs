@@ -30,8 +30,11 @@ pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
 
+/// A name, what it means, and where its count is.
+type OfRule = (&'static str, &'static str, fn(&Counts) -> u64);
+
 /// Those of the reference server.
-const REFERENCE_RULES: [(&str, &str, fn(&Counts) -> u64); 6] = [
+const REFERENCE_RULES: [OfRule; 6] = [
     ("ratelimit_service_rate_limit_total_hits", "Units asked for.", |counts| counts.hits),
     ("ratelimit_service_rate_limit_over_limit", "Units asked for beyond the limit.", |counts| counts.over_limit),
     ("ratelimit_service_rate_limit_near_limit", "Units taken above four fifths of the limit.", |counts| {
@@ -158,11 +161,11 @@ fn path_of(view: &RuleView, values: Option<&[Box<str>]>) -> Vec<String> {
         let number = view.metric_entries.iter().position(|entry| **entry == *key)?;
         values?.get(number).filter(|value| !value.is_empty())
     };
-    let part = |key: &Box<str>| match value(key) {
+    let part = |key: &str| match value(key) {
         Some(value) => format!("{key}_{value}"),
         None => key.to_string(),
     };
-    view.metric_path.iter().map(part).collect()
+    view.metric_path.iter().map(|key| part(key)).collect()
 }
 
 /// A page in the text format.

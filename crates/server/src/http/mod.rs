@@ -139,21 +139,19 @@ impl Door for HttpDoor {
     const NAME: &'static str = "http";
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
-        let caller = Arc::new(Caller { address: peer.ip().to_canonical(), is_local: self.is_loopback });
+        let caller = Caller { address: peer.ip().to_canonical(), is_local: self.is_loopback };
         let pulse = Arc::new(Pulse::default());
-        let service = service_fn(|request| {
-            let (door, caller, pulse) = (Arc::clone(&self), Arc::clone(&caller), Arc::clone(&pulse));
-            async move {
-                let reply = door.answer(&caller, request).await;
-                pulse.answered();
-                Ok::<_, Infallible>(reply)
-            }
+        let service = service_fn(|request| async {
+            let reply = self.answer(&caller, request).await;
+            pulse.answered();
+            Ok::<_, Infallible>(reply)
         });
         let mut connection = pin!(self.http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
             tokio::select! {
+                biased;
                 // Errors are those of the client, who has been told or is gone.
                 _ = connection.as_mut() => return,
                 () = drain.started(), if !is_ending => {

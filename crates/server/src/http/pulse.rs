@@ -33,10 +33,11 @@ impl Pulse {
     }
 }
 
-/// How long a connection has been without an answer.
+/// How long a connection has been as it is.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     answers: u64,
+    is_waiting: bool,
     length: Duration,
 }
 
@@ -54,16 +55,18 @@ impl Silence {
     /// Looks at a connection, each time [`HTTP_WATCH`] after the last.
     pub(super) fn look(&mut self, pulse: &Pulse) -> Next {
         let answers = pulse.answers.load(Ordering::Relaxed);
-        if answers != self.answers {
-            *self = Silence { answers, length: Duration::ZERO };
+        // Who has just connected has a request to make.
+        let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
+        if (answers, is_waiting) != (self.answers, self.is_waiting) {
+            *self = Silence { answers, is_waiting, length: Duration::ZERO };
             return Next::Wait;
         }
         self.length += HTTP_WATCH;
-        let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
-        match (is_waiting, self.length) {
-            (true, length) if length > HTTP_IDLE => Next::Drop,
-            (true, HTTP_IDLE) => Next::Finish,
-            (false, length) if length >= STALL => Next::Drop,
+        match is_waiting {
+            true if self.length >= HTTP_IDLE + HTTP_WATCH => Next::Drop,
+            true if self.length >= HTTP_IDLE => Next::Finish,
+            // A body that does not come is complained of after exactly so long, and that must get through.
+            false if self.length > STALL => Next::Drop,
             _ => Next::Wait,
         }
     }
@@ -123,10 +126,8 @@ mod tests {
     use super::*;
 
     /// Looks until something else than waiting comes out, and tells after how long.
-    fn end(pulse: &Pulse) -> (Duration, Next) {
-        let mut silence = Silence::default();
-        silence.look(pulse);
-        let mut length = if silence.length.is_zero() { Duration::ZERO } else { HTTP_WATCH };
+    fn end(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
+        let mut length = Duration::ZERO;
         loop {
             length += HTTP_WATCH;
             match silence.look(pulse) {
@@ -136,16 +137,38 @@ mod tests {
         }
     }
 
+    fn hear(pulse: &Pulse) {
+        pulse.heard.store(true, Ordering::Relaxed);
+    }
+
     #[test]
     fn silence_ends_a_connection() {
+        let in_time = |(length, next): (Duration, Next)| {
+            assert_eq!(next, Next::Drop);
+            assert!(length > STALL && length < STALL + Duration::from_secs(5), "{length:?}");
+        };
         let pulse = Pulse::default();
-        assert_eq!(end(&pulse), (STALL, Next::Drop), "nothing was asked yet");
-        pulse.heard.store(true, Ordering::Relaxed);
-        assert_eq!(end(&pulse), (STALL, Next::Drop), "half a request");
+        in_time(end(&mut Silence::default(), &pulse));
+        hear(&pulse);
+        in_time(end(&mut Silence::default(), &pulse));
         pulse.answered();
-        assert_eq!(end(&pulse), (HTTP_IDLE, Next::Finish), "between requests");
-        pulse.heard.store(true, Ordering::Relaxed);
-        assert_eq!(end(&pulse), (STALL, Next::Drop), "half a further request");
+        let mut silence = Silence::default();
+        let (length, next) = end(&mut silence, &pulse);
+        assert_eq!(next, Next::Finish, "between requests");
+        assert!(length >= HTTP_IDLE && length <= HTTP_IDLE + 2 * HTTP_WATCH, "{length:?}");
+        assert_eq!(silence.look(&pulse), Next::Drop, "it did not finish when told to");
+    }
+
+    #[test]
+    fn a_request_after_a_long_wait_has_all_its_time() {
+        let (pulse, mut silence) = (Pulse::default(), Silence::default());
+        pulse.answered();
+        for _ in 0..20 {
+            assert_eq!(silence.look(&pulse), Next::Wait);
+        }
+        hear(&pulse);
+        let (length, next) = end(&mut silence, &pulse);
+        assert!(next == Next::Drop && length > STALL, "{length:?}");
     }
 
     #[test]

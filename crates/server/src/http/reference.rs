@@ -72,7 +72,7 @@ fn unit(shown: Shown) -> Cow<'static, str> {
     ];
     match name.iter().find(|(nanos, _)| *nanos == shown.period_ns) {
         Some((_, name)) => Cow::Borrowed(name),
-        None if shown.period_ns % SECOND == 0 => Cow::Owned(format!("{}s", shown.period_ns / SECOND)),
+        None if shown.period_ns.is_multiple_of(SECOND) => Cow::Owned(format!("{}s", shown.period_ns / SECOND)),
         None => Cow::Owned(format!("{}ns", shown.period_ns)),
     }
 }

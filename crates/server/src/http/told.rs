@@ -8,7 +8,7 @@ use tidegate_core::{Decision, Retry, Time};
 use tidegate_engine::{Answer, Denial, Judgement, Outcome};
 use tidegate_policy::Headers;
 
-use super::answer::{JSON, Reply, add_headers, forbid_caching, json, reply};
+use super::answer::{JSON, Reply, add_headers, empty, forbid_caching, json, reply};
 use super::asked::Inline;
 use crate::headers::{self, PROBLEM_TYPE, Told};
 
@@ -42,6 +42,12 @@ struct Several<R> {
     #[serde(flatten)]
     numbers: Numbers,
     results: Vec<R>,
+}
+
+/// A denial of which nothing else may be told.
+#[derive(Serialize)]
+struct Untold {
+    allowed: bool,
 }
 
 /// What one limit of one rule said.
@@ -130,9 +136,20 @@ fn own_limits<'a>(
         Retry::Never => None,
     });
     let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
-    let mut reply = denied(status, Some(problem), Some(body));
+    let mut reply = denied(status, Some(problem), body);
     add_headers(&mut reply, headers::serialize(&told, retry, true, now));
     reply
+}
+
+/// A denial as clients may see it: without the numbers of rules that deny nothing, and without those in shadow. Nothing
+/// if the request may pass.
+pub(super) fn denial(outcome: &Outcome, now: Time) -> Option<Reply> {
+    let (status, problem) = headers::problem(outcome)?;
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let mut answer = problem.map_or_else(|| empty(status), |problem| reply(status, PROBLEM_TYPE, problem));
+    forbid_caching(&mut answer);
+    add_headers(&mut answer, headers::headers(outcome, Some(Headers::Standard), now));
+    Some(answer)
 }
 
 /// The answer to a request that rules decided.
@@ -141,7 +158,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     let results: Vec<RuleResult<'_>> = outcome.judgements().filter(|one| !is_hidden(one)).map(result).collect();
     let strictest = outcome
         .judgements()
-        .filter(|one| !is_hidden(one) && (one.veto || one.answer.is_allowed()) && one.answer.decision().is_some())
+        .filter(|one| !is_hidden(one) && !is_shadow(one) && one.answer.decision().is_some())
         .min_by_key(|one| (!one.denies(), one.answer.decision().map(Decision::remaining)));
     let mut numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
     let Some((status, problem)) = headers::problem(outcome) else {
@@ -154,19 +171,21 @@ pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     let Numbers { retry_after_ns, never, .. } = Numbers::waiting(outcome.retry().filter(|_| is_told));
     numbers = Numbers { retry_after_ns, never, ..numbers };
     let body = Several { allowed: false, numbers, results };
-    let mut reply = denied(status, problem, is_told.then_some(&body));
+    let mut reply = match is_told {
+        true => denied(status, problem, &body),
+        false => denied(status, problem, &Untold { allowed: false }),
+    };
     add_headers(&mut reply, headers);
     reply
 }
 
 /// A denial: its problem with the numbers as further members, or the numbers alone if the rules want no problem.
-fn denied(status: u16, problem: Option<String>, members: Option<&impl Serialize>) -> Reply {
+fn denied(status: u16, problem: Option<String>, members: &impl Serialize) -> Reply {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    let members = members.and_then(|members| serde_json::to_string(members).ok());
-    let mut answer = match (problem, members) {
-        (None, members) => reply(status, JSON, members.unwrap_or_else(|| r#"{"allowed":false}"#.to_owned())),
-        (Some(problem), None) => reply(status, PROBLEM_TYPE, problem),
-        (Some(mut problem), Some(members)) => {
+    let members = serde_json::to_string(members).unwrap_or_default();
+    let mut answer = match problem {
+        None => reply(status, JSON, members),
+        Some(mut problem) => {
             // Both are objects: the second goes on where the first ends.
             problem.pop();
             problem.push(',');
@@ -179,13 +198,12 @@ fn denied(status: u16, problem: Option<String>, members: Option<&impl Serialize>
 }
 
 fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
-    let is_shadow = !judgement.veto && judgement.rule.is_some_and(|rule| !rule.quota);
     let allowed = judgement.answer.is_allowed();
     RuleResult {
         descriptor: judgement.descriptor,
         rule: judgement.rule.map(|rule| &*rule.name),
         policy: judgement.limit.map(|limit| &*limit.name),
-        mode: if is_shadow { "shadow" } else { "enforce" },
+        mode: if is_shadow(&judgement) { "shadow" } else { "enforce" },
         verdict: match judgement.answer {
             Answer::Decided(_) if allowed => "allowed",
             Answer::Decided(_) => "over_limit",
@@ -198,6 +216,11 @@ fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
         would_deny: !allowed,
         numbers: Numbers::of_answer(&judgement.answer),
     }
+}
+
+/// Whether a rule only watches. A quota that does not deny may do so because another is left.
+fn is_shadow(judgement: &Judgement<'_>) -> bool {
+    !judgement.veto && judgement.rule.is_some_and(|rule| !rule.quota)
 }
 
 fn is_hidden(judgement: &Judgement<'_>) -> bool {

@@ -1,0 +1,153 @@
+//! Who may administer, and what they can do.
+
+use std::time::Duration;
+
+use crate::bench::{Bench, body, status, wrong};
+
+const ADMIN: [(&str, &str); 7] = [
+    ("POST /v1/inspect", r#"{"key":"a","limit":"1/s"}"#),
+    ("POST /v1/reset", r#"{"key":"a","limit":"1/s"}"#),
+    ("POST /v1/grant", r#"{"key":"a","limit":"1/s","units":1}"#),
+    ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"for":"1m"}"#),
+    ("GET /v1/rules", ""),
+    ("PUT /v1/rules/api/per-user/mode", r#"{"mode":"off"}"#),
+    ("GET /rlconfig", ""),
+];
+
+#[tokio::test]
+async fn a_token_is_needed_once_there_is_one() {
+    let bench = Bench::with_token("s3cret");
+    for (head, body) in ADMIN {
+        for header in [
+            "x: y",
+            "authorization: s3cret",
+            "authorization: Bearer s3cre",
+            "authorization: Bearer s3cretx",
+            "authorization: Basic czM6",
+            "authorization: Bearer ",
+            "authorization: Bearer",
+        ] {
+            let answer = bench.ask(head, &[header], body).await;
+            assert_eq!(status(&answer), 401, "{head} {header}");
+            assert!(answer.contains("\nwww-authenticate: Bearer realm=\"tidegate admin\"\n"), "{answer}");
+        }
+        assert_eq!(
+            status(&bench.ask(head, &["authorization: bearer s3cret", "origin: https://x.org"], body).await),
+            200
+        );
+    }
+    let twice = ["authorization: Bearer s3cret", "authorization: Bearer x"];
+    assert_eq!(status(&bench.ask("GET /v1/rules", &twice, "").await), 401);
+    assert_eq!(status(&bench.get("/v1/check?key=a&rate=1/s").await), 200, "checks need none");
+}
+
+#[tokio::test]
+async fn without_a_token_only_this_machine_may() {
+    let bench = Bench::afar();
+    for (head, body) in ADMIN {
+        let answer = bench.ask(head, &[], body).await;
+        assert_eq!(
+            wrong(&answer),
+            "403 admin: not from afar without a token; start the server with one and send it",
+            "{head}"
+        );
+    }
+    assert_eq!(bench.service.engine.rules()[0].counts.hits, 0);
+}
+
+#[tokio::test]
+async fn without_a_token_no_web_page_and_no_proxy_may() {
+    let bench = Bench::new();
+    for (head, body) in ADMIN {
+        for header in [
+            "origin: http://localhost:8080",
+            "origin: null",
+            "sec-fetch-site: cross-site",
+            "x-forwarded-for: 192.0.2.7",
+            "forwarded: for=192.0.2.7",
+            "via: 1.1 proxy",
+            "host: rebound.example.org",
+            "host: 192.0.2.7",
+        ] {
+            assert_eq!(status(&bench.ask(head, &[header], body).await), 403, "{head} {header}");
+        }
+        for host in ["host: 127.0.0.1:8080", "host: localhost", "host: [::1]:8080"] {
+            assert_eq!(status(&bench.ask(head, &[host], body).await), 200, "{head} {host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_trail_of_a_key() {
+    let bench = Bench::new();
+    let ask = r#"{"domain":"api","descriptors":[{"trail":"ann"}]}"#;
+    for _ in 0..2 {
+        bench.post("/v1/check", ask).await;
+        bench.clock.advance(Duration::from_millis(1500));
+    }
+    insta::assert_snapshot!("inspect_rules", bench.post("/v1/inspect", ask).await);
+    let own = r#"{"key":"k","limit":{"algorithm":"sliding_log","limit":5,"window_ns":60000000000},"cost":2}"#;
+    bench.post("/v1/check", own).await;
+    insta::assert_snapshot!("inspect_own", bench.post("/v1/inspect", own).await);
+}
+
+#[tokio::test]
+async fn reset_and_grant() {
+    let bench = Bench::new();
+    for ask in [r#""domain":"api","descriptors":[{"user":"ann"}]"#, r#""key":"k","limit":"3/minute""#] {
+        let check = format!("{{{ask}}}");
+        for expected in [200, 200, 200, 429] {
+            assert_eq!(status(&bench.post("/v1/check", &check).await), expected);
+        }
+        let granted = bench.post("/v1/grant", &format!(r#"{{{ask},"units":1}}"#)).await;
+        assert!(body(&granted)["limits"].as_u64() > Some(0), "{granted}");
+        for expected in [200, 429] {
+            assert_eq!(status(&bench.post("/v1/check", &check).await), expected, "{ask}");
+        }
+        assert_eq!(status(&bench.post("/v1/reset", &check).await), 200);
+        assert_eq!(body(&bench.post("/v1/check", &check).await)["remaining"], 2);
+    }
+}
+
+#[tokio::test]
+async fn block() {
+    let bench = Bench::new();
+    let check = r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#;
+    for length in [r#""10m""#, "600"] {
+        let blocked = bench
+            .post("/v1/block", &format!(r#"{{"domain":"api","descriptors":[{{"user":"ann"}}],"for":{length}}}"#))
+            .await;
+        assert_eq!(body(&blocked)["limits"], 2, "{blocked}");
+        let denied = bench.post("/v1/check", check).await;
+        assert_eq!(status(&denied), 429);
+        assert!(denied.contains("\nretry-after: 600\n"), "{denied}");
+        assert_eq!(body(&bench.post("/v1/inspect", check).await)["rules"][0]["penalised_ns"], 600_000_000_000_u64);
+        bench.clock.advance(Duration::from_secs(600));
+        assert_eq!(status(&bench.post("/v1/check", check).await), 200);
+        bench.post("/v1/reset", check).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rule_is_switched() {
+    let bench = Bench::new();
+    let check = r#"{"domain":"api","descriptors":[{"user":"ann"}],"cost":9}"#;
+    let switch =
+        async |mode: &str| bench.ask("PUT /v1/rules/api/per-user/mode", &[], &format!(r#"{{"mode":"{mode}"}}"#)).await;
+    assert_eq!(status(&bench.post("/v1/check", check).await), 429);
+    for (mode, now, expected) in
+        [("shadow", "shadow", 200), ("enforce", "enforce", 429), ("off", "off", 200), ("configured", "enforce", 429)]
+    {
+        let answer = switch(mode).await;
+        assert_eq!(body(&answer)["mode"], now, "{answer}");
+        assert_eq!(status(&bench.post("/v1/check", check).await), expected, "{mode}");
+    }
+    assert_eq!(wrong(&switch("on").await), "400 mode: on is unknown; use enforce, shadow, off or configured");
+    let unknown = bench.ask("PUT /v1/rules/api/none/mode", &[], r#"{"mode":"off"}"#).await;
+    assert_eq!(wrong(&unknown), "404 rule: there is no `none` in domain `api`; GET /v1/rules lists them");
+    switch("shadow").await;
+    insta::assert_snapshot!(
+        "rules",
+        serde_json::to_string_pretty(&body(&bench.get("/v1/rules").await)["rules"].as_array().unwrap()[..2]).unwrap()
+    );
+}

@@ -1,0 +1,139 @@
+//! May it pass?
+
+use crate::bench::{Bench, body, status};
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_key_with_its_own_limit() {
+    let bench = Bench::new();
+    let ask = r#"{"key":"user:42","limit":"2/minute"}"#;
+    let (first, _) = (bench.post("/v1/check", ask).await, bench.post("/v1/check", ask).await);
+    insta::assert_snapshot!("own_limit_allowed", first);
+    insta::assert_snapshot!("own_limit_denied", bench.post("/v1/check", ask).await);
+    bench.clock.advance(Duration::from_secs(30));
+    assert_eq!(status(&bench.post("/v1/check", ask).await), 200);
+    insta::assert_snapshot!(
+        "own_limit_never",
+        bench.post("/v1/check", r#"{"key":"a","limit":"2/minute","cost":3}"#).await
+    );
+}
+
+#[tokio::test]
+async fn the_same_in_a_query() {
+    let bench = Bench::new();
+    insta::assert_snapshot!(bench.get("/v1/check?key=user%3A42&rate=100/minute&burst=20&cost=2&algorithm=gcra").await);
+    let post = bench.post("/v1/check", r#"{"key":"user:42","limit":{"rate":"100/minute","burst":20},"cost":0}"#).await;
+    assert_eq!(body(&post)["remaining"], 18, "both count on one key");
+}
+
+#[tokio::test]
+async fn every_algorithm() {
+    let bench = Bench::new();
+    for (limit, remaining) in [
+        (r#"{"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}"#, 4),
+        (r#"{"algorithm":"token_bucket","rate":"10/second","capacity":6}"#, 5),
+        (r#"{"algorithm":"leaky_bucket","rate":"10/second","capacity":7}"#, 6),
+        (r#"{"algorithm":"fixed_window","limit":8,"window_ns":60000000000,"stagger":true}"#, 7),
+        (r#"{"algorithm":"sliding_log","limit":9,"window_ns":60000000000}"#, 8),
+        (r#"{"algorithm":"sliding_counter","rate":"10/minute"}"#, 9),
+        (r#"{"algorithm":"sliced_window","limit":11,"window_ns":60000000000,"slices":6,"name":"mine"}"#, 10),
+    ] {
+        let answer = bench.post("/v1/check", &format!(r#"{{"key":"k","limit":{limit}}}"#)).await;
+        assert_eq!(status(&answer), 200, "{limit}: {answer}");
+        assert_eq!(body(&answer)["remaining"], remaining, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_passes_as_a_whole_or_not_at_all() {
+    let bench = Bench::new();
+    let list = r#"[{"key":"a","limit":{"name":"burst","rate":"2/second"}},{"key":"a","limit":{"name":"day","algorithm":"fixed_window","rate":"3/day"},"cost":2}]"#;
+    insta::assert_snapshot!("list_allowed", bench.post("/v1/check", list).await);
+    insta::assert_snapshot!("list_denied", bench.post("/v1/check", list).await);
+    let burst = bench.post("/v1/check", r#"{"key":"a","limit":"2/second","cost":0}"#).await;
+    assert_eq!(body(&burst)["remaining"], 1, "what was denied took nothing");
+}
+
+#[tokio::test]
+async fn keys_of_any_bytes_are_kept_apart() {
+    let bench = Bench::new();
+    for key in [r"a\u0000b", r"a\r\nb", "a_b", "{a}", r"a\u0000", "a", "é"] {
+        let answer = bench.post("/v1/check", &format!(r#"{{"key":"{key}","limit":"1/minute"}}"#)).await;
+        assert_eq!(status(&answer), 200, "{key}: {answer}");
+    }
+    assert_eq!(status(&bench.get("/v1/check?key=a%00b&rate=1/minute").await), 429, "the first one again");
+    assert_eq!(status(&bench.get("/v1/check?key=a%0D%0Ab&rate=1/minute").await), 429, "the second one again");
+}
+
+#[tokio::test]
+async fn rules() {
+    let bench = Bench::new();
+    let ask = r#"{"domain":"api","descriptors":[{"user":"42"}],"cost":1}"#;
+    insta::assert_snapshot!("rules_allowed", bench.post("/v1/check", ask).await);
+    insta::assert_snapshot!("rules_would_deny", bench.post("/v1/check", ask).await);
+    bench.post("/v1/check", ask).await;
+    insta::assert_snapshot!("rules_denied", bench.post("/v1/check", ask).await);
+    for (case, entry) in [("blocked", "ban"), ("unlimited", "staff")] {
+        let answer = bench.post("/v1/check", &format!(r#"{{"domain":"api","descriptors":[{{"{entry}":"x"}}]}}"#)).await;
+        insta::assert_snapshot!(format!("rules_{case}"), answer);
+    }
+    for (case, entry) in [("hidden", "quiet"), ("without_problem", "plain")] {
+        let ask = format!(r#"{{"domain":"api","descriptors":[{{"{entry}":"x"}}]}}"#);
+        let first = bench.post("/v1/check", &ask).await;
+        insta::assert_snapshot!(format!("rules_{case}"), format!("{first}\n\n{}", bench.post("/v1/check", &ask).await));
+    }
+    let nothing = bench.post("/v1/check", r#"{"domain":"api","descriptors":[{"other":"x"}]}"#).await;
+    insta::assert_snapshot!("rules_none_apply", nothing);
+}
+
+#[tokio::test]
+async fn descriptors_in_every_form() {
+    let bench = Bench::new();
+    for (number, descriptors) in [
+        r#"[{"user":"1","plan":"free"}]"#,
+        r#"[[{"user":"2"},{"plan":"free"}]]"#,
+        r#"[[{"key":"user","value":"3"},{"plan":"free"}]]"#,
+        r#"[{"user":"4"},{"user":"5"}]"#,
+        r#"[{"\u0075ser":"\u0036"}]"#,
+    ]
+    .iter()
+    .enumerate()
+    {
+        let answer = bench.post("/v1/check", &format!(r#"{{"domain":"api","descriptors":{descriptors}}}"#)).await;
+        assert_eq!(body(&answer)["remaining"], 2, "{number}: {answer}");
+    }
+    let rules: Vec<u64> = bench.service.engine.rules().iter().map(|rule| rule.counts.hits).collect();
+    assert_eq!(rules[0], 6);
+}
+
+#[tokio::test]
+async fn rules_that_look_at_http() {
+    let bench = Bench::new();
+    let ask = |address: &str| {
+        format!(
+            r#"{{"domain":"web","descriptors":[{{}}],"request":{{"method":"POST","path":"/login","headers":{{"User-Agent":"x"}},"address":"{address}"}}}}"#
+        )
+    };
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&bench.post("/v1/check", &ask("192.0.2.7")).await), expected);
+    }
+    assert_eq!(status(&bench.post("/v1/check", &ask("::ffff:192.0.2.7")).await), 429, "the same address in IPv6");
+    assert_eq!(status(&bench.post("/v1/check", &ask("192.0.2.8")).await), 200);
+}
+
+#[tokio::test]
+async fn reports_count_and_penalise() {
+    let bench = Bench::new();
+    let ask = r#"{"domain":"api","descriptors":[{"guess":"ann"}]}"#;
+    let report = |status: u16| {
+        format!(
+            r#"{{"domain":"api","descriptors":[{{"guess":"ann"}}],"response":{{"status":{status},"bytes":10,"millis":3}}}}"#
+        )
+    };
+    assert_eq!(body(&bench.post("/v1/report", &report(200)).await)["counted"], 0);
+    for _ in 0..2 {
+        assert_eq!(status(&bench.post("/v1/check", ask).await), 200);
+        assert_eq!(body(&bench.post("/v1/report", &report(401)).await)["counted"], 1);
+    }
+    insta::assert_snapshot!(bench.post("/v1/check", ask).await);
+}

@@ -1,0 +1,32 @@
+//! How connections end when the server stops.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::bench::{Bench, read_all, status};
+
+#[tokio::test]
+async fn what_is_under_way_is_finished() {
+    let bench = Bench::new();
+    let mut idle = bench.connect().await;
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut first = [0; 12];
+    idle.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let mut busy = bench.connect().await;
+    let (start, end) = r#"{"key":"a","limit":"1/s"}"#.split_at(10);
+    let head =
+        format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{start}", start.len() + end.len());
+    busy.write_all(head.as_bytes()).await.unwrap();
+    // Both are known to the server before it is told to stop.
+    while !bench.get("/metrics").await.contains("tidegate_connections{listener=\"http\"} 3") {
+        tokio::task::yield_now().await;
+    }
+    bench.drainer.start();
+    read_all(&mut idle).await;
+    busy.write_all(end.as_bytes()).await.unwrap();
+    assert_eq!(status(&read_all(&mut busy).await), 200);
+    tokio::time::timeout(Duration::from_secs(5), bench.drainer.finished()).await.unwrap();
+    assert!(tokio::net::TcpStream::connect(bench.address).await.is_err(), "nobody listens any more");
+}

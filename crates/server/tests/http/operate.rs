@@ -1,0 +1,79 @@
+//! What operators look at, and what the reference server has.
+
+use crate::bench::{Bench, body, status};
+
+#[tokio::test]
+async fn health() {
+    let bench = Bench::new();
+    let ask = async || {
+        let mut all = Vec::new();
+        for path in ["/healthz", "/readyz", "/healthcheck"] {
+            let answer = bench.get(path).await;
+            all.push(format!("{path} {} {:?}", status(&answer), answer.split_once("\n\n").unwrap().1));
+        }
+        all.join("\n")
+    };
+    let before = ask().await;
+    bench.service.set_ready(false);
+    insta::assert_snapshot!(format!("{before}\n\n{}", ask().await));
+}
+
+#[tokio::test]
+async fn metrics() {
+    let bench = Bench::new();
+    for _ in 0..4 {
+        bench.post("/v1/check", r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#).await;
+    }
+    let answer = bench.get("/metrics").await;
+    assert!(answer.contains("\ncontent-type: text/plain; version=0.0.4; charset=utf-8\n"), "{answer}");
+    let (_, page) = answer.split_once("\n\n").unwrap();
+    let names: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    insta::assert_snapshot!("metric_names", names.join("\n"));
+    let of_two_rules = |line: &&str| line.contains("per-user") || line.contains("trial");
+    insta::assert_snapshot!("metrics_of_rules", page.lines().filter(of_two_rules).collect::<Vec<_>>().join("\n"));
+    assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 4\n"), "{page}");
+    assert!(page.contains("\ntidegate_http_responses_total{code=\"429\"} 1\n"), "{page}");
+    assert!(page.contains("\ntidegate_connections{listener=\"http\"} 1\n"), "{page}");
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<u64>().is_ok() && name.starts_with(|c: char| c.is_ascii_lowercase()), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_and_the_description() {
+    let bench = Bench::new();
+    insta::assert_snapshot!("page", bench.get("/").await);
+    let description = body(&bench.get("/openapi.json").await);
+    assert_eq!(description["openapi"], "3.1.0");
+    let paths: Vec<&String> = description["paths"].as_object().unwrap().keys().collect();
+    insta::assert_snapshot!("described", format!("{paths:#?}"));
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+            let path = path.replace("{domain}", "api").replace("{rule}", "per-user");
+            let answer = bench.ask(&format!("{} {path}", method.to_uppercase()), &[], "").await;
+            assert!(![404, 405].contains(&status(&answer)), "{method} {path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_reference_servers_json() {
+    let bench = Bench::new();
+    let ask = r#"{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"ann"}]}],"hitsAddend":2}"#;
+    insta::assert_snapshot!("json_ok", bench.post("/json", ask).await);
+    insta::assert_snapshot!("json_over_limit", bench.post("/json", &ask.replace("hitsAddend", "hits_addend")).await);
+    let own = r#"{"domain":"api","descriptors":[{"entries":[{"key":"a","value":"b"}],"limit":{"requests_per_unit":5,"unit":"HOUR"},"hitsAddend":"2"}]}"#;
+    insta::assert_snapshot!("json_own_limit", bench.post("/json", own).await);
+    let refund = own.replace(r#""hitsAddend":"2""#, r#""hits_addend":2,"is_negative_hits":true"#);
+    let status = &body(&bench.post("/json", &refund).await)["statuses"][0];
+    assert_eq!(status["limitRemaining"], 5);
+    let unknown = bench.post("/json", r#"{"domain":"nowhere","descriptors":[{}]}"#).await;
+    assert_eq!(body(&unknown)["overallCode"], "OK", "as the reference server answers");
+}
+
+#[tokio::test]
+async fn the_reference_servers_dump() {
+    let bench = Bench::new();
+    insta::assert_snapshot!(bench.get("/rlconfig").await);
+}
