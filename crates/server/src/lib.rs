@@ -42,3 +42,12 @@ pub use service::{Protocol, Service};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use traffic::Traffic;
+
+/// Ways in for the fuzzer, which has no others to what is private.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    /// Any bytes on the Redis port.
+    pub fn resp(bytes: &[u8]) {
+        crate::resp::fuzz(bytes);
+    }
+}

@@ -111,6 +111,9 @@ impl Service {
         );
         let outcome = self.engine.check(request).instrument(span.clone()).await?;
         span.record("allowed", outcome.is_allowed());
+        if !outcome.is_known_domain() {
+            self.traffic.count_unknown_domain();
+        }
         if let Some(log) = &self.decision_log {
             log.record(self.engine.clock().now(), protocol, request, &outcome);
         }

@@ -72,7 +72,7 @@ impl Traffic {
         self.grpc_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that passed because no rules stand under its domain.
+    /// Counts a request that no rules stand under the domain of.
     pub(crate) fn count_unknown_domain(&self) {
         self.unknown_domains.fetch_add(1, Ordering::Relaxed);
     }

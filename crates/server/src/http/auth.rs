@@ -79,7 +79,6 @@ pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> An
     if !outcome.is_known_domain() {
         // A proxy would answer its clients with an error, so it is said where only people look.
         reply.headers_mut().insert(STATUS, HeaderValue::from_static("unknown-domain"));
-        service.traffic.count_unknown_domain();
     }
     Ok(reply)
 }

@@ -12,6 +12,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, STALL};
 use crate::drain::Drain;
+use crate::service::Protocol;
 
 use super::RespDoor;
 use super::command::{self, Context};
@@ -84,7 +85,7 @@ impl Connection<'_> {
     /// Answers every command that was read whole.
     async fn answer(&mut self) -> io::Result<()> {
         let Connection { door, stream, input, parser, session, replies } = self;
-        let mut taken = 0;
+        let (mut taken, before) = (0, session.commands);
         loop {
             parser.authenticated = session.authenticated;
             match parser.next(input.bytes.get(taken..).unwrap_or_default()) {
@@ -108,6 +109,7 @@ impl Connection<'_> {
             }
         }
         command::settle(&mut Context { door, session, replies }).await;
+        door.service.traffic.count_many(Protocol::Resp, session.commands - before);
         input.take(taken);
         write(stream, replies).await
     }

@@ -67,3 +67,28 @@ impl Drop for Open<'_> {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Feeds bytes to the parser whole and one by one, for the fuzzer: the commands must be the same.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    fn feed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<Vec<u8>>>, bool) {
+        let (mut parser, mut kept, mut commands) = (parse::Parser::default(), Vec::new(), Vec::new());
+        parser.authenticated = true;
+        for piece in pieces {
+            kept.extend_from_slice(piece);
+            loop {
+                match parser.next(&kept) {
+                    Ok(parse::Parsed::Command(command, length)) => {
+                        commands.push(command.from(0).map(<[u8]>::to_vec).collect());
+                        kept.drain(..length);
+                    }
+                    Ok(parse::Parsed::Nothing(length)) => drop(kept.drain(..length)),
+                    Ok(parse::Parsed::Incomplete) => break,
+                    Err(_) => return (commands, true),
+                }
+            }
+        }
+        (commands, false)
+    }
+    assert_eq!(feed(std::iter::once(bytes)), feed(bytes.chunks(1)));
+}
