@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run demo test bench bench-server fuzz lint-bench clean rust compiler components
+.PHONY: help run demo test bench bench-server fuzz lint-bench clean peers rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,7 +19,7 @@ demo: rust compiler ## build Tidegate and show what it does, for 15 seconds
 	@cargo build --locked --release --package tidegate-cli
 	@target/release/tidegate demo
 
-test: rust compiler components ## check format, lints, tests, docs examples and thread interleavings
+test: rust compiler components peers ## check format, lints, tests, docs examples and thread interleavings
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- --deny warnings
 	cargo test --locked
@@ -46,6 +46,9 @@ fuzz: rust compiler ## feed random bytes to the parsers, a minute each (FUZZ_SEC
 
 lint-bench: rust compiler components ## check the lints of the bench crates, which build every peer
 	cargo clippy --locked --package tidegate-bench --package tidegate-bench-server --all-targets -- --deny warnings
+
+peers: ## install what the tests run against Tidegate: Envoy, nginx, Caddy, clients of Redis and gRPC
+	@scripts/peers/install
 
 clean: rust ## remove what was built
 	cargo clean

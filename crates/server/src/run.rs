@@ -165,7 +165,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         manage(signals, &mut reloader, tls.as_deref(), &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
-    drop(stopper);
+    // Both: who was told to stop twice has not started to drain, and the threads would accept for ever.
+    drop((drainer, stopper));
     for thread in threads {
         // A thread that panicked has said so already.
         let _ = thread.join();

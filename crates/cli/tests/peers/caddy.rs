@@ -1,0 +1,72 @@
+//! Caddy with forward_auth, with the configuration of the examples.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::http::{Application, Response, ask, get};
+use crate::process::{Process, directory, example, free_port};
+use crate::readme;
+use crate::tidegate::Tidegate;
+
+struct Caddy {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl Caddy {
+    fn start(application: &Application, tidegate: &Tidegate) -> Caddy {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let replaced = [
+            (":10081", format!(":{}", address.port())),
+            ("127.0.0.1:8000", application.address.to_string()),
+            ("127.0.0.1:8080", tidegate.http.to_string()),
+        ];
+        let replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str()));
+        let directory = directory();
+        let config = directory.path().join("Caddyfile");
+        std::fs::write(&config, example("caddy/Caddyfile", &replaced)).unwrap();
+        let mut command = Command::new("caddy");
+        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(config);
+        // It keeps its state there, and nowhere else.
+        command.env("XDG_DATA_HOME", directory.path()).env("XDG_CONFIG_HOME", directory.path());
+        let mut process = Process::start(directory, &mut command, None);
+        process.wait_until("listening", || std::net::TcpStream::connect(address).is_ok());
+        Caddy { _process: process, address }
+    }
+}
+
+#[test]
+fn clients_see_the_answer_of_tidegate() {
+    let (application, tidegate) = (Application::start(), Tidegate::with_examples());
+    let caddy = Caddy::start(&application, &tidegate);
+    let answers: Vec<Response> = (0..12).map(|_| get(caddy.address, "/some/page?q=1")).collect();
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [vec![200; 10], vec![429; 2]].concat(), "{answers:?}");
+    assert_eq!(application.reached(), 10);
+    let denied = &answers[10];
+    assert!((1..=6).contains(&denied.number("retry-after")), "{denied:?}");
+    assert_eq!(denied.header("content-type"), Some("application/problem+json"));
+    assert_eq!(denied.header("ratelimit-policy"), Some("\"per-address\";q=10;w=60"));
+    assert!(denied.body.contains("quota-exceeded"), "{denied:?}");
+    assert_eq!(get(caddy.address, "/health").status, 200);
+}
+
+#[test]
+fn what_a_client_says_of_its_address_is_not_believed() {
+    let (application, tidegate) = (Application::start(), Tidegate::with_examples());
+    let caddy = Caddy::start(&application, &tidegate);
+    let statuses: Vec<u16> = (0..12)
+        .map(|number| {
+            let forged = format!("X-Forwarded-For: 203.0.113.{number}");
+            ask(caddy.address, "GET", "/", &[&forged], "").status
+        })
+        .collect();
+    assert_eq!(statuses, [vec![200; 10], vec![429; 2]].concat());
+}
+
+#[test]
+fn the_page_of_the_example_is_true() {
+    let (application, tidegate) = (Application::start(), Tidegate::with_examples());
+    let caddy = Caddy::start(&application, &tidegate);
+    readme::check("caddy/README.md", &[("localhost:10081", &caddy.address.to_string())]);
+}

@@ -1,0 +1,10 @@
+//! curl, as the examples use it.
+
+use crate::readme;
+use crate::tidegate::Tidegate;
+
+#[test]
+fn every_command_prints_what_is_shown() {
+    let tidegate = Tidegate::with_examples();
+    readme::check("curl/README.md", &[("localhost:8080", &tidegate.http.to_string())]);
+}

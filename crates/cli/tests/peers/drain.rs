@@ -1,0 +1,93 @@
+//! Told to stop under load, the server says first that it is not ready, and answers everything that it has begun.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::http::{Connection, get};
+use crate::process::{eventually, python};
+use crate::tidegate::Tidegate;
+
+/// Asks until the server is gone. A connection may be closed between two requests, once the server has said that it is
+/// not ready; never after a request was begun to be answered, and never while it says it is ready.
+fn ask_until_gone(address: SocketAddr, answered: &AtomicU64, unready: &AtomicBool) {
+    while let Ok(mut connection) = Connection::open(address) {
+        loop {
+            match connection.ask("GET", "/v1/check?key=drain&rate=100000/second", &[], "") {
+                Ok(answer) => {
+                    assert_eq!(answer.status, 200, "{answer:?}");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if answer.header("connection") == Some("close") {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    assert!(unready.load(Ordering::SeqCst), "a request failed while it was ready: {error}");
+                    assert_ne!(error.kind(), std::io::ErrorKind::Other, "{error}");
+                    break;
+                }
+            }
+        }
+    }
+    assert!(unready.load(Ordering::SeqCst), "gone before it said that it is not ready");
+}
+
+/// The same with the protocol of Redis, four commands at once: all of them are answered or none.
+fn throttle_until_gone(address: SocketAddr, answered: &AtomicU64, unready: &AtomicBool) {
+    while let Ok(mut stream) = TcpStream::connect(address) {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        loop {
+            let asked = stream.write_all("CL.THROTTLE drain 1000000 1000000 1\r\n".repeat(4).as_bytes());
+            let count = asked.map_or(0, |()| lines.by_ref().take(4 * 6).map_while(Result::ok).count());
+            if count == 0 {
+                assert!(unready.load(Ordering::SeqCst), "a command failed while it was ready");
+                break;
+            }
+            assert_eq!(count, 4 * 6, "commands that came together are answered together");
+            answered.fetch_add(4, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn it_says_so_first_and_finishes() {
+    let mut tidegate = Tidegate::start(&["--drain-delay", "2"]);
+    let Tidegate { http, resp, .. } = tidegate;
+    let (answered, throttled, unready) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    assert_eq!(get(http, "/readyz").status, 200);
+    let mut watcher = python("health_watch.py", &[&tidegate.grpc.to_string()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut changes = BufReader::new(watcher.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(changes.next().as_deref(), Some("SERVING"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask_until_gone(http, &answered, &unready));
+        scope.spawn(|| throttle_until_gone(resp, &throttled, &unready));
+        assert!(eventually(|| [&answered, &throttled].iter().all(|count| count.load(Ordering::Relaxed) > 100)));
+        tidegate.process.signal(Signal::TERM);
+        assert!(eventually(|| get(http, "/readyz").status == 503), "it stays ready");
+        assert_eq!(get(http, "/healthz").status, 200, "it is alive all the same");
+        let before = answered.load(Ordering::Relaxed);
+        assert!(eventually(|| answered.load(Ordering::Relaxed) > before), "it answers while it is not ready");
+        unready.store(true, Ordering::SeqCst);
+        assert_eq!(changes.next().as_deref(), Some("NOT_SERVING"));
+        assert!(tidegate.process.ended().success());
+    });
+    assert_eq!(changes.collect::<Vec<_>>(), ["closed"]);
+    watcher.wait().unwrap();
+}
+
+/// A client that holds its connection and says nothing does not keep the server from ending.
+#[test]
+fn idle_connections_do_not_hold_it() {
+    let mut tidegate = Tidegate::start(&["--drain-delay", "0"]);
+    let mut kept = Connection::open(tidegate.http).unwrap();
+    assert_eq!(kept.ask("GET", "/healthz", &[], "").unwrap().status, 200);
+    let _silent = std::net::TcpStream::connect(tidegate.http).unwrap();
+    let _redis = std::net::TcpStream::connect(tidegate.resp).unwrap();
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+}

@@ -1,0 +1,94 @@
+//! Commands of the pages under examples/ print what stands there.
+
+use std::process::Stdio;
+
+use crate::process::{command, root};
+
+/// A command of a `console` block, and what it prints.
+struct Shown {
+    command: String,
+    output: String,
+}
+
+/// The commands of all `console` blocks: lines after `$ `, which go on after a backslash, with what follows them.
+fn shown(text: &str) -> Vec<Shown> {
+    let mut all: Vec<Shown> = Vec::new();
+    let (mut inside, mut continued) = (false, false);
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+            continue;
+        }
+        if !inside {
+            continue;
+        }
+        if let Some(command) = line.strip_prefix("$ ") {
+            all.push(Shown { command: command.to_owned(), output: String::new() });
+            continued = line.ends_with('\\');
+        } else if let Some(last) = all.last_mut() {
+            let part = if continued { &mut last.command } else { &mut last.output };
+            *part += &format!("\n{line}");
+            continued = continued && line.ends_with('\\');
+        }
+    }
+    all
+}
+
+/// Told apart by this line.
+const BETWEEN: &str = "---- next command ----";
+
+/// What differs each time: what stands after these is a time.
+const TIMES: [&str; 6] = [";t=", "retry-after: ", "x-ratelimit-reset: ", "_ns\":", "\"now\":\"", "\"at\":\""];
+
+/// The output with `N` for times, and without the lines that tell dates and lengths.
+fn comparable(text: &str) -> String {
+    let is_shown = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        !["date:", "content-length:"].iter().any(|start| line.starts_with(start))
+    };
+    text.lines().filter(is_shown).map(without_times).collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn without_times(line: &str) -> String {
+    let mut text = line.trim_end().to_owned();
+    for before in TIMES {
+        let mut from = 0;
+        // Names of headers are written in either case.
+        while let Some(place) = text.to_ascii_lowercase().get(from..).and_then(|rest| rest.find(before)) {
+            let start = from + place + before.len();
+            let is_time = |byte: &u8| byte.is_ascii_digit() || b"-:.TZ".contains(byte);
+            let digits = text[start..].bytes().take_while(is_time).count();
+            text.replace_range(start..start + digits, "N");
+            from = start;
+        }
+    }
+    text
+}
+
+/// Runs all commands of a page in turn in one shell, with other addresses, and compares what they print.
+pub(crate) fn check(page: &str, replaced: &[(&str, &str)]) {
+    let mut text = std::fs::read_to_string(root().join("examples").join(page)).unwrap();
+    for (from, to) in replaced {
+        assert!(text.contains(from), "{page} has no `{from}`");
+        text = text.replace(from, to);
+    }
+    let all = shown(&text);
+    assert!(!all.is_empty(), "{page} shows no command");
+    // One shell, so that what a command sets is there for the next; a line between tells what is whose.
+    let script: String = all.iter().map(|one| format!("{}\necho; echo '{BETWEEN}'\n", one.command)).collect();
+    let output = command("bash", &["-c", &script]).stderr(Stdio::null()).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut parts = printed.split(BETWEEN);
+    for Shown { command: line, output: expected } in all {
+        let printed = parts.next().unwrap_or_default();
+        assert_eq!(comparable(printed), comparable(&expected), "{page}: $ {line}\nprinted:\n{printed}");
+    }
+}
+
+#[test]
+fn commands_and_times_are_found() {
+    let text = "```sh\n$ not this\n```\n```console\n$ a \\\n  b\nx;t=5, y;t=61\n$ c\nRetry-After: 12\n```\n";
+    let all: Vec<(String, String)> = shown(text).into_iter().map(|it| (it.command, comparable(&it.output))).collect();
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(all, [pair("a \\\n  b", "x;t=N, y;t=N"), pair("c", "Retry-After: N")]);
+}

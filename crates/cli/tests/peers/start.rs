@@ -1,0 +1,70 @@
+//! What keeps the server from starting is one line that tells what to do, and exit code 2.
+
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+
+use insta::assert_snapshot;
+
+use crate::process::{Process, directory};
+use crate::tidegate::command;
+
+/// What it says, with exit code 2 and nothing on stdout.
+fn refusal(arguments: &[&str]) -> String {
+    let mut command = command();
+    command.arg0("tidegate").arg("serve").args(arguments);
+    // Ended with the test, should it start after all.
+    let mut process = Process::start(directory(), &mut command, None);
+    let status = process.ended();
+    let said = process.log();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert_eq!(std::fs::read(process.path("stdout")).unwrap(), b"");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn a_port_in_use() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let free = "127.0.0.1:0";
+    let mut said = String::new();
+    for flag in ["--http", "--grpc", "--resp"] {
+        let mut arguments = vec!["--http", free, "--grpc", free, "--resp", free];
+        let place = arguments.iter().position(|argument| *argument == flag).unwrap();
+        arguments[place + 1] = &address;
+        said += &refusal(&arguments);
+    }
+    assert_snapshot!(said.replace(&address, "127.0.0.1:PORT"));
+}
+
+#[test]
+fn a_config_that_cannot_be_used() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("garbled.yaml"), "domains: [").unwrap();
+    std::fs::write(path("wrong.yaml"), "domains: {a: {rules: [{name: x, limit: 5/fortnight}, {limit: 0/s}]}}").unwrap();
+    let mut said = String::new();
+    for name in ["missing.yaml", "garbled.yaml", "wrong.yaml"] {
+        said += &refusal(&["--config", &path(name)]);
+    }
+    assert_snapshot!(said.replace(directory.path().to_str().unwrap(), "DIR"));
+}
+
+#[test]
+fn a_bad_flag() {
+    let attempts: [&[&str]; 8] = [
+        &["--htp", "127.0.0.1:0"],
+        &["--http", "localhost"],
+        &["--http", "127.0.0.1:99999"],
+        &["--store", "redis://localhost"],
+        &["--threads", "0"],
+        &["--config"],
+        &["--envoy-algorithm", "guess"],
+        &["--decision-log-every", "2"],
+    ];
+    let said: String = attempts
+        .iter()
+        .map(|arguments| format!("$ tidegate serve {}\n{}", arguments.join(" "), refusal(arguments)))
+        .collect();
+    assert_snapshot!(said);
+}
