@@ -9,6 +9,7 @@ mod bad_lines;
 mod configuration;
 mod conversations;
 mod demo;
+mod guide;
 mod streams;
 mod traces;
 

@@ -5,7 +5,7 @@
 //! | processes that end with their test | `process.rs` |
 //! | the server, and where things are | `tidegate.rs` |
 //! | a small HTTP client and an application to stand behind proxies | `http.rs` |
-//! | pages of examples/ whose commands are run | `readme.rs` |
+//! | pages of examples/ and docs/ whose commands are run | `readme.rs`, `guide.rs` |
 //! | scripts that use a client as its users do | `clients/` |
 //! | everything else | tests, by the name of the peer |
 //!
@@ -20,6 +20,7 @@ mod drain;
 mod envoy;
 mod examples;
 mod grpc_python;
+mod guide;
 mod http;
 mod nginx;
 mod process;

@@ -1,6 +1,6 @@
-//! Commands of the pages under examples/ print what stands there.
+//! Commands of the pages under examples/ and docs/ print what stands there.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::process::{command, root};
 
@@ -38,7 +38,8 @@ fn shown(text: &str) -> Vec<Shown> {
 const BETWEEN: &str = "---- next command ----";
 
 /// What differs each time: what stands after these is a time.
-const TIMES: [&str; 6] = [";t=", "retry-after: ", "x-ratelimit-reset: ", "_ns\":", "\"now\":\"", "\"at\":\""];
+const TIMES: [&str; 7] =
+    [";t=", "retry-after: ", "x-ratelimit-reset: ", "_ns\":", "\"now\":\"", "\"at\":\"", "\"durationuntilreset\":\""];
 
 /// The output with `N` for times, and without the lines that tell dates and lengths.
 fn comparable(text: &str) -> String {
@@ -65,18 +66,25 @@ fn without_times(line: &str) -> String {
     text
 }
 
-/// Runs all commands of a page in turn in one shell, with other addresses, and compares what they print.
+/// Runs all commands of a page of the examples in turn, with other addresses, and compares what they print.
 pub(crate) fn check(page: &str, replaced: &[(&str, &str)]) {
     let mut text = std::fs::read_to_string(root().join("examples").join(page)).unwrap();
     for (from, to) in replaced {
         assert!(text.contains(from), "{page} has no `{from}`");
         text = text.replace(from, to);
     }
-    let all = shown(&text);
+    check_text(page, &text, |_| ());
+}
+
+/// Runs all commands of a text in turn in one shell, prepared by the caller, and compares what they print.
+pub(crate) fn check_text(page: &str, text: &str, prepare: impl FnOnce(&mut Command)) {
+    let all = shown(text);
     assert!(!all.is_empty(), "{page} shows no command");
     // One shell, so that what a command sets is there for the next; a line between tells what is whose.
     let script: String = all.iter().map(|one| format!("{}\necho; echo '{BETWEEN}'\n", one.command)).collect();
-    let output = command("bash", &["-c", &script]).stderr(Stdio::null()).output().unwrap();
+    let mut shell = command("bash", &["-c", &script]);
+    prepare(&mut shell);
+    let output = shell.stderr(Stdio::null()).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let mut parts = printed.split(BETWEEN);
     for Shown { command: line, output: expected } in all {

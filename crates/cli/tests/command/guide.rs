@@ -1,0 +1,122 @@
+//! The guide under docs/ says what is so: what is made from the code is up to date, and links lead somewhere. That its
+//! commands print what it shows is tested with the peers that they need.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::run;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join("docs/src").join(name)).unwrap()
+}
+
+/// The pages of the guide and those around it.
+fn pages() -> Vec<PathBuf> {
+    let guide = fs::read_dir(root().join("docs/src")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = guide.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    pages.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
+    pages.sort();
+    pages
+}
+
+fn check_generated(name: &str, arguments: &[&str]) {
+    let output = run(arguments);
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let command = format!("cargo run -p tidegate-cli -- {} > docs/src/{name}", arguments.join(" "));
+    assert!(page(name) == printed, "docs/src/{name} is not what the schema says; make it anew: {command}");
+}
+
+#[test]
+fn the_reference_is_that_of_the_schema() {
+    check_generated("reference.md", &["schema", "--markdown"]);
+    check_generated("tidegate.schema.json", &["schema"]);
+}
+
+/// Words of a text that begin so, of small letters, digits and `_`.
+fn words<'a>(text: &'a str, starts: &[&str]) -> BTreeSet<&'a str> {
+    let all = text.split(|letter: char| !letter.is_ascii_lowercase() && !letter.is_ascii_digit() && letter != '_');
+    all.filter(|word| starts.iter().any(|start| word.starts_with(start))).collect()
+}
+
+#[test]
+fn every_metric_stands_on_its_page_and_no_other() {
+    let code = fs::read_to_string(root().join("crates/server/src/http/metrics.rs")).unwrap();
+    let literals: String = code.split('"').skip(1).step_by(2).map(|literal| format!("{literal} ")).collect();
+    let starts = ["tidegate_", "ratelimit_"];
+    let in_code = words(&literals, &starts);
+    assert!(in_code.len() > 20, "{in_code:?}");
+    assert_eq!(words(&page("metrics.md"), &starts), in_code);
+}
+
+#[test]
+fn every_flag_of_serve_stands_on_a_page() {
+    let help = String::from_utf8(run(&["serve", "--help"]).stdout).unwrap();
+    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let flags: Vec<&str> = flags.map(|flag| flag.split(' ').next().unwrap()).collect();
+    assert!(flags.len() > 15, "{flags:?}");
+    let operating = page("operating.md");
+    for flag in flags {
+        assert!(operating.contains(&format!("`--{flag}")), "docs/src/operating.md says nothing of --{flag}");
+    }
+}
+
+#[test]
+fn every_page_stands_in_the_summary() {
+    let summary = page("SUMMARY.md");
+    for path in pages().iter().filter(|path| path.parent().unwrap().ends_with("docs/src")) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md has no {name}");
+    }
+}
+
+/// The targets of all links of a page, outside of code.
+fn links(text: &str) -> Vec<&str> {
+    let mut links = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        // Odd parts of a line stand between backticks, which are code too; a link around code is in even ones.
+        let plain = line.split('`').step_by(2).filter(|_| !code);
+        links.extend(plain.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next()));
+    }
+    links
+}
+
+/// What a heading is linked by, as GitHub and mdBook make it.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let letter = |letter: char| match letter {
+        ' ' => Some('-'),
+        letter if letter.is_alphanumeric() || letter == '-' || letter == '_' => Some(letter.to_ascii_lowercase()),
+        _ => None,
+    };
+    headings.map(|heading| heading.chars().filter_map(letter).collect()).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut lost = Vec::new();
+    for path in pages() {
+        let text = fs::read_to_string(&path).unwrap();
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let found = match fs::read_to_string(&target) {
+                Ok(text) => anchor.is_empty() || anchors(&text).contains(anchor),
+                Err(_) => target.is_dir() && anchor.is_empty(),
+            };
+            if !found {
+                lost.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "links that lead nowhere:\n{}", lost.join("\n"));
+}
