@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -20,13 +22,33 @@ pub(super) async fn read(body: Incoming) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > HTTP_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(STALL, collect(body)).await {
+    let mut collecting = pin!(collect(body));
+    if let Some(bytes) = soon(collecting.as_mut()).await {
+        return bytes;
+    }
+    match tokio::time::timeout(STALL, collecting).await {
         Ok(bytes) => bytes,
         Err(_) => {
             let detail = format!("body: not there after {} s; send it at once", STALL.as_secs());
             Err(Failure::new(StatusCode::REQUEST_TIMEOUT, detail).closing())
         }
     }
+}
+
+/// What comes within a few polls. Mostly the body came with the head, and hyper hands it over as soon as it is asked
+/// again: a timer for each request would cost more than reading it.
+async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut polls = 0;
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if polls == 2 => Poll::Ready(None),
+        Poll::Pending => {
+            polls += 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 async fn collect(mut body: Incoming) -> Result<Bytes, Failure> {
