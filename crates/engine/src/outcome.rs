@@ -175,12 +175,13 @@ impl Outcome {
         self.judged.iter().map(move |judged| {
             let rule = judged.rule.and_then(|id| rules.get(id.index()));
             let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
+            let told_as = rule.and_then(|rule| rule.told_as.as_ref()).map(|told_as| told_as.shown);
             Judgement {
                 descriptor: judged.descriptor as usize,
                 rule,
                 limit,
                 own: judged.own.and_then(|own| own.limit),
-                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)),
+                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
                 answer: judged.answer,
                 veto: judged.veto,
                 mode: effective(judged.mode, self.shadow),
