@@ -14,12 +14,15 @@ pub(super) struct Admin {
     pub(super) who: std::net::IpAddr,
 }
 
+const ADMIN_AFAR: &str = "admin: this listener is not on loopback, so administrators need a token; start the server with \
+--admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN";
+
 /// Lets administrators in.
 pub(super) fn admit(service: &Service, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
     let admitted = match &service.admin_token {
         Some(token) => with_token(token, &parts.headers),
         None if caller.is_local => from_here(&parts.headers),
-        None => Err(forbidden("admin: not from afar without a token; start the server with one and send it")),
+        None => Err(forbidden(ADMIN_AFAR)),
     };
     admitted.map(|()| Admin { who: caller.address }).inspect_err(|_| {
         tracing::info!(target: "tidegate::admin", who = %caller.address, path = parts.uri.path(), "refused");

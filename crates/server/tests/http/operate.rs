@@ -77,3 +77,18 @@ async fn the_reference_servers_dump() {
     let bench = Bench::new();
     insta::assert_snapshot!(bench.get("/rlconfig").await);
 }
+
+#[tokio::test]
+async fn the_page_shows_where_it_was_asked_for() {
+    let bench = Bench::new();
+    let own = format!("Try: curl -i 'http://{}/v1/check", bench.address);
+    for (host, expected) in [
+        ("host: tide.example.org:8443", "Try: curl -i 'http://tide.example.org:8443/v1/check"),
+        ("host: [::1]:8080", "Try: curl -i 'http://[::1]:8080/v1/check"),
+        ("host: x';rm -rf '", &own),
+        ("host:", &own),
+    ] {
+        let answer = bench.ask("GET /", &[host], "").await;
+        assert!(answer.contains(expected), "{host}: {answer}");
+    }
+}
