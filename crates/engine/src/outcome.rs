@@ -132,7 +132,7 @@ impl Answer {
 }
 
 impl Judgement<'_> {
-    /// Whether it denies the request.
+    /// Whether it denies the request, or would if the engine denied anything at all.
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()

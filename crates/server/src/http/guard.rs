@@ -53,12 +53,16 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     for name in [ORIGIN, SEC_FETCH_SITE] {
         if headers.contains_key(&name) {
-            return Err(forbidden(format!("{name}: not from web pages without a token; start the server with one")));
+            return Err(forbidden(format!(
+                "{name}: not from web pages without a token; start the server with --admin-token TOKEN"
+            )));
         }
     }
     for name in [X_FORWARDED_FOR, FORWARDED, VIA] {
         if headers.contains_key(&name) {
-            return Err(forbidden(format!("{name}: not through proxies without a token; start the server with one")));
+            return Err(forbidden(format!(
+                "{name}: not through proxies without a token; start the server with --admin-token TOKEN"
+            )));
         }
     }
     let mut hosts = headers.get_all(HOST).iter();
