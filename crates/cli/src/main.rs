@@ -26,6 +26,10 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// Requests over HTTP and gRPC are taken apart into many small pieces of memory, which this allocator hands out for less.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Decides, for each request, whether it may pass now and, if not, when.
 #[derive(Parser)]
 #[command(name = "tidegate", version, after_help = EXAMPLES, arg_required_else_help = true)]

@@ -62,6 +62,10 @@ impl Active {
         Active { policy, records, stores, any_blocked: Arc::default(), shadow: false }
     }
 
+    pub(crate) fn store_count(&self) -> usize {
+        self.stores.len()
+    }
+
     pub(crate) fn store(&self, number: usize) -> Option<&Backend> {
         self.stores.get(number)
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Limit, Op, Retry};
+use arrayvec::ArrayVec;
+use tidegate_core::bounds::CHARGES_MAX;
+use tidegate_core::{Charge, ChargeError, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule};
 
 use crate::engine::{Active, RequestError};
@@ -21,7 +23,10 @@ pub(crate) struct Settled {
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let mut settling = Settling { active, local, plan, judged: plan.planned.iter().map(unasked).collect() };
     let mut denied = settling.is_denied();
-    for store in settling.stores() {
+    for store in 0..active.store_count() {
+        if !settling.asks(store) {
+            continue;
+        }
         if let Err(error) = settling.ask(store, denied) {
             settling.give_back();
             return Err(error);
@@ -60,22 +65,21 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    /// The stores that are asked, in the order in which the plan names them.
-    fn stores(&self) -> Vec<usize> {
-        let mut stores = Vec::new();
-        for planned in &self.plan.planned {
-            if matches!(planned.step, Step::Charge(_)) && !stores.contains(&planned.store) {
-                stores.push(planned.store);
-            }
-        }
-        stores
+    /// Whether a store has anything to decide.
+    fn asks(&self, store: usize) -> bool {
+        self.plan.planned.iter().any(|planned| planned.store == store && matches!(planned.step, Step::Charge(_)))
     }
 
     /// Puts all charges of one store to it; only looks if the request is denied anyway.
     fn ask(&mut self, store: usize, denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
-        let mut numbers = Vec::new();
-        let mut charges = Vec::new();
+        let is_asked = |planned: &&Planned| planned.store == store && matches!(planned.step, Step::Charge(_));
+        let count = plan.planned.iter().filter(is_asked).count();
+        if count > CHARGES_MAX {
+            return Err(RequestError::Charges(ChargeError::TooMany { count }));
+        }
+        let mut numbers: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
+        let mut charges: ArrayVec<Charge<'_>, CHARGES_MAX> = ArrayVec::new();
         for (number, planned) in plan.planned.iter().enumerate() {
             let Step::Charge(op) = planned.step else { continue };
             let Some(limit) = limit(active, planned).filter(|_| planned.store == store) else { continue };

@@ -273,7 +273,8 @@ fn item(list: &mut String, name: &str) {
 }
 
 fn parameter(list: &mut String, name: char, value: u64) {
-    let _ = write!(list, ";{name}={}", value.min(INTEGER_MAX));
+    list.extend([';', name, '=']);
+    list.push_str(itoa::Buffer::new().format(value.min(INTEGER_MAX)));
 }
 
 /// The HTTP status of a denial, and its body unless a rule that denies wants none.

@@ -2,6 +2,7 @@
 //! administrators name it in the same way.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 use serde_json::value::RawValue;
@@ -194,8 +195,17 @@ impl<'a> Inline<'a> {
     pub(super) fn take(fields: &mut Fields<'a>) -> Result<Inline<'a>, Failure> {
         let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
         let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
-        let (name, limit) = limit(fields.need("limit", LIMITS)?)?;
-        Inline::new(key, name, &limit, cost(fields)?)
+        let written = fields.need("limit", LIMITS)?;
+        if let Some((limit, shown)) = remembered(written.get()) {
+            return Ok(Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), limit, shown, cost: cost(fields)? });
+        }
+        let (name, limit) = limit(written)?;
+        let has_name = name.is_some();
+        let inline = Inline::new(key, name, &limit, cost(fields)?)?;
+        if !has_name {
+            remember(written.get(), (inline.limit, inline.shown));
+        }
+        Ok(inline)
     }
 
     /// What a query asks for.
@@ -231,6 +241,24 @@ impl<'a> Inline<'a> {
         })?;
         Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost })
     }
+}
+
+thread_local! {
+    /// The limit that was read last on this thread, with its text. Most callers write the same limit in every check, and
+    /// reading it is half the work of reading the check.
+    static LAST: RefCell<Option<(String, Read)>> = const { RefCell::new(None) };
+}
+
+/// A limit and how it is told of.
+type Read = (Limit, Shown);
+
+/// The limit of this text, if it was the last.
+fn remembered(text: &str) -> Option<Read> {
+    LAST.with_borrow(|last| last.as_ref().filter(|(known, _)| known == text).map(|(_, read)| *read))
+}
+
+fn remember(text: &str, read: Read) {
+    LAST.set(Some((text.to_owned(), read)));
 }
 
 const UNITS: &str = "use 1 or more units";

@@ -4,28 +4,28 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
-};
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::HeaderMap;
 use hyper::body::Incoming;
 use tidegate_engine::RequestError;
-use tonic::body::Body;
+use tonic::Status;
 use tonic::service::Routes;
-use tonic::{Request, Response, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tower_service::Service as _;
 
 use super::health::HealthService;
+use super::unary::{self, Answer};
 use super::{decode, encode};
 use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
 use crate::drain::Drain;
 use crate::service::{Protocol, Service};
 
+/// The one method of Envoy's rate limit service.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
 /// Those who answer calls.
 pub(super) struct Calls {
-    limits: RateLimitServiceServer<Limits>,
+    limits: Arc<Limits>,
     health: HealthServer<HealthService>,
     reflection: Option<Routes>,
 }
@@ -33,40 +33,38 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(limits: Arc<Limits>, reflection: Option<Routes>, drain: Drain) -> Calls {
         let health = HealthService::new(Arc::clone(&limits.service), drain);
-        Calls {
-            limits: RateLimitServiceServer::from_arc(limits).max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX),
-            health: HealthServer::new(health).max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX),
-            reflection,
-        }
+        let health = HealthServer::new(health).max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
+        Calls { limits, health, reflection }
     }
 
     /// Answers a call. A client that does not send its message, or whose deadline passed, gets no answer but that.
-    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
+    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> Result<http::Response<Answer>, Infallible> {
         let patience = patience(request.headers());
         if patience.is_zero() {
             return Ok(too_late());
         }
         let path = request.uri().path();
-        // One comparison finds the service that nearly all calls are for, where a router would cost a tenth of the call.
-        if path.starts_with("/grpc.health.") {
-            within(patience, self.health.clone().call(request)).await
-        } else if let (true, Some(reflection)) = (path.starts_with("/grpc.reflection."), &self.reflection) {
-            within(patience, reflection.clone().call(request)).await
-        } else {
-            within(patience, self.limits.clone().call(request)).await
+        if path == SHOULD_RATE_LIMIT {
+            return Ok(within(patience, self.limits.answer(request)).await);
         }
+        let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
+        let answered = async {
+            match &self.reflection {
+                _ if is_health => self.health.clone().call(request).await,
+                Some(reflection) if is_reflection => reflection.clone().call(request).await,
+                _ => Ok(Status::unimplemented(format!("only {SHOULD_RATE_LIMIT} and health are served")).into_http()),
+            }
+        };
+        Ok(within(patience, async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) }).await)
     }
 }
 
-async fn within(
-    patience: Duration,
-    answer: impl Future<Output = Result<http::Response<Body>, Infallible>>,
-) -> Result<http::Response<Body>, Infallible> {
-    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Ok(too_late()))
+async fn within(patience: Duration, answer: impl Future<Output = http::Response<Answer>>) -> http::Response<Answer> {
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| too_late())
 }
 
-fn too_late() -> http::Response<Body> {
-    Status::deadline_exceeded("the deadline passed before the call could be answered").into_http()
+fn too_late() -> http::Response<Answer> {
+    unary::refused(&Status::deadline_exceeded("the deadline passed before the call could be answered"))
 }
 
 /// How long a call may take: as long as the client says, at most [`STALL`].
@@ -108,16 +106,20 @@ pub(super) struct Limits {
     pub(super) dynamic_metadata: bool,
 }
 
-#[tonic::async_trait]
-impl RateLimitService for Limits {
-    async fn should_rate_limit(
-        &self,
-        request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        let message = request.into_inner();
+impl Limits {
+    async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
-        let answer = decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata).await;
-        answer.map(Response::new).inspect_err(|_| self.service.traffic.count_grpc_error())
+        let decided = async {
+            let message: RateLimitRequest = unary::read(request).await?;
+            decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata).await
+        };
+        match decided.await {
+            Ok(response) => unary::ok(&response),
+            Err(status) => {
+                self.service.traffic.count_grpc_error();
+                unary::refused(&status)
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a connection, its bounds and its end | `mod.rs`, `preface.rs` |
 //! | to whom a call goes, and its deadline | `calls.rs` |
+//! | a message in and a message out | `unary.rs` |
 //! | from Envoy's message to a request, and from an outcome back | `decode.rs`, `encode.rs`, `unit.rs` |
 //! | whether the server is healthy | `health.rs` |
 //! | what tools ask to learn the messages | `reflection.rs` |
@@ -14,6 +15,7 @@ mod encode;
 mod health;
 mod preface;
 mod reflection;
+mod unary;
 mod unit;
 
 use std::net::SocketAddr;
