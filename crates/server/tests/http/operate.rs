@@ -34,6 +34,7 @@ async fn metrics() {
     assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 4\n"), "{page}");
     assert!(page.contains("\ntidegate_http_responses_total{code=\"429\"} 1\n"), "{page}");
     assert!(page.contains("\ntidegate_connections{listener=\"http\"} 1\n"), "{page}");
+    assert!(page.contains("\n# HELP tidegate_unknown_domain_total Requests of any protocol for"), "{page}");
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert!(value.parse::<u64>().is_ok() && name.starts_with(|c: char| c.is_ascii_lowercase()), "{line}");
