@@ -24,7 +24,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Requests over HTTP and gRPC are taken apart into many small pieces of memory, which this allocator hands out for less.
 #[global_allocator]
@@ -92,10 +92,17 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
+/// The command whose help would help.
+fn asked() -> String {
+    let name = std::env::args_os().nth(1).unwrap_or_default().into_string().unwrap_or_default();
+    let known = Cli::command().find_subcommand(&name).is_some();
+    if known { format!("tidegate {name}") } else { "tidegate".to_owned() }
+}
+
 /// The first paragraph of a message and its tip, if it has one.
 fn one_line(message: &str) -> String {
     let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map(|tip| format!("; {tip}")).unwrap_or_default();
-    format!("{}{tip}; see tidegate --help", problem.join(" "))
+    format!("{}{tip}; see {} --help", problem.join(" "), asked())
 }

@@ -1,6 +1,6 @@
 //! `tidegate serve`: the service.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     config: Vec<PathBuf>,
     /// Where HTTP is spoken
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
     http: SocketAddr,
     /// Where Envoy's rate limit protocol is spoken
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = address)]
     grpc: SocketAddr,
     /// Where the protocol of Redis is spoken
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = address)]
     resp: SocketAddr,
     /// Where counts are kept: `memory:`, or `memory:KEYS` for room for that many keys
     #[arg(long, value_name = "URL", default_value = "memory:", value_parser = store)]
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     #[arg(long)]
     merge_domains: bool,
     /// What administrators say as `Authorization: Bearer TOKEN`; not needed on loopback
-    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true, value_parser = secret)]
     admin_token: Option<String>,
     /// What Redis clients say with AUTH; not needed if none is set
-    #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true)]
+    #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true, value_parser = secret)]
     password: Option<String>,
     /// Speak TLS on the gRPC listener, with this certificate chain (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -103,6 +103,20 @@ enum Level {
     Warn,
     Info,
     Debug,
+}
+
+/// An address with its port. `localhost` is the loopback of IPv4.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
+    let named = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let wrong = || "write an address and port, like 127.0.0.1:8080 or [::1]:8080".to_owned();
+    named.or(text.parse().ok()).ok_or_else(wrong)
+}
+
+/// Nobody could ever say an empty secret, and everybody would be locked out.
+fn secret(text: &str) -> Result<String, String> {
+    let wrong = "it is empty; give one, or leave out the flag and unset its variable";
+    if text.is_empty() { Err(wrong.to_owned()) } else { Ok(text.to_owned()) }
 }
 
 /// A store by its URL.

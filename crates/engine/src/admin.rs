@@ -6,6 +6,7 @@ use tidegate_core::{Decision, Key, KeyError, Limit, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
 use crate::engine::{Active, Engine, RequestError, inline_key};
+use crate::outcome::effective;
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned};
 use crate::stats::{Counts, SeriesCounts};
@@ -40,9 +41,9 @@ pub struct RuleView {
     pub name: Box<str>,
     /// What it does.
     pub action: Action,
-    /// Its mode, as it is now.
+    /// The mode that counts now.
     pub mode: Mode,
-    /// The mode in the configuration, if another was set while it runs.
+    /// The mode in the configuration, if that is another.
     pub configured: Option<Mode>,
     /// What it is called in the reference server's metrics.
     pub metric_path: Box<[Box<str>]>,
@@ -175,7 +176,7 @@ impl Engine {
             return Err(unknown());
         };
         record.set_mode(mode);
-        Ok(record.mode(rule.mode))
+        Ok(effective(record.mode(rule.mode), active.shadow))
     }
 
     /// Does something to each key that a request counts on, by the rules that limit it. Tells how many there were.
@@ -202,12 +203,13 @@ impl Engine {
 
 fn view(active: &Active, number: usize, rule: &Rule) -> Option<RuleView> {
     let record = active.records().get(number)?;
+    let mode = effective(record.mode(rule.mode), active.shadow);
     Some(RuleView {
         domain: rule.domain.clone(),
         name: rule.name.clone(),
         action: rule.action,
-        mode: record.mode(rule.mode),
-        configured: record.mode_set().map(|_| rule.mode),
+        mode,
+        configured: (mode != rule.mode).then_some(rule.mode),
         metric_path: rule.metric_path.clone(),
         metric_entries: rule.metric_entries.clone(),
         counts: record.all.counts(),

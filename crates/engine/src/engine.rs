@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
-use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
+use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
 use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, SERIES_MAX};
 use crate::outcome::{Judged, Outcome};
@@ -51,13 +51,15 @@ pub(crate) struct Active {
     records: Vec<Arc<Record>>,
     stores: Vec<Backend>,
     any_blocked: Arc<AtomicBool>,
+    /// Whether nothing at all is denied.
+    pub(crate) shadow: bool,
 }
 
 impl Active {
     #[cfg(test)]
     pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
-        Active { policy, records, stores, any_blocked: Arc::default() }
+        Active { policy, records, stores, any_blocked: Arc::default(), shadow: false }
     }
 
     pub(crate) fn store_count(&self) -> usize {
@@ -142,6 +144,7 @@ impl Engine {
             records: Vec::new(),
             stores: vec![Backend::Memory(Arc::clone(&default_store))],
             any_blocked: Arc::clone(&any_blocked),
+            shadow: options.shadow,
         };
         let penalties = Penalties::new();
         Ok(Engine {
@@ -185,8 +188,8 @@ impl Engine {
                 Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Record::new())))
             })
             .collect();
-        let any_blocked = Arc::clone(&self.any_blocked);
-        self.active.store(Arc::new(Active { policy, records, stores, any_blocked }));
+        let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
+        self.active.store(Arc::new(Active { policy, records, stores, any_blocked, shadow }));
         Ok(unchanged)
     }
 
@@ -222,6 +225,7 @@ impl Engine {
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
         let plan = Plan::of(&active, &self.penalties, domain, request)?;
         let mut counted = 0;
+        let mut last = None;
         for planned in &plan.planned {
             let (Some(id), Some(descriptor)) = (planned.rule, request.descriptors.get(planned.descriptor as usize))
             else {
@@ -245,9 +249,11 @@ impl Engine {
             }
             counted += 1;
             let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
-            if let Some(record) = active.record(id) {
+            // A rule counts a response once, however many limits it has.
+            if let Some(record) = active.record(id).filter(|_| last != Some((planned.descriptor, id))) {
                 record.all.add(Counter::Reported, units);
             }
+            last = Some((planned.descriptor, id));
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
                 let key = plan.penalty_key(rule, planned);
                 let key = Key::new(&key).map_err(RequestError::Key)?;
@@ -309,8 +315,13 @@ impl Engine {
         let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
         let Some((id, record)) = first.rule.and_then(|id| Some((id, outcome.active.record(id)?))) else { return };
         let over = judged.iter().any(|judged| !judged.answer.is_allowed());
-        let denies = over && judged.iter().any(|judged| judged.veto);
-        let units = asked.cost;
+        let denies = over && !outcome.shadow && judged.iter().any(|judged| judged.veto);
+        // Units that come back were not asked for.
+        let is_refund = matches!(
+            request.descriptors.get(first.descriptor as usize),
+            Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
+        );
+        let units = if is_refund { 0 } else { asked.cost };
         let mut amounts = Vec::with_capacity(4);
         amounts.push((Counter::Hits, units));
         match (over, denies) {

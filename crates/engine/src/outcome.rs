@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Decision, Limit, Retry};
-use tidegate_policy::{OwnLimit, Rule, RuleId, RuleLimit, Shown};
+use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::engine::Active;
 
@@ -44,6 +44,7 @@ pub(crate) struct Judged {
     pub(crate) answer: Answer,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
+    pub(crate) mode: Mode,
 }
 
 /// What a limit said.
@@ -79,8 +80,11 @@ pub struct Judgement<'o> {
     pub shown: Option<Shown>,
     /// What it said.
     pub answer: Answer,
-    /// Whether its denial denies the request: not in shadow, nor where another quota is left.
+    /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
+    /// nothing at all, it would have denied the request.
     pub veto: bool,
+    /// The mode that counts: of a rule that enforces it is shadow where the engine denies nothing at all.
+    pub mode: Mode,
 }
 
 impl Answer {
@@ -128,7 +132,7 @@ impl Answer {
 }
 
 impl Judgement<'_> {
-    /// Whether it denies the request.
+    /// Whether it denies the request, or would if the engine denied anything at all.
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()
@@ -171,14 +175,16 @@ impl Outcome {
         self.judged.iter().map(move |judged| {
             let rule = judged.rule.and_then(|id| rules.get(id.index()));
             let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
+            let told_as = rule.and_then(|rule| rule.told_as.as_ref()).map(|told_as| told_as.shown);
             Judgement {
                 descriptor: judged.descriptor as usize,
                 rule,
                 limit,
                 own: judged.own.and_then(|own| own.limit),
-                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)),
+                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
                 answer: judged.answer,
                 veto: judged.veto,
+                mode: effective(judged.mode, self.shadow),
             }
         })
     }
@@ -188,6 +194,14 @@ impl Outcome {
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.judgements().filter(|judgement| judgement.descriptor == descriptor).min_by_key(strictness)
+    }
+}
+
+/// The mode that counts, given that of the rule and whether nothing at all is denied.
+pub(crate) fn effective(mode: Mode, shadow: bool) -> Mode {
+    match mode {
+        Mode::Enforce if shadow => Mode::Shadow,
+        mode => mode,
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Planned {
     /// Units that the request asks for here.
     pub(crate) cost: u64,
     pub(crate) veto: bool,
+    /// Of the rule.
+    pub(crate) mode: Mode,
     pub(crate) quota: bool,
     pub(crate) store: usize,
 }
@@ -129,6 +131,7 @@ impl Plan {
             step: own.limit.map_or(Step::Blocked, |_| Step::Charge(op(Count::Now(question.cost), ask))),
             cost: question.cost,
             veto: true,
+            mode: Mode::Enforce,
             quota: false,
             store: 0,
         });
@@ -158,6 +161,7 @@ impl Plan {
             step: Step::Unlimited,
             cost: question.cost,
             veto: enforced && !rule.quota,
+            mode,
             quota: enforced && rule.quota,
             store: rule.store,
         };

@@ -52,8 +52,8 @@ fn unasked(planned: &Planned) -> Judged {
         // A charge is answered by its store.
         Step::Unlimited | Step::Charge(_) => Answer::Unlimited,
     };
-    let Planned { descriptor, rule, limit, own, veto, .. } = *planned;
-    Judged { descriptor, rule, limit, own, answer, veto }
+    let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
+    Judged { descriptor, rule, limit, own, answer, veto, mode }
 }
 
 struct Settling<'a> {

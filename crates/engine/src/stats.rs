@@ -30,7 +30,7 @@ pub struct Counts {
     pub allowed: u64,
     /// Requests that it denied.
     pub denied: u64,
-    /// Requests that it would have denied, had it not been in shadow.
+    /// Requests that passed though it would deny them: it is in shadow, or all is, or another quota was left.
     pub shadow_denied: u64,
     /// Requests that were decided without its store, because that did not answer.
     pub failed: u64,

@@ -25,8 +25,17 @@ struct Bench {
 
 impl Bench {
     fn new(rules: &str) -> Bench {
+        Bench::with(rules, false)
+    }
+
+    /// One that denies nothing at all.
+    fn in_shadow(rules: &str) -> Bench {
+        Bench::with(rules, true)
+    }
+
+    fn with(rules: &str, shadow: bool) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-        let engine = Engine::new(Options { clock: clock.clone().into(), ..Options::default() }).unwrap();
+        let engine = Engine::new(Options { clock: clock.clone().into(), shadow, ..Options::default() }).unwrap();
         let bench = Bench { engine, clock };
         bench.install(rules);
         bench
@@ -178,13 +187,13 @@ fn a_rule_is_switched_while_it_runs_and_a_reload_keeps_that() {
 
 #[test]
 fn all_in_shadow_denies_nothing_and_tells_what_it_would() {
-    let clock = FakeClock::new();
-    let engine = Engine::new(Options { clock: clock.into(), shadow: true, keys: None }).unwrap();
-    let bench = Bench { engine, clock: FakeClock::new() };
-    bench.install(PER_USER);
+    let bench = Bench::in_shadow(PER_USER);
     let last = (0..4).map(|_| bench.one(&[("user", "ann")])).last().unwrap();
     assert!(last.is_allowed() && last.denial().is_none() && last.retry().is_none());
     assert!(last.judgements().next().unwrap().denies(), "each judgement stays as it is");
+    let counts = bench.engine.rules()[0].counts;
+    assert_eq!((counts.allowed, counts.denied, counts.shadow_denied), (3, 0, 1));
+    assert_eq!((counts.over_limit, counts.shadow), (1, 1));
 }
 
 #[test]
@@ -307,6 +316,50 @@ fn responses_are_counted_when_they_are_reported() {
     assert_eq!(penalised.denial(), Some(Denial::Penalty), "the second failure used the limit up");
     assert_eq!(penalised.retry(), Some(Retry::After(Duration::from_secs(300))));
     assert_eq!(bench.engine.rules()[0].counts.reported, 2);
+}
+
+#[test]
+fn a_rule_reports_units_once_whatever_its_limits_are() {
+    let bench =
+        Bench::new("- {name: two, count: response.status == 401, limits: [5/minute, {name: day, rate: 9/day}]}");
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let failed = Response { status: 401, ..Response::default() };
+    assert_eq!(at_once(bench.engine.report(&request, &failed)), Ok(2), "both limits counted it");
+    assert_eq!(bench.engine.rules()[0].counts.reported, 1);
+    let two = Request { descriptors: &[Descriptor::default(); 2], ..request };
+    assert_eq!(at_once(bench.engine.report(&two, &failed)), Ok(4));
+    assert_eq!(bench.engine.rules()[0].counts.reported, 3);
+}
+
+#[test]
+fn units_that_come_back_are_no_hits() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "metrics: {by_entries: [user]}\n  limit:"));
+    let ann = entries(&[("user", "ann")]);
+    bench.ask(&[Descriptor { entries: &ann, ask: Some(Ask::Take(2)), limit: None }], 1);
+    bench.ask(&[Descriptor { entries: &ann, ask: Some(Ask::Refund(2)), limit: None }], 1);
+    let rule = &bench.engine.rules()[0];
+    for counts in [rule.counts, rule.series[0].counts] {
+        assert_eq!((counts.hits, counts.within_limit, counts.over_limit), (2, 2, 0));
+        assert_eq!(counts.allowed, 2, "the rule judged two requests all the same");
+    }
+}
+
+#[test]
+fn the_mode_that_counts_is_told() {
+    let modes = |bench: &Bench| -> Vec<Mode> { bench.one(&[]).judgements().map(|judgement| judgement.mode).collect() };
+    let rules = "
+- {name: on, limit: 9/minute}
+- {name: watch, mode: shadow, limit: 9/minute}
+- {name: quota, mode: shadow, quota: true, limit: 9/minute}
+";
+    assert_eq!(modes(&Bench::new(rules)), [Mode::Enforce, Mode::Shadow, Mode::Shadow]);
+    let bench = Bench::in_shadow(rules);
+    assert_eq!(modes(&bench), [Mode::Shadow; 3]);
+    let view = &bench.engine.rules()[0];
+    assert_eq!((view.mode, view.configured), (Mode::Shadow, Some(Mode::Enforce)));
+    assert_eq!(bench.engine.set_mode("api", "on", Some(Mode::Enforce)), Ok(Mode::Shadow), "nothing can deny");
+    assert_eq!(bench.engine.set_mode("api", "on", Some(Mode::Off)), Ok(Mode::Off));
+    assert_eq!(modes(&bench), [Mode::Shadow; 2]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tidegate_core::Rate;
 use tidegate_core::bounds::{KEY_BYTES_MAX, KEYS_MAX, LOG_ENTRIES_MAX};
 
 use crate::address::{ClientAddress, Trust};
@@ -22,7 +23,8 @@ use crate::limit::{LimitProblem, read_limit};
 use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
-use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit};
+use crate::request::Shown;
+use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
 use crate::schema::{self, Action};
 
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
@@ -187,6 +189,7 @@ impl Compiler<'_, '_> {
             on_store_failure: self.on_store_failure(rule.on_store_failure.as_ref(), &at("on_store_failure")),
             response: self.response(&rule.response, response, &at("response")),
             store: self.store_of(rule.store.as_deref(), &at("store")),
+            told_as: self.told_as(rule, &at("told_as")),
             quota: rule.quota,
             replaces: rule.replaces.iter().map(|name| name.as_str().into()).collect(),
             metric_entries: rule.metrics.by_entries.iter().map(|name| name.as_str().into()).collect(),
@@ -250,6 +253,25 @@ impl Compiler<'_, '_> {
             }
         }
         limits
+    }
+
+    fn told_as(&mut self, rule: &schema::Rule, pointer: &str) -> Option<ToldAs> {
+        let written = rule.told_as.as_ref()?;
+        if rule.action != Action::Block {
+            let message = "told_as: only a rule that blocks is told of in this way";
+            self.diagnostics.error(pointer, message, "leave out told_as, or set action: block");
+        }
+        if let Some(name) = &written.name {
+            self.check_name("name", name, &child(pointer, "name"));
+        }
+        // Periods are written as in rates.
+        let Ok(rate) = format!("1/{}", written.per).parse::<Rate>() else {
+            let message = format!("per: `{}` is no period", shortened(&written.per));
+            self.diagnostics.error(&child(pointer, "per"), message, "write second, minute, hour, day or the like");
+            return None;
+        };
+        let period_ns = u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX);
+        Some(ToldAs { name: written.name.as_deref().unwrap_or_default().into(), shown: Shown { units: 0, period_ns } })
     }
 
     fn limit_problem(&mut self, problem: &LimitProblem, pointer: &str) {

@@ -53,4 +53,6 @@ pub use limit::{LimitProblem, read_limit};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
-pub use rule::{Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit};
+pub use rule::{
+    Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit, ToldAs,
+};

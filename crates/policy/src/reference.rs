@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::json_schema::SCHEMA;
 
 /// Sections in the order in which a reader needs them, and their titles. What is not here is told where it is used.
-const SECTIONS: [(&str, &str); 18] = [
+const SECTIONS: [(&str, &str); 19] = [
     ("Domain", "Domain"),
     ("Rule", "Rule"),
     ("Match", "Match"),
@@ -16,6 +16,7 @@ const SECTIONS: [(&str, &str); 18] = [
     ("But", "Value with exceptions"),
     ("KeyPart", "Part of a key"),
     ("Action", "Action"),
+    ("ToldAs", "Told as"),
     ("Limit", "Limit"),
     ("Numbers", "Numbers of a limit"),
     ("Mode", "Mode"),

@@ -37,6 +37,8 @@ pub struct Rule {
     pub mode: Mode,
     /// At least one if the action is to limit, else none.
     pub limits: Box<[RuleLimit]>,
+    /// What Envoy is told of a rule that blocks.
+    pub told_as: Option<ToldAs>,
     /// Whether denied requests count too.
     pub count_denied: bool,
     /// How long a key stays denied after a denial.
@@ -80,6 +82,15 @@ pub struct RuleLimit {
     pub shown: Shown,
     /// The first bytes of each key under this limit, which no other limit of any domain shares.
     pub namespace: Box<[u8]>,
+}
+
+/// What Envoy is told of a rule that blocks: a limit of no units.
+#[derive(Debug)]
+pub struct ToldAs {
+    /// Its name; none is told if that is empty.
+    pub name: Box<str>,
+    /// No units in a period.
+    pub shown: Shown,
 }
 
 /// What happens when a store does not answer.

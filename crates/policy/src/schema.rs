@@ -110,6 +110,9 @@ pub struct Rule {
     /// Several limits, such as one for bursts and one for the day: a request must fit all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
+    /// What Envoy is told of a rule that blocks: nothing if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_as: Option<ToldAs>,
     /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
@@ -261,6 +264,18 @@ pub enum Action {
     Block,
     /// Lets it pass and tells so. Rules beside it still apply.
     Unlimited,
+}
+
+/// What Envoy is told of a rule that blocks: a limit of 0 units. Files of envoyproxy/ratelimit have such limits, with a
+/// `requests_per_unit` of 0.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToldAs {
+    /// The period of that limit, like `minute` or `10s`.
+    pub per: String,
+    /// Its name in Envoy's `current_limit`: none if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// A limit: `100/minute`, or an algorithm with its numbers.

@@ -115,3 +115,6 @@ pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
 
 /// Characters of a value that an error repeats, so that answers stay short whatever came in.
 pub const QUOTE_CHARS_MAX: usize = 60;
+
+/// Bytes of a `Host` that the page for people repeats: a name has at most 253, and a port follows.
+pub const HOST_BYTES_MAX: usize = 260;

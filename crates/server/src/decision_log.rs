@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use serde::Serialize;
 use tidegate_core::{Retry, Time};
 use tidegate_engine::{Denial, Outcome};
-use tidegate_policy::Request;
+use tidegate_policy::{Mode, Request};
 
 use crate::bounds::{DECISION_LOG_BYTES_MAX, DECISION_LOG_QUEUE};
 use crate::service::Protocol;
@@ -131,7 +131,7 @@ fn line<'a>(now: Time, protocol: Protocol, request: &'a Request<'_>, outcome: &'
                 rule: judgement.rule.map(|rule| &*rule.name),
                 limit: judgement.limit.map(|limit| &*limit.name),
                 allowed: judgement.answer.is_allowed(),
-                enforced: judgement.veto,
+                enforced: judgement.veto && judgement.mode == Mode::Enforce,
                 remaining: judgement.answer.decision().map(|decision| decision.remaining()),
             })
             .collect(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidegate_core::{Algorithm, Decision, Retry, Time};
 use tidegate_engine::{Answer, Denial, Judgement, Outcome};
-use tidegate_policy::{Headers, ResponseOptions, Shown};
+use tidegate_policy::{Headers, Mode, ResponseOptions, Shown};
 
 use crate::bounds::POLICIES_TOLD_MAX;
 
@@ -66,6 +66,9 @@ pub(crate) struct Told<'a> {
 /// told of them.
 pub(crate) fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
     let mut told = Vec::new();
+    if is_hidden_denial(outcome) {
+        return Vec::new();
+    }
     for judgement in outcome.judgements().filter(is_visible) {
         if let Some(one) = Told::of(&judgement, unsaid, now) {
             push(&mut told, one);
@@ -78,7 +81,10 @@ pub(crate) fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> 
 pub(crate) fn serialize(told: &[Told<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
     let mut headers = Vec::new();
     for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch] {
-        let of_family = told.iter().filter(|one| one.family == family);
+        // Of families that tell of one limit, a denial is told by one that denies, or not at all.
+        let is_wanted =
+            |one: &&Told<'_>| one.family == family && (family == Headers::Standard || one.denies || !denied);
+        let of_family = told.iter().filter(is_wanted);
         match (family, of_family.clone().min_by_key(|one| one.strictness())) {
             (_, None) | (Headers::None, _) => {}
             (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, &mut headers),
@@ -154,8 +160,13 @@ fn name_of<'a>(judgement: &Judgement<'a>) -> &'a str {
 
 /// Whether clients may hear of a judgement. A rule in shadow must not be felt, so it is not told of either.
 fn is_visible(judgement: &Judgement<'_>) -> bool {
-    let is_shadow = !judgement.veto && judgement.rule.is_none_or(|rule| !rule.quota);
-    !options(judgement).hidden && !is_shadow
+    !options(judgement).hidden && judgement.mode != Mode::Shadow
+}
+
+/// Whether a request is denied by nothing but hidden rules: then nothing is told of other rules either, or clients would
+/// learn that it was not those.
+pub(crate) fn is_hidden_denial(outcome: &Outcome) -> bool {
+    outcome.denial().is_some() && outcome.judgements().filter(Judgement::denies).all(|one| options(&one).hidden)
 }
 
 /// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.

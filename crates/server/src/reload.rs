@@ -25,7 +25,8 @@ impl fmt::Display for BadConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut errors = self.0.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
         match errors.next() {
-            Some(first) => write!(formatter, "{first}")?,
+            // Whoever prints it says already that it is an error.
+            Some(first) => write!(formatter, "{}: {}; {}", first.location, first.message, first.hint)?,
             None => write!(formatter, "config: the system has no memory for its stores; use fewer keys")?,
         }
         match errors.count() {

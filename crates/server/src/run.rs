@@ -114,7 +114,7 @@ struct Listeners {
 /// If it cannot start.
 pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunError> {
     let manager = runtime::Builder::new_current_thread().enable_all().build()?;
-    let _telemetry = {
+    let telemetry = {
         // Traces are sent on this runtime.
         let _entered = manager.enter();
         options.telemetry.start()?
@@ -171,6 +171,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         // A thread that panicked has said so already.
         let _ = thread.join();
     }
+    // The last traces are sent by tasks of this runtime, so it has to run meanwhile.
+    let _ = manager.block_on(manager.spawn_blocking(move || drop(telemetry)));
     Ok(())
 }
 

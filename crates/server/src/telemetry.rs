@@ -1,20 +1,29 @@
 //! Logs on stderr, as text or JSON, and traces over OTLP where they are asked for.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
+use tidegate_core::Clock;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
+use crate::bounds::QUOTE_CHARS_MAX;
+
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
 pub(crate) const TRACE_TARGET: &str = "tidegate::trace";
+
+/// Failing to send traces is warned of at most once in this time.
+const TRACE_WARNING_NANOS: u64 = 60 * 1_000_000_000;
 
 /// How logs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +53,14 @@ pub struct TelemetryGuard(Option<SdkTracerProvider>);
 /// Why telemetry cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
+    /// That is no place to send traces to.
+    #[error("--otlp: `{endpoint}` {problem}; use an address like http://127.0.0.1:4317")]
+    Endpoint {
+        /// Where to.
+        endpoint: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// Traces cannot be sent there.
     #[error("otlp: cannot send traces to `{endpoint}`: {error}; use an address like http://127.0.0.1:4317")]
     Otlp {
@@ -82,9 +99,60 @@ impl Telemetry {
 
 fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
     let wrong = |error| TelemetryError::Otlp { endpoint: endpoint.to_owned(), error };
+    check_endpoint(endpoint)?;
     let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build().map_err(wrong)?;
+    let exporter = Watched { exporter, clock: Clock::system(), warned: AtomicU64::new(0) };
     let resource = Resource::builder().with_service_name("tidegate").build();
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
+}
+
+/// Only what can be sent to is taken: `http://` and an authority.
+fn check_endpoint(endpoint: &str) -> Result<(), TelemetryError> {
+    let wrong =
+        |problem| Err(TelemetryError::Endpoint { endpoint: endpoint.chars().take(QUOTE_CHARS_MAX).collect(), problem });
+    let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is no URL") };
+    match uri.scheme_str() {
+        Some("http") if uri.path_and_query().is_none_or(|path| path == "/") => Ok(()),
+        Some("http") => wrong("has a path, and OTLP over gRPC has none"),
+        Some("https") => wrong("asks for TLS, which is not spoken to collectors: put one beside this server"),
+        _ => wrong("does not start with http://"),
+    }
+}
+
+/// Sends spans, and warns if that fails: otherwise nobody would know why there are no traces.
+#[derive(Debug)]
+struct Watched {
+    exporter: SpanExporter,
+    clock: Clock,
+    /// When it was warned of last, in nanoseconds; 0 if never.
+    warned: AtomicU64,
+}
+
+impl opentelemetry_sdk::trace::SpanExporter for Watched {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let sent = self.exporter.export(batch).await;
+        if let Err(error) = &sent {
+            let (now, last) = (self.clock.now().as_nanos(), self.warned.load(Ordering::Relaxed));
+            if last == 0 || now.saturating_sub(last) >= TRACE_WARNING_NANOS {
+                self.warned.store(now, Ordering::Relaxed);
+                tracing::warn!(spans, %error, "traces were not sent; is a collector listening where --otlp says?");
+            }
+        }
+        sent
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
 }
 
 impl Drop for TelemetryGuard {

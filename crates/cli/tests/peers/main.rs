@@ -7,6 +7,7 @@
 //! | a small HTTP client and an application to stand behind proxies | `http.rs` |
 //! | pages of examples/ and docs/ whose commands are run | `readme.rs`, `guide.rs` |
 //! | scripts that use a client as its users do | `clients/` |
+//! | what the server tells of itself: traces and logs | `telemetry.rs` |
 //! | everything else | tests, by the name of the peer |
 //!
 //! `make peers` installs what they need. To accept changed snapshots: `INSTA_UPDATE=always cargo test -p tidegate-cli`.
@@ -28,4 +29,5 @@ mod readme;
 mod redis_clients;
 mod reload;
 mod start;
+mod telemetry;
 mod tidegate;

@@ -10,7 +10,10 @@ use crate::tidegate::command;
 
 /// What it says, with exit code 2 and nothing on stdout.
 fn refusal(arguments: &[&str]) -> String {
-    let mut command = command();
+    refusal_of(command(), arguments)
+}
+
+fn refusal_of(mut command: std::process::Command, arguments: &[&str]) -> String {
     command.arg0("tidegate").arg("serve").args(arguments);
     // Ended with the test, should it start after all.
     let mut process = Process::start(directory(), &mut command, None);
@@ -52,10 +55,17 @@ fn a_config_that_cannot_be_used() {
 
 #[test]
 fn a_bad_flag() {
-    let attempts: [&[&str]; 8] = [
+    let attempts: [&[&str]; 15] = [
         &["--htp", "127.0.0.1:0"],
         &["--http", "localhost"],
         &["--http", "127.0.0.1:99999"],
+        &["--http", "8080"],
+        &["--grpc", "localhost:http"],
+        &["--admin-token", ""],
+        &["--password", ""],
+        &["--otlp", "nonsense"],
+        &["--otlp", "https://127.0.0.1:4317"],
+        &["--otlp", "http://127.0.0.1:4317/v1/traces"],
         &["--store", "redis://localhost"],
         &["--threads", "0"],
         &["--config"],
@@ -67,4 +77,26 @@ fn a_bad_flag() {
         .map(|arguments| format!("$ tidegate serve {}\n{}", arguments.join(" "), refusal(arguments)))
         .collect();
     assert_snapshot!(said);
+}
+
+#[test]
+fn an_empty_secret_in_the_environment() {
+    for name in ["TIDEGATE_PASSWORD", "TIDEGATE_ADMIN_TOKEN"] {
+        let mut command = command();
+        command.env(name, "");
+        let said = refusal_of(command, &[]);
+        assert!(said.contains("it is empty; give one, or leave out the flag and unset its variable"), "{said}");
+    }
+}
+
+#[test]
+fn localhost_is_an_address() {
+    let free = "localhost:0";
+    let mut command = command();
+    command.args(["serve", "--http", free, "--grpc", free, "--resp", free]);
+    let mut process = Process::start(directory(), &mut command, None);
+    let greeting = process.path("stdout");
+    process.wait_until("the greeting", || {
+        std::fs::read_to_string(&greeting).is_ok_and(|text| text.contains("serves HTTP on 127.0.0.1:"))
+    });
 }

@@ -8,7 +8,9 @@ use tidegate_core::bounds::INTERVAL_NANOS_MIN;
 use super::{Descriptor, RateLimit, siblings};
 use crate::load::bounds::COMPARISONS_MAX;
 use crate::load::{Assembly, Origin, Problems, at};
-use crate::schema::{Action, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule, Value};
+use crate::schema::{
+    Action, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule, ToldAs, Value,
+};
 use crate::yaml::quote;
 
 /// Turns all trees of an assembly into its rules.
@@ -92,6 +94,7 @@ impl Writer<'_> {
             // What counts nothing tells nobody apart.
             key: if action == Action::Limit { self.key() } else { OneOrMany::default() },
             action,
+            told_as: (action == Action::Block).then(|| ToldAs { per: limit.unit.to_owned(), name: limit.name.clone() }),
             limit: (action == Action::Limit).then(|| self.limit(descriptor, limit)),
             count_denied: limit.count_denied,
             mode: if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce },

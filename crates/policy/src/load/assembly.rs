@@ -94,7 +94,10 @@ impl Assembly {
         let place = Place { document, mark };
         if let Some(&first) = self.domains.get(name) {
             if !self.merge_domains {
-                let hint = format!("the first is at {}; keep one, or merge them", self.location(first));
+                let hint = format!(
+                    "the first is at {}; keep one, or let both count with --merge-domains",
+                    self.location(first)
+                );
                 let message = format!("the domain `{}` is in two files", quote(name));
                 problems.error(self.location(place), message, hint);
             }
@@ -179,7 +182,7 @@ impl Origin {
             return pointer;
         }
         pointer.push_str(match rest.first() {
-            Some(&("limit" | "limits" | "action" | "count_denied")) => "/rate_limit",
+            Some(&("limit" | "limits" | "action" | "told_as" | "count_denied")) => "/rate_limit",
             Some(&"replaces") => "/rate_limit/replaces",
             Some(&"metadata") => "/metadata",
             Some(&("match" | "key")) => "/value",

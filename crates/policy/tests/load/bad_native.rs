@@ -99,6 +99,9 @@ fn fields_of_rules() {
         "match: {method: [GET, 5]}",
         "match: entries",
         "metadata:",
+        "told_as: minute",
+        "told_as: {per: minute}",
+        "action: block\ntold_as: {per: fortnight, name: \"\"}",
         "a_name_that_is_very_long_and_goes_on_and_on_and_on_until_nobody_reads_it_any_more: 1",
         "\"a\\nb\": 1",
     ]

@@ -10,7 +10,7 @@ use tidegate_engine::{Inspected, InspectedLimit};
 use tidegate_policy::{Request, read_duration};
 
 use super::answer::{Answered, Failure, json, quote};
-use super::asked::{Asked, Inline, Subject};
+use super::asked::{self, Asked, Inline, Subject};
 use super::body::{Fields, text, utf8};
 use super::check::unknown_domain;
 use super::guard::Admin;
@@ -18,6 +18,13 @@ use super::told::nanos;
 use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
+
+/// Nothing was changed because there was nothing to change, and who asked for it must not think otherwise.
+fn some(limits: usize) -> Result<usize, Failure> {
+    let detail = "descriptors: no rule counts this request, so nothing was changed; name the entries and the request \
+                  that a limit of the domain counts by (GET /v1/rules lists them)";
+    if limits == 0 { Err(Failure::new(StatusCode::NOT_FOUND, detail)) } else { Ok(limits) }
+}
 
 /// Makes a request of a subject and does something with it, if there are rules under its domain.
 macro_rules! on_rules {
@@ -96,7 +103,7 @@ pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     fields.finish("reset")?;
     let limits = match &asked {
         Asked::Inline(inline) => on_key(service, inline, Op::Reset).await?,
-        Asked::Rules(subject) => on_rules!(service, subject, |request| service.engine.reset(&request).await?),
+        Asked::Rules(subject) => on_rules!(service, subject, |request| some(service.engine.reset(&request).await?)?),
     };
     log(admin, "reset", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
@@ -110,7 +117,9 @@ pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     fields.finish("grant")?;
     let limits = match &asked {
         Asked::Inline(inline) => on_key(service, inline, Op::Refund(units, None)).await?,
-        Asked::Rules(subject) => on_rules!(service, subject, |request| service.engine.grant(&request, units).await?),
+        Asked::Rules(subject) => {
+            on_rules!(service, subject, |request| some(service.engine.grant(&request, units).await?)?)
+        }
     };
     log(admin, "grant", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
@@ -126,7 +135,7 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
         let remedy = "name a domain and descriptors; callers who bring their own limit can deny by themselves";
         return Err(Failure::bad("key", "only rules have penalties", remedy));
     };
-    let limits = on_rules!(service, subject, |request| service.engine.block(&request, length).await?);
+    let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, length).await?)?);
     log(admin, "block", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
 }
@@ -167,11 +176,15 @@ fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
 }
 
 fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
-    let (domain, what) = match asked {
-        Asked::Inline(Inline { key, .. }) => ("", quote(key)),
-        Asked::Rules(Subject { domain, descriptors, .. }) => (&**domain, quote(&format!("{descriptors:?}"))),
+    let (domain, what, request) = match asked {
+        Asked::Inline(Inline { key, .. }) => ("", quote(key), None),
+        Asked::Rules(Subject { domain, descriptors, http, .. }) => {
+            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::Told::in_brief))
+        }
     };
-    tracing::info!(target: "tidegate::admin", who = %admin.who, action, domain, what = ?what, limits, "keys changed");
+    // Debug escapes what could break a line.
+    let request = request.map(tracing::field::debug);
+    tracing::info!(target: "tidegate::admin", who = %admin.who, action, domain, ?what, request, limits, "keys changed");
 }
 
 fn told_rule(inspected: Inspected) -> ToldRule {

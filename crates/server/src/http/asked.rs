@@ -181,6 +181,14 @@ impl<'a> Told<'a> {
         };
         Ok(Told { method, host, path, query, headers, address })
     }
+
+    /// Whom and what it is about, for logs.
+    pub(super) fn in_brief(&self) -> String {
+        let address = self.address.map(|address| address.to_string()).unwrap_or_default();
+        let parts = [address, quote(&self.method), quote(&self.host), quote(&self.path)];
+        let told: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+        told.join(" ")
+    }
 }
 
 impl<'a> Inline<'a> {

@@ -14,12 +14,15 @@ pub(super) struct Admin {
     pub(super) who: std::net::IpAddr,
 }
 
+const ADMIN_AFAR: &str = "admin: this listener is not on loopback, so administrators need a token; start the server with \
+--admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN";
+
 /// Lets administrators in.
 pub(super) fn admit(service: &Service, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
     let admitted = match &service.admin_token {
         Some(token) => with_token(token, &parts.headers),
         None if caller.is_local => from_here(&parts.headers),
-        None => Err(forbidden("admin: not from afar without a token; start the server with one and send it")),
+        None => Err(forbidden(ADMIN_AFAR)),
     };
     admitted.map(|()| Admin { who: caller.address }).inspect_err(|_| {
         tracing::info!(target: "tidegate::admin", who = %caller.address, path = parts.uri.path(), "refused");
@@ -50,12 +53,16 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     for name in [ORIGIN, SEC_FETCH_SITE] {
         if headers.contains_key(&name) {
-            return Err(forbidden(format!("{name}: not from web pages without a token; start the server with one")));
+            return Err(forbidden(format!(
+                "{name}: not from web pages without a token; start the server with --admin-token TOKEN"
+            )));
         }
     }
     for name in [X_FORWARDED_FOR, FORWARDED, VIA] {
         if headers.contains_key(&name) {
-            return Err(forbidden(format!("{name}: not through proxies without a token; start the server with one")));
+            return Err(forbidden(format!(
+                "{name}: not through proxies without a token; start the server with --admin-token TOKEN"
+            )));
         }
     }
     let mut hosts = headers.get_all(HOST).iter();

@@ -11,6 +11,7 @@ use tidegate_engine::{Counts, RuleView};
 use tidegate_policy::Mode;
 
 use super::answer::{Reply, reply};
+use crate::decision_log::DecisionLog;
 use crate::service::{Protocol, Service};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,6 +28,7 @@ pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
 
@@ -100,7 +102,7 @@ fn traffic(page: &mut Page, service: &Service) {
         let code = if status == 0 { "other".to_owned() } else { status.to_string() };
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
-    page.head(UNKNOWN_DOMAINS, "counter", "Requests of forward-auth that passed because their domain has no rules.");
+    page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
     let connections = traffic.connections();
     page.head(CONNECTIONS, "gauge", "Connections that are open.");
@@ -117,6 +119,8 @@ fn traffic(page: &mut Page, service: &Service) {
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
+    page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
+    page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
     page.line(READY, &[], u64::from(service.is_ready()));
     page.head(BUILD, "gauge", "The version that runs.");

@@ -53,7 +53,7 @@ use pulse::{Io, Pulse, Silence};
 pub struct HttpDoor {
     service: Arc<Service>,
     http: http1::Builder,
-    is_loopback: bool,
+    address: Option<SocketAddr>,
 }
 
 /// What is known of a connection.
@@ -71,13 +71,13 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
-        HttpDoor { service, http, is_loopback: false }
+        HttpDoor { service, http, address: None }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
     #[must_use]
     pub fn listening_on(self, address: SocketAddr) -> HttpDoor {
-        HttpDoor { is_loopback: address.ip().to_canonical().is_loopback(), ..self }
+        HttpDoor { address: Some(address), ..self }
     }
 
     /// Answers a request.
@@ -106,7 +106,7 @@ impl HttpDoor {
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
             (&Method::POST, "/json") => reference::json(service, &body::read(body).await?).await,
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
-            (&Method::GET | &Method::HEAD, "/") => Ok(routes::page()),
+            (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
             _ => self.route_admin(caller, parts, body).await,
         }
     }
@@ -139,7 +139,8 @@ impl Door for HttpDoor {
     const NAME: &'static str = "http";
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
-        let caller = Caller { address: peer.ip().to_canonical(), is_local: self.is_loopback };
+        let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
+        let caller = Caller { address: peer.ip().to_canonical(), is_local };
         let pulse = Arc::new(Pulse::default());
         let service = service_fn(|request| async {
             let reply = self.answer(&caller, request).await;

@@ -42,14 +42,15 @@ pub(super) fn config(service: &Service) -> Reply {
     let policy = service.engine.policy();
     for (rule, view) in policy.rules().iter().zip(service.engine.rules()) {
         let path = rule.metric_path.join(".");
-        for limit in &rule.limits {
+        let shown = rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
+        for shown in shown {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 lines,
                 "{}.{path}: unit={} requests_per_unit={}, shadow_mode: {}",
                 rule.domain,
-                unit(limit.shown),
-                limit.shown.units,
+                unit(shown),
+                shown.units,
                 view.mode == Mode::Shadow,
             );
         }

@@ -1,9 +1,13 @@
 //! All routes, as people and the description see them.
 
-use http::StatusCode;
+use std::net::SocketAddr;
+
+use http::header::HOST;
+use http::{HeaderMap, StatusCode};
 
 use super::answer::{Failure, JSON, Reply, TEXT, quote, reply};
 use super::rules;
+use crate::bounds::HOST_BYTES_MAX;
 
 /// A route.
 pub(super) struct Route {
@@ -51,14 +55,25 @@ pub(super) fn unknown(path: &str) -> Failure {
 }
 
 /// A page for people.
-pub(super) fn page() -> Reply {
+pub(super) fn page(headers: &HeaderMap, listener: Option<SocketAddr>) -> Reply {
     let mut page = String::from("Tidegate decides whether requests may pass.\n\n");
     for Route { path, methods, what } in &ROUTES {
         let methods = if *path == "/v1/auth" { "any".to_owned() } else { methods.join(", ") };
         page += &format!("{methods:<10} {path:<32} {what}\n");
     }
-    page += "\nTry: curl -i 'http://127.0.0.1:8080/v1/check?key=user:42&rate=5/minute'\n";
+    page += &format!("\nTry: curl -i 'http://{}/v1/check?key=user:42&rate=5/minute'\n", authority(headers, listener));
     reply(StatusCode::OK, TEXT, page)
+}
+
+/// Where the page was asked for, or else where this listens. What is no host and port is not repeated: the line is made to
+/// be copied to a shell.
+fn authority(headers: &HeaderMap, listener: Option<SocketAddr>) -> String {
+    let is_plain = |host: &&str| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        (1..=HOST_BYTES_MAX).contains(&host.len()) && host.bytes().all(letter)
+    };
+    let given = headers.get(HOST).and_then(|host| host.to_str().ok()).filter(is_plain).map(str::to_owned);
+    given.or(listener.map(|address| address.to_string())).unwrap_or_else(|| "127.0.0.1:8080".to_owned())
 }
 
 const OPENAPI: &str = include_str!("openapi.json");

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use tidegate_core::{Decision, Retry, Time};
 use tidegate_engine::{Answer, Denial, Judgement, Outcome};
-use tidegate_policy::Headers;
+use tidegate_policy::{Headers, Mode};
 
 use super::answer::{JSON, Reply, add_headers, empty, forbid_caching, json, reply};
 use super::asked::Inline;
@@ -156,18 +156,21 @@ pub(super) fn denial(outcome: &Outcome, now: Time) -> Option<Reply> {
 pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     let headers = headers::headers(outcome, Some(Headers::Standard), now);
     let results: Vec<RuleResult<'_>> = outcome.judgements().filter(|one| !is_hidden(one)).map(result).collect();
+    // The numbers of a rule that lets the request pass say nothing of why another denied it.
     let strictest = outcome
         .judgements()
-        .filter(|one| !is_hidden(one) && !is_shadow(one) && one.answer.decision().is_some())
-        .min_by_key(|one| (!one.denies(), one.answer.decision().map(Decision::remaining)));
+        .filter(|one| !is_hidden(one) && !is_shadow(one) && (outcome.is_allowed() || one.denies()))
+        .filter(|one| one.answer.decision().is_some())
+        .min_by_key(|one| one.answer.decision().map(Decision::remaining));
     let mut numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
     let Some((status, problem)) = headers::problem(outcome) else {
         numbers = Numbers { retry_after_ns: None, never: None, ..numbers };
         let mut reply = json(StatusCode::OK, &Several { allowed: true, numbers, results });
+        forbid_caching(&mut reply);
         add_headers(&mut reply, headers);
         return reply;
     };
-    let is_told = outcome.judgements().any(|one| one.denies() && !is_hidden(&one));
+    let is_told = !headers::is_hidden_denial(outcome);
     let Numbers { retry_after_ns, never, .. } = Numbers::waiting(outcome.retry().filter(|_| is_told));
     numbers = Numbers { retry_after_ns, never, ..numbers };
     let body = Several { allowed: false, numbers, results };
@@ -212,15 +215,15 @@ fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
             Answer::Unlimited => "unlimited",
             Answer::Failed { .. } => "store_failed",
         },
-        allowed: !judgement.denies(),
+        allowed: is_shadow(&judgement) || !judgement.denies(),
         would_deny: !allowed,
         numbers: Numbers::of_answer(&judgement.answer),
     }
 }
 
-/// Whether a rule only watches. A quota that does not deny may do so because another is left.
+/// Whether a rule only watches.
 fn is_shadow(judgement: &Judgement<'_>) -> bool {
-    !judgement.veto && judgement.rule.is_some_and(|rule| !rule.quota)
+    judgement.mode == Mode::Shadow
 }
 
 fn is_hidden(judgement: &Judgement<'_>) -> bool {

@@ -17,6 +17,7 @@ use crate::headers;
 /// The answer to a request of this many descriptors.
 pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_metadata: bool) -> RateLimitResponse {
     let code = if outcome.is_allowed() { Code::Ok } else { Code::OverLimit };
+    let is_hidden = headers::is_hidden_denial(outcome);
     let mut headers: Vec<HeaderValue> =
         headers::headers(outcome, None, now).into_iter().map(|(key, value)| header(key, value)).collect();
     let body = if wants_problem(outcome) { headers::problem(outcome).and_then(|(_, body)| body) } else { None };
@@ -25,7 +26,7 @@ pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_me
     }
     RateLimitResponse {
         overall_code: code as i32,
-        statuses: (0..descriptors).map(|number| status(outcome.strictest(number).as_ref(), now)).collect(),
+        statuses: (0..descriptors).map(|number| status(outcome.strictest(number).as_ref(), is_hidden, now)).collect(),
         response_headers_to_add: headers,
         raw_body: body.map_or_else(Vec::new, String::into_bytes),
         dynamic_metadata: if with_metadata { metadata(outcome) } else { None },
@@ -45,11 +46,11 @@ fn header(key: &str, value: String) -> HeaderValue {
 }
 
 /// What the strictest limit of a descriptor says of it.
-fn status(judgement: Option<&Judgement<'_>>, now: Time) -> DescriptorStatus {
+fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> DescriptorStatus {
     let ok = DescriptorStatus { code: Code::Ok as i32, ..Default::default() };
     let Some(judgement) = judgement else { return ok };
     let code = if judgement.denies() { Code::OverLimit } else { Code::Ok } as i32;
-    if headers::options(judgement).hidden {
+    if is_hidden || headers::options(judgement).hidden {
         return DescriptorStatus { code, ..ok };
     }
     let limit_remaining = match &judgement.answer {
@@ -68,12 +69,16 @@ fn status(judgement: Option<&Judgement<'_>>, now: Time) -> DescriptorStatus {
     }
 }
 
+fn name_to_envoy<'a>(judgement: &Judgement<'a>) -> Option<&'a str> {
+    match judgement.limit {
+        Some(limit) => limit.is_named_to_envoy.then_some(&limit.name),
+        None => Some(&judgement.rule?.told_as.as_ref()?.name),
+    }
+}
+
 fn current_limit(judgement: &Judgement<'_>, shown: Shown) -> RateLimit {
     RateLimit {
-        name: judgement
-            .limit
-            .filter(|limit| limit.is_named_to_envoy)
-            .map_or_else(String::new, |limit| limit.name.to_string()),
+        name: name_to_envoy(judgement).unwrap_or_default().to_owned(),
         requests_per_unit: clamp(shown.units),
         unit: Unit::number_of(shown.period_ns),
     }

@@ -48,7 +48,8 @@ async fn without_a_token_only_this_machine_may() {
         let answer = bench.ask(head, &[], body).await;
         assert_eq!(
             wrong(&answer),
-            "403 admin: not from afar without a token; start the server with one and send it",
+            "403 admin: this listener is not on loopback, so administrators need a token; start the server with \
+             --admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN",
             "{head}"
         );
     }
@@ -150,4 +151,19 @@ async fn a_rule_is_switched() {
         "rules",
         serde_json::to_string_pretty(&body(&bench.get("/v1/rules").await)["rules"].as_array().unwrap()[..2]).unwrap()
     );
+}
+
+#[tokio::test]
+async fn what_no_rule_counts_cannot_be_changed() {
+    let bench = Bench::new();
+    for descriptor in [r#"{"nobody":"x"}"#, r#"{"ban":"x"}"#] {
+        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","for":"1m""#)] {
+            let answer = bench.post(path, &format!(r#"{{"domain":"api","descriptors":[{descriptor}]{more}}}"#)).await;
+            let told = wrong(&answer);
+            assert!(
+                told.starts_with("404 descriptors: no rule counts this request, so nothing was changed;"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -50,8 +50,22 @@ impl Bench {
     }
 
     pub(crate) fn with(rules: &str, set_up: impl FnOnce(&mut Service), listening_on: Option<SocketAddr>) -> Bench {
+        Bench::with_engine(rules, false, set_up, listening_on)
+    }
+
+    /// One that denies nothing at all.
+    pub(crate) fn in_shadow(rules: &str) -> Bench {
+        Bench::with_engine(rules, true, |_| {}, None)
+    }
+
+    fn with_engine(
+        rules: &str,
+        shadow: bool,
+        set_up: impl FnOnce(&mut Service),
+        listening_on: Option<SocketAddr>,
+    ) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
-        let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow: false }).unwrap();
+        let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow }).unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let mut service = Service::new(engine);

@@ -137,3 +137,79 @@ async fn reports_count_and_penalise() {
     }
     insta::assert_snapshot!(bench.post("/v1/check", ask).await);
 }
+
+const TWO_RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: wide, limit: 10/minute}
+    - {name: old, limit: 20/minute, response: {headers: legacy}}
+    - {name: secret, match: {entries: {secret: '*'}}, limit: 1/minute, response: {hidden: true}}
+    - {name: strict, match: {entries: {strict: '*'}}, limit: 1/minute, for: 10m}
+    - {name: shut, match: {entries: {shut: '*'}}, action: block}
+";
+
+#[tokio::test]
+async fn a_hidden_denial_tells_nothing_of_other_rules() {
+    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let ask = r#"{"domain":"api","descriptors":[{"secret":"x"}]}"#;
+    assert!(bench.post("/v1/check", ask).await.contains("\nratelimit-policy: \"wide\""));
+    let denied = bench.post("/v1/check", ask).await;
+    assert_eq!(status(&denied), 429);
+    assert!(!denied.contains("ratelimit") && !denied.contains("wide") && !denied.contains("retry"), "{denied}");
+}
+
+#[tokio::test]
+async fn a_denial_has_the_numbers_of_what_denies_or_none() {
+    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let strict = r#"{"domain":"api","descriptors":[{"strict":"x"}]}"#;
+    bench.post("/v1/check", strict).await;
+    for (ask, expected, retry) in [
+        (strict, 429, serde_json::json!(600_000_000_000_u64)),
+        (r#"{"domain":"api","descriptors":[{"shut":"x"}]}"#, 403, serde_json::Value::Null),
+    ] {
+        let denied = bench.post("/v1/check", ask).await;
+        assert_eq!(status(&denied), expected);
+        let told = body(&denied);
+        assert_eq!(told["retry_after_ns"], retry, "{denied}");
+        assert!(told.get("remaining").is_none() && told.get("limit").is_none(), "{denied}");
+        assert!(!denied.contains("x-ratelimit"), "{denied}");
+    }
+}
+
+#[tokio::test]
+async fn when_all_is_in_shadow() {
+    let bench = Bench::in_shadow(TWO_RULES);
+    let ask = r#"{"domain":"api","descriptors":[{"shut":"x"}]}"#;
+    let answer = bench.post("/v1/check", ask).await;
+    assert_eq!(status(&answer), 200);
+    assert!(!answer.contains("ratelimit"), "clients see nothing of it: {answer}");
+    let results = &body(&answer)["results"];
+    for (place, would_deny) in [(0, false), (1, false), (2, true)] {
+        let one = &results[place];
+        assert_eq!(one["mode"], "shadow", "{one}");
+        assert_eq!((&one["allowed"], &one["would_deny"]), (&true.into(), &would_deny.into()), "{one}");
+    }
+    let metrics = bench.get("/metrics").await;
+    for line in [
+        r#"tidegate_decisions_total{domain="api",rule="shut",verdict="denied"} 0"#,
+        r#"tidegate_decisions_total{domain="api",rule="shut",verdict="shadow_denied"} 1"#,
+        r#"tidegate_rule_mode{domain="api",rule="shut",mode="shadow"} 1"#,
+        r#"tidegate_rule_mode{domain="api",rule="shut",mode="enforce"} 0"#,
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let rules = body(&bench.get("/v1/rules").await);
+    assert_eq!(
+        (&rules["rules"][0]["mode"], &rules["rules"][0]["configured_mode"]),
+        (&"shadow".into(), &"enforce".into())
+    );
+}
+
+#[tokio::test]
+async fn a_quota_in_shadow_says_so() {
+    let rule = "{name: quota, mode: shadow, quota: true, limit: 1/minute}";
+    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rule}]}}}}"), |_| {}, None);
+    let answer = bench.post("/v1/check", r#"{"domain":"api","descriptors":[{}]}"#).await;
+    assert_eq!(body(&answer)["results"][0]["mode"], "shadow", "{answer}");
+}

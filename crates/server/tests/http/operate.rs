@@ -34,6 +34,7 @@ async fn metrics() {
     assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 4\n"), "{page}");
     assert!(page.contains("\ntidegate_http_responses_total{code=\"429\"} 1\n"), "{page}");
     assert!(page.contains("\ntidegate_connections{listener=\"http\"} 1\n"), "{page}");
+    assert!(page.contains("\n# HELP tidegate_unknown_domain_total Requests of any protocol for"), "{page}");
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert!(value.parse::<u64>().is_ok() && name.starts_with(|c: char| c.is_ascii_lowercase()), "{line}");
@@ -76,4 +77,19 @@ async fn the_reference_servers_json() {
 async fn the_reference_servers_dump() {
     let bench = Bench::new();
     insta::assert_snapshot!(bench.get("/rlconfig").await);
+}
+
+#[tokio::test]
+async fn the_page_shows_where_it_was_asked_for() {
+    let bench = Bench::new();
+    let own = format!("Try: curl -i 'http://{}/v1/check", bench.address);
+    for (host, expected) in [
+        ("host: tide.example.org:8443", "Try: curl -i 'http://tide.example.org:8443/v1/check"),
+        ("host: [::1]:8080", "Try: curl -i 'http://[::1]:8080/v1/check"),
+        ("host: x';rm -rf '", &own),
+        ("host:", &own),
+    ] {
+        let answer = bench.ask("GET /", &[host], "").await;
+        assert!(answer.contains(expected), "{host}: {answer}");
+    }
 }

@@ -209,3 +209,37 @@ async fn metadata_stays_here_unless_asked_for() {
     let response = client.should_rate_limit(request("api", vec![descriptor(&[("tagged", "x")])])).await.unwrap();
     assert_eq!(response.into_inner().dynamic_metadata, None);
 }
+
+#[tokio::test]
+async fn a_hidden_denial_tells_nothing_of_other_descriptors() {
+    let server = Server::start(NATIVE);
+    let both = || request("api", vec![descriptor(&[("two", "x")]), descriptor(&[("secret", "x")])]);
+    let all = conversation(&server, vec![("first", both()), ("denied", both())]).await;
+    let (first, denied) = all.split_once("denied\n").unwrap();
+    assert!(first.contains("`burst` 2 a SECOND"), "{first}");
+    assert!(
+        denied.contains("OVER_LIMIT [OK, no limit, 0 left, no reset; OVER_LIMIT, no limit, 0 left, no reset]"),
+        "{denied}"
+    );
+    assert!(!denied.contains("ratelimit"), "{denied}");
+}
+
+#[tokio::test]
+async fn a_limit_of_none_is_told_as_one() {
+    let file = "
+domain: edge
+descriptors:
+- {key: named, rate_limit: {unit: hour, requests_per_unit: 0, name: none}}
+- {key: missing, rate_limit: {unit: day}}
+";
+    let loaded = tidegate_policy::load_text("edge.yaml", file, &tidegate_policy::LoadOptions::default());
+    let migrated = tidegate_policy::migrate::to_yaml(&loaded.config);
+    for file in [file, &migrated] {
+        let server = Server::start(file);
+        let one = |key: &str| request("edge", vec![descriptor(&[(key, "x")])]);
+        let all = conversation(&server, vec![("named", one("named")), ("missing", one("missing"))]).await;
+        assert!(all.contains("[OVER_LIMIT, `none` 0 a HOUR, 0 left, "), "{all}");
+        assert!(all.contains("[OVER_LIMIT, `` 0 a DAY, 0 left, "), "{all}");
+        assert!(!all.contains("no reset"), "{all}");
+    }
+}

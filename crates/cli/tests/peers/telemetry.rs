@@ -1,0 +1,190 @@
+//! What the server says about itself while it serves: traces, the decision log, logs as JSON.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use rustix::process::Signal;
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::server::TcpIncoming;
+
+use crate::http::Connection;
+use crate::process::{directory, free_port};
+use crate::tidegate::Tidegate;
+
+const RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: twice, match: {entries: {user: '*'}}, key: {entry: user}, limit: 2/hour}
+    - {name: login, match: {path: /login}, key: address, limit: 2/hour}
+";
+
+const CHECK: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]}"#;
+
+/// A server with the rules above, and the directory that they stand in.
+fn start(arguments: &[&str]) -> (Tidegate, tempfile::TempDir) {
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    std::fs::write(&path, RULES).unwrap();
+    let mut all = vec!["--drain-delay", "0"];
+    all.extend(arguments);
+    (Tidegate::with_config(&path, &all), directory)
+}
+
+fn post(address: SocketAddr, path: &str, body: &str) -> u16 {
+    Connection::open(address).unwrap().ask("POST", path, &[], body).unwrap().status
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Keeps the spans that are sent to it.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Span>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportTraceServiceRequest>,
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        let scopes = request.into_inner().resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+        self.0.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    fn start() -> (SocketAddr, Collector) {
+        let (collector, runtime) = (Collector::default(), runtime());
+        let incoming = runtime.block_on(async { TcpIncoming::bind("127.0.0.1:0".parse().unwrap()) }).unwrap();
+        let address = incoming.local_addr().unwrap();
+        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(collector.clone()));
+        std::thread::spawn(move || runtime.block_on(server.serve_with_incoming(incoming)));
+        (address, collector)
+    }
+
+    /// Each span, in the order of their start: its name and attributes.
+    fn told(&self) -> Vec<String> {
+        let mut spans = self.0.lock().unwrap().clone();
+        spans.sort_by_key(|span| span.start_time_unix_nano);
+        spans.iter().map(told).collect()
+    }
+}
+
+fn told(span: &Span) -> String {
+    let attribute = |name: &str| {
+        let found = span.attributes.iter().find(|attribute| attribute.key == name);
+        match found.and_then(|attribute| attribute.value.clone()?.value) {
+            Some(Value::StringValue(text)) => text,
+            Some(Value::BoolValue(is_so)) => is_so.to_string(),
+            other => format!("{other:?}"),
+        }
+    };
+    format!("{} {} {} {}", span.name, attribute("protocol"), attribute("domain"), attribute("allowed"))
+}
+
+/// Asks as Envoy does.
+fn ask_grpc(address: SocketAddr) {
+    let entry = Entry { key: "user".to_owned(), value: "42".to_owned() };
+    let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
+    let request = RateLimitRequest { domain: "api".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
+    runtime().block_on(async {
+        let mut client = RateLimitServiceClient::connect(format!("http://{address}")).await.unwrap();
+        client.should_rate_limit(request).await.unwrap();
+    });
+}
+
+/// Asks as Redis clients do.
+fn ask_resp(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"TIDEGATE.CHECK api user 42\r\n").unwrap();
+    let mut first = [0; 2];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"*6");
+}
+
+#[test]
+fn a_span_for_each_check_reaches_the_collector() {
+    let (address, collector) = Collector::start();
+    let (mut tidegate, _rules) = start(&["--otlp", &format!("http://{address}")]);
+    assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200);
+    ask_grpc(tidegate.grpc);
+    ask_resp(tidegate.resp);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    assert_eq!(collector.told(), ["check http api true", "check grpc api true", "check resp api false"]);
+    assert!(!tidegate.process.log().contains("not sent"), "{}", tidegate.process.log());
+}
+
+#[test]
+fn traces_that_cannot_be_sent_are_warned_of_once() {
+    let (mut tidegate, _rules) = start(&["--otlp", &format!("http://127.0.0.1:{}", free_port())]);
+    let said = tidegate.process.path("stderr");
+    for number in 1..=2 {
+        assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200, "{number}");
+    }
+    let log = || std::fs::read_to_string(&said).unwrap_or_default();
+    tidegate.process.wait_until("the warning", || log().contains("WARN"));
+    assert_eq!(log().matches("traces were not sent; is a collector listening where --otlp says?").count(), 1);
+    post(tidegate.http, "/v1/check", CHECK);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    assert_eq!(log().matches("traces were not sent").count(), 1, "{}", log());
+}
+
+#[test]
+fn one_in_so_many_decisions_is_logged() {
+    let path = |directory: &tempfile::TempDir| -> PathBuf { directory.path().join("decisions.jsonl") };
+    let place = directory();
+    let log = path(&place);
+    let (mut tidegate, _rules) = start(&["--decision-log", log.to_str().unwrap(), "--decision-log-every", "2"]);
+    for expected in [200, 200, 429, 429, 429] {
+        assert_eq!(post(tidegate.http, "/v1/check", CHECK), expected);
+    }
+    assert_eq!(tidegate.metric("tidegate_decision_log_dropped_total"), Some(0.0));
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["allowed"], &line["denial"])).collect();
+    let (denied, null) = ((&false.into(), &"over_limit".into()), serde_json::Value::Null);
+    assert_eq!(told, [(&true.into(), &null), denied, denied], "the first, third and fifth");
+    assert_eq!(lines[0]["descriptors"], serde_json::json!([[["user", "42"]]]));
+    let rule = &lines[1]["rules"][0];
+    assert_eq!((&rule["rule"], &rule["enforced"], &rule["remaining"]), (&"twice".into(), &true.into(), &0.into()));
+}
+
+#[test]
+fn logs_are_json_where_asked_for_and_say_whom_a_change_was_about() {
+    let (mut tidegate, _rules) = start(&["--log-format", "json"]);
+    let about =
+        r#""domain":"api","descriptors":[{}],"request":{"method":"POST","path":"/login","address":"192.0.2.7"}"#;
+    assert_eq!(post(tidegate.http, "/v1/block", &format!(r#"{{{about},"for":"1m"}}"#)), 200);
+    let long = "x".repeat(2_000);
+    let odd =
+        format!(r#"{{"domain":"api","descriptors":[{{"user":"a\nb{long}"}}],"request":{{"path":"/c\n{long}"}}}}"#);
+    assert_eq!(post(tidegate.http, "/v1/reset", &odd), 200);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let log = tidegate.process.log();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{log}");
+    let changes: Vec<_> = lines.iter().filter(|line| line["target"] == "tidegate::admin").collect();
+    assert_eq!(changes[0]["action"], "block");
+    assert_eq!(changes[0]["request"], r#""192.0.2.7 POST /login""#);
+    assert_eq!(changes[0]["limits"], 1);
+    assert!(changes[1]["request"].as_str().unwrap().starts_with(r#""/c\nxxx"#), "{log}");
+    assert!(changes[1].to_string().len() < 500, "{log}");
+}
