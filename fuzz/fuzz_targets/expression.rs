@@ -7,7 +7,7 @@ use tidegate_policy::{Entry, Http, LoadOptions, Question, Response, load_text};
 
 fuzz_target!(|expression: &str| {
     // A JSON string is a YAML string too, whatever it holds.
-    let quoted = format!("{:?}", expression);
+    let Ok(quoted) = serde_json::to_string(expression) else { return };
     for field in ["cost", "count", "match: {when", "key: {expression"] {
         let close = if field.contains('{') { "}" } else { "" };
         let rule = format!("{{name: r, limit: 5/minute, {field}: {quoted}{close}}}");

@@ -1,4 +1,4 @@
-//! Any bytes on the Redis port, in any pieces: no panic, and the same answers however the bytes are cut.
+//! Any bytes on the Redis port: no panic, and the same commands however the bytes are cut.
 
 #![no_main]
 

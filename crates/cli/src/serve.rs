@@ -126,12 +126,11 @@ struct Store {
 }
 
 fn store(url: &str) -> Result<Store, String> {
-    let wrong = || "only memory: and memory:KEYS are known, like memory:1000000".to_owned();
-    let keys = url.strip_prefix("memory").ok_or_else(wrong)?.trim_start_matches("://").trim_start_matches(':');
-    if keys.is_empty() {
-        return Ok(Store { keys: None });
+    let wrong = || "write memory: or memory:KEYS, like memory:1000000".to_owned();
+    match url.strip_prefix("memory:").ok_or_else(wrong)? {
+        "" => Ok(Store { keys: None }),
+        keys => keys.parse().map(|keys| Store { keys: Some(keys) }).map_err(|_| wrong()),
     }
-    keys.parse().map(|keys| Store { keys: Some(keys) }).map_err(|_| wrong())
 }
 
 /// Serves until it is told to stop. What keeps it from starting is one line and exit code 2.
