@@ -247,7 +247,7 @@ impl Engine {
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
                 let key = plan.penalty_key(rule, planned);
                 let key = Key::new(&key).map_err(RequestError::Key)?;
-                Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+                self.penalties.lengthen(store, key, length).map_err(RequestError::Penalty)?;
             }
         }
         Ok(counted)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Op};
+use tidegate_core::{Key, Limit, Op};
 use tidegate_policy::{
     Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
 };
@@ -190,7 +190,10 @@ impl Plan {
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
             let (step, veto) = match penalised {
-                Some(left) => (Step::Penalised(left), first.veto || first.quota),
+                Some(left) => {
+                    let wait = self.wait(active, rule, &limit.limit, &key, units(count))?;
+                    (Step::Penalised(left.max(wait)), first.veto || first.quota)
+                }
                 None => (Step::Charge(op(count, ask)), first.veto),
             };
             self.planned.push(Planned { limit: number, key, step, cost: units(count), veto, ..first.clone() });
@@ -214,6 +217,20 @@ impl Plan {
         };
         let key = penalty_key(&limit.namespace, parts);
         Ok(penalties.left(store, Key::new(&key).map_err(RequestError::Key)?))
+    }
+
+    /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
+    /// penalised anew.
+    fn wait(
+        &self,
+        active: &Active,
+        rule: &Rule,
+        limit: &Limit,
+        key: &Range<usize>,
+        units: u64,
+    ) -> Result<Duration, RequestError> {
+        let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
+        Ok(store.decide(self.key(key)?, limit, Op::Ask(units)).retry_after().unwrap_or_default())
     }
 
     /// Drops the limits that a rule beside them replaces.

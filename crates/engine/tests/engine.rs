@@ -420,3 +420,26 @@ fn bad_requests_are_refused_with_the_reason() {
     let seventeen = [Descriptor { entries: &ann, ..Descriptor::default() }; 17];
     assert_eq!(check(&seventeen, 1).to_string(), "charges: 17 are too many for one request; use at most 16");
 }
+
+#[test]
+fn who_waits_as_long_as_a_penalised_answer_says_passes() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "for: 5s\n  limit:"));
+    for _ in 0..4 {
+        bench.one(&[("user", "ann")]);
+    }
+    bench.clock.advance(Duration::from_secs(1));
+    let penalised = bench.one(&[("user", "ann")]);
+    assert_eq!(penalised.denial(), Some(Denial::Penalty));
+    assert_eq!(penalised.retry(), Some(Retry::After(Duration::from_secs(19))), "not the 4 s of the penalty alone");
+    bench.clock.advance(Duration::from_secs(19));
+    assert!(bench.one(&[("user", "ann")]).is_allowed());
+}
+
+#[test]
+fn a_rule_does_not_shorten_what_an_operator_imposed() {
+    let bench = Bench::new("- {name: login, limit: 1/minute, count: response.status == 401, for: 5m}");
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    at_once(bench.engine.block(&request, Duration::from_secs(86_400))).unwrap();
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(bench.one(&[]).retry(), Some(Retry::After(Duration::from_secs(86_400))));
+}
