@@ -241,7 +241,8 @@ impl Engine {
             }
             counted += 1;
             let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
-            if let Some(record) = active.record(id) {
+            // A rule of several limits counts a response once.
+            if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
             }
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {

@@ -303,7 +303,10 @@ fn units(count: Count) -> u64 {
 
 fn op(count: Count, ask: Option<Ask>) -> Op {
     match (ask, count) {
-        (Some(Ask::Refund(units)), _) => Op::Refund(units, None),
+        // What a request took goes back, which need not be what it asked for.
+        (Some(Ask::Refund(_)), Count::Now(units)) => Op::Refund(units, None),
+        // It took nothing.
+        (Some(Ask::Refund(_)), Count::Look(_) | Count::Later(_)) => Op::Peek,
         (_, Count::Now(0)) => Op::Ask(0),
         (_, Count::Now(units)) => Op::Take(units),
         (_, Count::Look(units) | Count::Later(units)) => Op::Ask(units),

@@ -436,6 +436,37 @@ fn who_waits_as_long_as_a_penalised_answer_says_passes() {
 }
 
 #[test]
+fn a_refund_gives_back_what_was_taken() {
+    let bench = Bench::new(
+        "
+- {name: tenfold, match: {entries: {tenfold: '*'}}, limit: 100/hour, cost: cost * 10}
+- {name: later, match: {entries: {later: '*'}}, limit: 5/hour, count: response.status == 401}
+",
+    );
+    let refund = |name| {
+        let entries = entries(&[(name, "x")]);
+        remaining(&bench.ask(&[Descriptor { entries: &entries, ask: Some(Ask::Refund(1)), limit: None }], 1))
+    };
+    assert_eq!(remaining(&bench.one(&[("tenfold", "x")])), [90]);
+    assert_eq!(refund("tenfold"), [100]);
+    let later = entries(&[("later", "x")]);
+    let descriptors = [Descriptor { entries: &later, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(refund("later"), [4], "the request took nothing, its response did");
+}
+
+#[test]
+fn a_response_is_counted_once_by_a_rule_of_several_limits() {
+    let bench = Bench::new(
+        "- {name: login, limits: [{name: a, rate: 5/minute}, {name: b, rate: 9/hour}], count: response.status == 401}",
+    );
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(bench.engine.rules()[0].counts.reported, 1);
+}
+
+#[test]
 fn a_rule_does_not_shorten_what_an_operator_imposed() {
     let bench = Bench::new("- {name: login, limit: 1/minute, count: response.status == 401, for: 5m}");
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
