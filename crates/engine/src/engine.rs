@@ -130,8 +130,26 @@ impl Engine {
     /// # Errors
     /// If the system has no memory for its store.
     pub fn new(options: Options) -> Result<Engine, CapacityError> {
+        let spec = default_spec(&options);
+        Engine::beside(options, &spec)
+    }
+
+    /// An engine that decides by this policy from the start: the default store is made as the policy says, which no
+    /// later one can change.
+    ///
+    /// # Errors
+    /// If the system has no memory for its stores.
+    pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, CapacityError> {
+        let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
+        spec.keys = spec.keys.or(options.keys);
+        let engine = Engine::beside(options, &spec)?;
+        engine.install(policy)?;
+        Ok(engine)
+    }
+
+    fn beside(options: Options, default: &StoreSpec) -> Result<Engine, CapacityError> {
         let stores = Stores::new(options.clock.clone());
-        let (default_store, _) = stores.get(&default_spec(&options))?;
+        let (default_store, _) = stores.get(default)?;
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
             policy: Policy::default(),

@@ -474,3 +474,15 @@ fn a_rule_does_not_shorten_what_an_operator_imposed() {
     at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
     assert_eq!(bench.one(&[]).retry(), Some(Retry::After(Duration::from_secs(86_400))));
 }
+
+#[test]
+fn the_first_policy_sizes_the_default_store() {
+    let load = |keys: &str| {
+        let text = format!("stores: {{default: {{keys: {keys}}}}}\ndomains: {{api: {{rules: []}}}}");
+        load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap()
+    };
+    let options = Options { keys: Some(50), ..Options::default() };
+    let engine = Engine::with_policy(options, load("7")).unwrap();
+    assert_eq!(engine.install(load("7")).unwrap(), [], "it is as it was made");
+    assert_eq!(engine.install(load("8")).unwrap(), ["default".into()], "it keeps its size while it runs");
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Severity};
+use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Policy, Severity};
 
 use crate::service::Service;
 
@@ -58,13 +58,11 @@ struct FileMark {
 }
 
 impl Reloader {
-    pub(crate) fn new(paths: Vec<PathBuf>, options: LoadOptions, service: Arc<Service>) -> Reloader {
-        Reloader { paths, options, service, loaded: Vec::new() }
-    }
-
-    /// Loads the configuration for the first time.
-    pub(crate) fn load_first(&mut self) -> Result<(), BadConfig> {
-        self.load()
+    /// Goes on from a configuration that `service` decides by already.
+    pub(crate) fn new(first: First, options: LoadOptions, service: Arc<Service>) -> Reloader {
+        let First { paths, marks, .. } = first;
+        service.note_config_load(true);
+        Reloader { paths, options, service, loaded: marks }
     }
 
     /// Loads the configuration anew, and keeps the old one if that cannot be used.
@@ -98,23 +96,47 @@ impl Reloader {
 
     fn load(&mut self) -> Result<(), BadConfig> {
         self.loaded = marks(&self.paths);
-        let Loaded { policy, diagnostics, .. } = tidegate_policy::load(&self.paths, &self.options);
-        let result = match policy {
-            None => Err(BadConfig(diagnostics)),
-            Some(policy) => {
-                for diagnostic in &diagnostics {
-                    tracing::warn!(%diagnostic, "configuration");
-                }
-                self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new())).map(|unchanged| {
-                    for store in unchanged {
-                        tracing::warn!(%store, "the store keeps its size until the next start");
-                    }
-                })
+        let result = read(&self.paths, &self.options).and_then(|policy| {
+            let unchanged = self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new()))?;
+            for store in unchanged {
+                tracing::warn!(%store, "the store keeps its size until the next start");
             }
-        };
+            Ok(())
+        });
         self.service.note_config_load(result.is_ok());
         result
     }
+}
+
+/// A configuration that was read before there is a service to decide by it: its stores have their sizes from it.
+#[derive(Debug)]
+pub(crate) struct First {
+    paths: Vec<PathBuf>,
+    marks: Vec<FileMark>,
+    policy: Policy,
+}
+
+impl First {
+    pub(crate) fn read(paths: Vec<PathBuf>, options: &LoadOptions) -> Result<First, BadConfig> {
+        let marks = marks(&paths);
+        let policy = read(&paths, options)?;
+        Ok(First { paths, marks, policy })
+    }
+
+    /// The policy, which is read once.
+    pub(crate) fn take_policy(&mut self) -> Policy {
+        std::mem::take(&mut self.policy)
+    }
+}
+
+/// Reads the configuration, and logs what is odd in it.
+fn read(paths: &[PathBuf], options: &LoadOptions) -> Result<Policy, BadConfig> {
+    let Loaded { policy, diagnostics, .. } = tidegate_policy::load(paths, options);
+    let Some(policy) = policy else { return Err(BadConfig(diagnostics)) };
+    for diagnostic in &diagnostics {
+        tracing::warn!(%diagnostic, "configuration");
+    }
+    Ok(policy)
 }
 
 /// The marks of all files below the paths, in order. What cannot be read has none, and is told when it is loaded.
