@@ -6,6 +6,9 @@ pub const DESCRIPTORS_MAX: usize = 64;
 /// Most entries in a descriptor: matching looks at each of them.
 pub const ENTRIES_MAX: usize = 64;
 
+/// Most limits that one request is held against, over all its descriptors: each of them takes a lock and is answered.
+pub const CHARGES_MAX: usize = 512;
+
 /// Most units that a request may ask for. Beyond it no limit could let it pass, and sums of a few stay within 64 bits.
 pub const COST_MAX: u64 = 1 << 53;
 

@@ -9,7 +9,7 @@ use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
 use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
-use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, SERIES_MAX};
+use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, SERIES_MAX};
 use crate::outcome::{Judged, Outcome};
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Purpose};
@@ -101,6 +101,9 @@ pub enum RequestError {
         /// How many there were.
         count: usize,
     },
+    /// More limits than are charged for one request.
+    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
+    TooManyLimits,
     /// More units than any limit has.
     #[error("cost: {cost} is too large; use at most {COST_MAX}")]
     Cost {

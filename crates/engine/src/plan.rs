@@ -9,7 +9,7 @@ use tidegate_policy::{
     Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
 };
 
-use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
+use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::{Active, RequestError};
 use crate::penalty::Penalties;
 use crate::store::Backend;
@@ -87,6 +87,9 @@ impl Plan {
             active.policy.find(domain, &question, &mut found);
             for id in &found {
                 plan.add_rule(active, penalties, number, *id, &question, descriptor.ask)?;
+                if plan.planned.len() > CHARGES_MAX {
+                    return Err(RequestError::TooManyLimits);
+                }
             }
         }
         plan.drop_replaced(active);

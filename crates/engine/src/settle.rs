@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule};
 
@@ -21,8 +22,8 @@ pub(crate) struct Settled {
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let mut settling = Settling { active, local, plan, judged: plan.planned.iter().map(unasked).collect() };
     let mut denied = settling.is_denied();
-    for store in settling.stores() {
-        if let Err(error) = settling.ask(store, denied) {
+    for batch in settling.batches() {
+        if let Err(error) = settling.ask(&batch, denied) {
             settling.give_back();
             return Err(error);
         }
@@ -51,6 +52,12 @@ fn unasked(planned: &Planned) -> Judged {
     Judged { descriptor, rule, limit, own, answer, veto }
 }
 
+/// Charges that one store decides together, by their numbers in the plan.
+struct Batch {
+    store: usize,
+    numbers: Vec<usize>,
+}
+
 struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
@@ -60,30 +67,36 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    /// The stores that are asked, in the order in which the plan names them.
-    fn stores(&self) -> Vec<usize> {
-        let mut stores = Vec::new();
-        for planned in &self.plan.planned {
-            if matches!(planned.step, Step::Charge(_)) && !stores.contains(&planned.store) {
-                stores.push(planned.store);
+    /// What the stores are asked, in the order in which the plan names them. A store decides so many charges at once;
+    /// of a request with more, what the first of them took goes back if the others deny.
+    fn batches(&self) -> Vec<Batch> {
+        let mut batches: Vec<Batch> = Vec::new();
+        for (number, planned) in self.plan.planned.iter().enumerate() {
+            if !matches!(planned.step, Step::Charge(_)) {
+                continue;
+            }
+            let has_room = |batch: &&mut Batch| batch.store == planned.store && batch.numbers.len() < CHARGES_MAX;
+            match batches.iter_mut().rfind(has_room) {
+                Some(batch) => batch.numbers.push(number),
+                None => batches.push(Batch { store: planned.store, numbers: vec![number] }),
             }
         }
-        stores
+        batches
     }
 
-    /// Puts all charges of one store to it; only looks if the request is denied anyway.
-    fn ask(&mut self, store: usize, denied: bool) -> Result<(), RequestError> {
+    /// Puts charges to their store; only looks if the request is denied anyway.
+    fn ask(&mut self, batch: &Batch, denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
-        let mut numbers = Vec::new();
-        let mut charges = Vec::new();
-        for (number, planned) in plan.planned.iter().enumerate() {
-            let Step::Charge(op) = planned.step else { continue };
-            let Some(limit) = limit(active, planned).filter(|_| planned.store == store) else { continue };
+        let mut numbers = Vec::with_capacity(batch.numbers.len());
+        let mut charges = Vec::with_capacity(batch.numbers.len());
+        for number in &batch.numbers {
+            let Some(planned) = plan.planned.get(*number) else { continue };
+            let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
             let op = if denied { looking(op) } else { op };
             charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto: planned.veto && !denied });
-            numbers.push(number);
+            numbers.push(*number);
         }
-        let decisions = match active.store(store) {
+        let decisions = match active.store(batch.store) {
             Some(backend) => backend.charge(&charges),
             None => Err(ChargeFailure::Store(crate::store::StoreError)),
         };

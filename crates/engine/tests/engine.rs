@@ -416,9 +416,27 @@ fn bad_requests_are_refused_with_the_reason() {
     let entries = entries(&[("user", &long)]);
     let too_long = check(&[Descriptor { entries: &entries, ..Descriptor::default() }], 1).to_string();
     assert_eq!(too_long, "key: what rule `user` counts on is too long; use shorter values, 4096 bytes in all");
-    let ann = self::entries(&[("user", "ann")]);
-    let seventeen = [Descriptor { entries: &ann, ..Descriptor::default() }; 17];
-    assert_eq!(check(&seventeen, 1).to_string(), "charges: 17 are too many for one request; use at most 16");
+    let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
+    bench.install(&nine);
+    assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+}
+
+#[test]
+fn all_of_many_descriptors_pass_or_none() {
+    let bench = Bench::new(PER_USER);
+    let names: Vec<String> = (0..40).map(|number| format!("u{number}")).collect();
+    let all: Vec<Vec<Entry<'_>>> = names.iter().map(|name| entries(&[("user", name)])).collect();
+    let many: Vec<_> = all.iter().map(|entries| Descriptor { entries, ..Descriptor::default() }).collect();
+    assert_eq!(remaining(&bench.ask(&many, 2)), [1; 40], "more than a store decides at once");
+    bench.one(&[("user", "u39")]);
+    let denied = bench.ask(&many, 1);
+    assert_eq!(denied.denial(), Some(Denial::OverLimit), "the last one denies");
+    for name in &names[..39] {
+        assert_eq!(bench.remaining(&[("user", name)]), [1], "{name} got back what was taken");
+    }
+    let twice = [Descriptor { entries: &all[0], ..Descriptor::default() }; 17];
+    assert!(!bench.ask(&twice, 1).is_allowed(), "the same key is composed in order");
+    assert_eq!(bench.remaining(&[("user", "u0")]), [1]);
 }
 
 #[test]
