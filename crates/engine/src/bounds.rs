@@ -15,5 +15,12 @@ pub const COST_MAX: u64 = 1 << 53;
 /// Most series that metrics keep for values of entries, over all rules: beyond it they are counted together.
 pub const SERIES_MAX: usize = 1_000;
 
+/// Most rules that are remembered after a configuration without them, with their counts and modes: names that are made
+/// anew for each configuration must not pile up.
+pub const RULES_GONE_MAX: usize = 10_000;
+
+/// Longest value of an entry, in bytes, that gets a series of its own: metrics repeat it on each page, several times.
+pub const SERIES_VALUE_BYTES_MAX: usize = 256;
+
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;

@@ -1,6 +1,6 @@
 //! What front ends call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,9 @@ use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
 use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
-use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, SERIES_MAX};
+use crate::bounds::{
+    CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
+};
 use crate::outcome::{Judged, Outcome};
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Purpose};
@@ -194,7 +196,7 @@ impl Engine {
             stores.push(Backend::Memory(store));
         }
         let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = policy
+        let records: Vec<Arc<Record>> = policy
             .rules()
             .iter()
             .map(|rule| {
@@ -202,9 +204,25 @@ impl Engine {
                 Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Record::new())))
             })
             .collect();
+        self.forget_gone(&mut known, &records);
         let any_blocked = Arc::clone(&self.any_blocked);
         self.active.store(Arc::new(Active { policy, records, stores, any_blocked }));
         Ok(unchanged)
+    }
+
+    /// Makes room for the series of rules that are there, and forgets the others if they are too many.
+    fn forget_gone(&self, known: &mut HashMap<RuleName, Arc<Record>>, records: &[Arc<Record>]) {
+        let current: HashSet<*const Record> = records.iter().map(Arc::as_ptr).collect();
+        let are_too_many = known.len() > current.len().saturating_add(RULES_GONE_MAX);
+        let mut forgotten = 0;
+        known.retain(|_, record| {
+            if current.contains(&Arc::as_ptr(record)) {
+                return true;
+            }
+            forgotten += record.forget_series();
+            !are_too_many
+        });
+        self.series.fetch_sub(forgotten, Ordering::Relaxed);
     }
 
     /// Decides a request: takes what it costs from every limit that applies, or nothing if any denies.
@@ -352,9 +370,13 @@ impl Engine {
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
         {
-            let value = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
-            let values = rule.metric_entries.iter().map(|name| value(name).map_or("", |entry| entry.value).into());
-            record.add_to_series(values.collect(), || self.room_for_series(), &amounts);
+            let entry = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
+            let value = |name: &str| match entry(name).map_or("", |entry| entry.value) {
+                value if value.len() <= SERIES_VALUE_BYTES_MAX => Some(value.into()),
+                _ => None,
+            };
+            let values = rule.metric_entries.iter().map(|name| value(name)).collect();
+            record.add_to_series(values, || self.room_for_series(), &amounts);
         }
     }
 

@@ -380,6 +380,32 @@ fn series_of_values_are_bounded() {
     assert_eq!(series.len(), 1_001);
     let together = series.iter().find(|one| one.values.is_none()).unwrap();
     assert_eq!(together.counts.hits, 100);
+    let renamed =
+        PER_USER.replace("limit:", "metrics: {by_entries: [user]}\n  limit:").replace("name: user", "name: other");
+    bench.install(&renamed);
+    bench.one(&[("user", "ann")]);
+    bench.one(&[("user", &"x".repeat(257))]);
+    let values: Vec<_> = bench.engine.rules()[0].series.iter().map(|one| one.values.clone()).collect();
+    assert_eq!(values, [None, Some(vec!["ann".into()])], "a rule that is gone leaves room; long values are not kept");
+}
+
+#[test]
+fn rules_that_are_gone_do_not_pile_up() {
+    let bench = Bench::new(PER_USER);
+    bench.engine.set_mode("api", "user", Some(Mode::Shadow)).unwrap();
+    let named = |round: usize| -> String {
+        (0..4_000).map(|number| format!("- {{name: r{round}x{number}, limit: 1/s}}\n")).collect()
+    };
+    let is_remembered = || {
+        bench.install(PER_USER);
+        bench.engine.rules()[0].mode == Mode::Shadow
+    };
+    bench.install(&named(0));
+    assert!(is_remembered(), "a rule that comes back soon is as it was");
+    for round in 1..5 {
+        bench.install(&named(round));
+    }
+    assert!(!is_remembered(), "too many came and went since");
 }
 
 #[test]
