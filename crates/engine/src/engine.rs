@@ -320,6 +320,12 @@ impl Engine {
         PolicyGuard(self.active.load_full())
     }
 
+    /// Whether nothing is ever denied.
+    #[must_use]
+    pub fn is_in_shadow(&self) -> bool {
+        self.options.shadow
+    }
+
     /// The clock of the default store.
     #[must_use]
     pub fn clock(&self) -> &Clock {

@@ -185,7 +185,12 @@ impl Plan {
         match rule.key(question, &mut self.keys) {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
-            KeyMade::TooLong => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
+            KeyMade::TooLong if first.veto => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
+            // Who may not deny may not refuse either.
+            KeyMade::TooLong => {
+                self.planned.push(Planned { step: Step::Blocked, ..first });
+                return Ok(());
+            }
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);

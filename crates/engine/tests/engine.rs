@@ -530,3 +530,11 @@ fn the_first_policy_sizes_the_default_store() {
     assert_eq!(engine.install(load("7")).unwrap(), [], "it is as it was made");
     assert_eq!(engine.install(load("8")).unwrap(), ["default".into()], "it keeps its size while it runs");
 }
+
+#[test]
+fn a_rule_in_shadow_does_not_refuse_a_long_key() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "mode: shadow\n  limit:"));
+    let outcome = bench.one(&[("user", &"x".repeat(5_000))]);
+    assert!(outcome.is_allowed());
+    assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
+}
