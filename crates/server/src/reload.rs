@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Policy, Severity};
+use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
 
 use crate::service::Service;
 
@@ -96,7 +96,7 @@ impl Reloader {
 
     fn load(&mut self) -> Result<(), BadConfig> {
         self.loaded = marks(&self.paths);
-        let result = read(&self.paths, &self.options).and_then(|policy| {
+        let result = self.refuse_nothing().and_then(|()| read(&self.paths, &self.options)).and_then(|policy| {
             let unchanged = self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new()))?;
             for store in unchanged {
                 tracing::warn!(%store, "the store keeps its size until the next start");
@@ -105,6 +105,18 @@ impl Reloader {
         });
         self.service.note_config_load(result.is_ok());
         result
+    }
+
+    /// Directories that were emptied are mostly about to be filled again: the limits must not be gone meanwhile.
+    fn refuse_nothing(&self) -> Result<(), BadConfig> {
+        if !self.loaded.is_empty() || self.service.engine.policy().rules().is_empty() {
+            return Ok(());
+        }
+        let file = self.paths.first().map(|path| path.to_string_lossy()).unwrap_or_default();
+        let location = Location { file: (*file).into(), line: 0, column: 0 };
+        let message = "no files are left, where rules were before".to_owned();
+        let hint = "put them back; to have no rules, leave a file with `domains: {}`".to_owned();
+        Err(BadConfig(vec![Diagnostic { severity: Severity::Error, location, message, hint }]))
     }
 }
 
@@ -158,4 +170,30 @@ fn mark(path: &Path) -> Option<FileMark> {
         size: metadata.size(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_engine::{Engine, Options};
+
+    #[test]
+    fn an_emptied_directory_keeps_the_rules() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rules.yaml");
+        std::fs::write(&file, "domains: {api: {rules: [{name: all, limit: 3/minute}]}}").unwrap();
+        let mut first = First::read(vec![directory.path().to_owned()], &LoadOptions::default()).unwrap();
+        let engine = Engine::with_policy(Options::default(), first.take_policy()).unwrap();
+        let service = Arc::new(Service::new(engine));
+        let mut reloader = Reloader::new(first, LoadOptions::default(), Arc::clone(&service));
+        std::fs::remove_file(&file).unwrap();
+        for _ in 0..2 {
+            reloader.reload("test");
+            assert_eq!(service.engine.policy().rules().len(), 1);
+        }
+        assert_eq!(service.config_loads(), (1, 2));
+        std::fs::write(&file, "domains: {}").unwrap();
+        reloader.reload("test");
+        assert_eq!(service.engine.policy().rules().len(), 0, "who says that there are no rules has none");
+    }
 }
