@@ -27,6 +27,7 @@ pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+pub(super) const DECISION_LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
 
@@ -117,6 +118,8 @@ fn traffic(page: &mut Page, service: &Service) {
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
+    page.head(DECISION_LOG_DROPPED, "counter", "Lines that the decision log could not take.");
+    page.line(DECISION_LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, |log| log.dropped()));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
     page.line(READY, &[], u64::from(service.is_ready()));
     page.head(BUILD, "gauge", "The version that runs.");
