@@ -96,7 +96,8 @@ impl Reloader {
 
     fn load(&mut self) -> Result<(), BadConfig> {
         self.loaded = marks(&self.paths);
-        let result = self.refuse_nothing().and_then(|()| read(&self.paths, &self.options)).and_then(|policy| {
+        let result = read(&self.paths, &self.options).and_then(|policy| {
+            self.refuse_nothing()?;
             let unchanged = self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new()))?;
             for store in unchanged {
                 tracing::warn!(%store, "the store keeps its size until the next start");
