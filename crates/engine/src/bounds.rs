@@ -6,11 +6,21 @@ pub const DESCRIPTORS_MAX: usize = 64;
 /// Most entries in a descriptor: matching looks at each of them.
 pub const ENTRIES_MAX: usize = 64;
 
+/// Most limits that one request is held against, over all its descriptors: each of them takes a lock and is answered.
+pub const CHARGES_MAX: usize = 512;
+
 /// Most units that a request may ask for. Beyond it no limit could let it pass, and sums of a few stay within 64 bits.
 pub const COST_MAX: u64 = 1 << 53;
 
 /// Most series that metrics keep for values of entries, over all rules: beyond it they are counted together.
 pub const SERIES_MAX: usize = 1_000;
+
+/// Most rules that are remembered after a configuration without them, with their counts and modes: names that are made
+/// anew for each configuration must not pile up.
+pub const RULES_GONE_MAX: usize = 10_000;
+
+/// Longest value of an entry, in bytes, that gets a series of its own: metrics repeat it on each page, several times.
+pub const SERIES_VALUE_BYTES_MAX: usize = 256;
 
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;

@@ -1,6 +1,6 @@
 //! What front ends call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,9 @@ use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
 use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
-use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, SERIES_MAX};
+use crate::bounds::{
+    CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
+};
 use crate::outcome::{Judged, Outcome};
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Purpose};
@@ -107,6 +109,9 @@ pub enum RequestError {
         /// How many there were.
         count: usize,
     },
+    /// More limits than are charged for one request.
+    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
+    TooManyLimits,
     /// More units than any limit has.
     #[error("cost: {cost} is too large; use at most {COST_MAX}")]
     Cost {
@@ -136,8 +141,26 @@ impl Engine {
     /// # Errors
     /// If the system has no memory for its store.
     pub fn new(options: Options) -> Result<Engine, CapacityError> {
+        let spec = default_spec(&options);
+        Engine::beside(options, &spec)
+    }
+
+    /// An engine that decides by this policy from the start: the default store is made as the policy says, which no
+    /// later one can change.
+    ///
+    /// # Errors
+    /// If the system has no memory for its stores.
+    pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, CapacityError> {
+        let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
+        spec.keys = spec.keys.or(options.keys);
+        let engine = Engine::beside(options, &spec)?;
+        engine.install(policy)?;
+        Ok(engine)
+    }
+
+    fn beside(options: Options, default: &StoreSpec) -> Result<Engine, CapacityError> {
         let stores = Stores::new(options.clock.clone());
-        let (default_store, _) = stores.get(&default_spec(&options))?;
+        let (default_store, _) = stores.get(default)?;
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
             policy: Policy::default(),
@@ -180,7 +203,7 @@ impl Engine {
             stores.push(Backend::Memory(store));
         }
         let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = policy
+        let records: Vec<Arc<Record>> = policy
             .rules()
             .iter()
             .map(|rule| {
@@ -188,9 +211,25 @@ impl Engine {
                 Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Record::new())))
             })
             .collect();
+        self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         self.active.store(Arc::new(Active { policy, records, stores, any_blocked, shadow }));
         Ok(unchanged)
+    }
+
+    /// Makes room for the series of rules that are there, and forgets the others if they are too many.
+    fn forget_gone(&self, known: &mut HashMap<RuleName, Arc<Record>>, records: &[Arc<Record>]) {
+        let current: HashSet<*const Record> = records.iter().map(Arc::as_ptr).collect();
+        let are_too_many = known.len() > current.len().saturating_add(RULES_GONE_MAX);
+        let mut forgotten = 0;
+        known.retain(|_, record| {
+            if current.contains(&Arc::as_ptr(record)) {
+                return true;
+            }
+            forgotten += record.forget_series();
+            !are_too_many
+        });
+        self.series.fetch_sub(forgotten, Ordering::Relaxed);
     }
 
     /// Decides a request: takes what it costs from every limit that applies, or nothing if any denies.
@@ -225,7 +264,6 @@ impl Engine {
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
         let plan = Plan::of(&active, &self.penalties, domain, request)?;
         let mut counted = 0;
-        let mut last = None;
         for planned in &plan.planned {
             let (Some(id), Some(descriptor)) = (planned.rule, request.descriptors.get(planned.descriptor as usize))
             else {
@@ -249,15 +287,14 @@ impl Engine {
             }
             counted += 1;
             let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
-            // A rule counts a response once, however many limits it has.
-            if let Some(record) = active.record(id).filter(|_| last != Some((planned.descriptor, id))) {
+            // A rule of several limits counts a response once.
+            if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
             }
-            last = Some((planned.descriptor, id));
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
                 let key = plan.penalty_key(rule, planned);
                 let key = Key::new(&key).map_err(RequestError::Key)?;
-                Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+                self.penalties.lengthen(store, key, length).map_err(RequestError::Penalty)?;
             }
         }
         Ok(counted)
@@ -288,6 +325,12 @@ impl Engine {
     #[must_use]
     pub fn policy(&self) -> PolicyGuard {
         PolicyGuard(self.active.load_full())
+    }
+
+    /// Whether nothing is ever denied.
+    #[must_use]
+    pub fn is_in_shadow(&self) -> bool {
+        self.options.shadow
     }
 
     /// The clock of the default store.
@@ -345,9 +388,13 @@ impl Engine {
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
         {
-            let value = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
-            let values = rule.metric_entries.iter().map(|name| value(name).map_or("", |entry| entry.value).into());
-            record.add_to_series(values.collect(), || self.room_for_series(), &amounts);
+            let entry = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
+            let value = |name: &str| match entry(name).map_or("", |entry| entry.value) {
+                value if value.len() <= SERIES_VALUE_BYTES_MAX => Some(value.into()),
+                _ => None,
+            };
+            let values = rule.metric_entries.iter().map(|name| value(name)).collect();
+            record.add_to_series(values, || self.room_for_series(), &amounts);
         }
     }
 

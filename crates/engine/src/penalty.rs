@@ -33,6 +33,15 @@ impl Penalties {
         Ok(())
     }
 
+    /// Denies the key from now on for this long, or for as long as it was denied before if that is longer: a rule must
+    /// not end what an operator imposed.
+    pub(crate) fn lengthen(&self, store: &MemoryStore, key: Key<'_>, length: Duration) -> Result<(), LimitError> {
+        match self.left(store, key) {
+            Some(left) if left >= length => Ok(()),
+            _ => Penalties::impose(store, key, length),
+        }
+    }
+
     /// Lets the key pass again.
     pub(crate) fn lift(&self, store: &MemoryStore, key: Key<'_>) {
         if let Some(look) = &self.look {

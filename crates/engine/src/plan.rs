@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Op};
+use tidegate_core::{Key, Limit, Op};
 use tidegate_policy::{
     Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
 };
 
-use crate::bounds::{COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
+use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::{Active, RequestError};
 use crate::penalty::Penalties;
 use crate::store::Backend;
@@ -89,6 +89,9 @@ impl Plan {
             active.policy.find(domain, &question, &mut found);
             for id in &found {
                 plan.add_rule(active, penalties, number, *id, &question, descriptor.ask)?;
+                if plan.planned.len() > CHARGES_MAX {
+                    return Err(RequestError::TooManyLimits);
+                }
             }
         }
         plan.drop_replaced(active);
@@ -186,7 +189,12 @@ impl Plan {
         match rule.key(question, &mut self.keys) {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
-            KeyMade::TooLong => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
+            KeyMade::TooLong if first.veto => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
+            // Who may not deny may not refuse either.
+            KeyMade::TooLong => {
+                self.planned.push(Planned { step: Step::Blocked, ..first });
+                return Ok(());
+            }
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);
@@ -194,7 +202,10 @@ impl Plan {
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
             let (step, veto) = match penalised {
-                Some(left) => (Step::Penalised(left), first.veto || first.quota),
+                Some(left) => {
+                    let wait = self.wait(active, rule, &limit.limit, &key, units(count))?;
+                    (Step::Penalised(left.max(wait)), first.veto || first.quota)
+                }
                 None => (Step::Charge(op(count, ask)), first.veto),
             };
             self.planned.push(Planned { limit: number, key, step, cost: units(count), veto, ..first.clone() });
@@ -218,6 +229,20 @@ impl Plan {
         };
         let key = penalty_key(&limit.namespace, parts);
         Ok(penalties.left(store, Key::new(&key).map_err(RequestError::Key)?))
+    }
+
+    /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
+    /// penalised anew.
+    fn wait(
+        &self,
+        active: &Active,
+        rule: &Rule,
+        limit: &Limit,
+        key: &Range<usize>,
+        units: u64,
+    ) -> Result<Duration, RequestError> {
+        let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
+        Ok(store.decide(self.key(key)?, limit, Op::Ask(units)).retry_after().unwrap_or_default())
     }
 
     /// Drops the limits that a rule beside them replaces.
@@ -290,7 +315,10 @@ fn units(count: Count) -> u64 {
 
 fn op(count: Count, ask: Option<Ask>) -> Op {
     match (ask, count) {
-        (Some(Ask::Refund(units)), _) => Op::Refund(units, None),
+        // What a request took goes back, which need not be what it asked for.
+        (Some(Ask::Refund(_)), Count::Now(units)) => Op::Refund(units, None),
+        // It took nothing.
+        (Some(Ask::Refund(_)), Count::Look(_) | Count::Later(_)) => Op::Peek,
         (_, Count::Now(0)) => Op::Ask(0),
         (_, Count::Now(units)) => Op::Take(units),
         (_, Count::Look(units) | Count::Later(units)) => Op::Ask(units),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, ChargeError, Decision, Limit, Op, Retry};
+use tidegate_core::{Charge, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule};
 
 use crate::engine::{Active, RequestError};
@@ -24,16 +24,16 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     let mut settling = Settling { active, local, plan, judged: plan.planned.iter().map(unasked).collect() };
     let mut denied = settling.is_denied();
     for store in 0..active.store_count() {
-        if !settling.asks(store) {
-            continue;
-        }
-        if let Err(error) = settling.ask(store, denied) {
-            settling.give_back();
-            return Err(error);
-        }
-        if !denied && settling.is_denied() {
-            settling.give_back();
-            denied = true;
+        let mut from = 0;
+        while let Some(batch) = settling.batch(store, &mut from) {
+            if let Err(error) = settling.ask(store, &batch, denied) {
+                settling.give_back();
+                return Err(error);
+            }
+            if !denied && settling.is_denied() {
+                settling.give_back();
+                denied = true;
+            }
         }
     }
     if !denied && settling.all_quotas_are_used_up() {
@@ -56,6 +56,9 @@ fn unasked(planned: &Planned) -> Judged {
     Judged { descriptor, rule, limit, own, answer, veto, mode }
 }
 
+/// Charges that one store decides together, by their numbers in the plan.
+type Batch = ArrayVec<usize, CHARGES_MAX>;
+
 struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
@@ -65,27 +68,33 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    /// Whether a store has anything to decide.
-    fn asks(&self, store: usize) -> bool {
-        self.plan.planned.iter().any(|planned| planned.store == store && matches!(planned.step, Step::Charge(_)))
+    /// The next charges of a store from this place of the plan on. A store decides so many at once; of a request with
+    /// more, what the first of them took goes back if the others deny.
+    fn batch(&self, store: usize, from: &mut usize) -> Option<Batch> {
+        let mut batch = Batch::new();
+        for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
+            if planned.store == store && matches!(planned.step, Step::Charge(_)) {
+                batch.push(number);
+            }
+            *from = number + 1;
+            if batch.is_full() {
+                break;
+            }
+        }
+        (!batch.is_empty()).then_some(batch)
     }
 
-    /// Puts all charges of one store to it; only looks if the request is denied anyway.
-    fn ask(&mut self, store: usize, denied: bool) -> Result<(), RequestError> {
+    /// Puts charges to their store; only looks if the request is denied anyway.
+    fn ask(&mut self, store: usize, batch: &[usize], denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
-        let is_asked = |planned: &&Planned| planned.store == store && matches!(planned.step, Step::Charge(_));
-        let count = plan.planned.iter().filter(is_asked).count();
-        if count > CHARGES_MAX {
-            return Err(RequestError::Charges(ChargeError::TooMany { count }));
-        }
-        let mut numbers: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
+        let mut numbers = Batch::new();
         let mut charges: ArrayVec<Charge<'_>, CHARGES_MAX> = ArrayVec::new();
-        for (number, planned) in plan.planned.iter().enumerate() {
-            let Step::Charge(op) = planned.step else { continue };
-            let Some(limit) = limit(active, planned).filter(|_| planned.store == store) else { continue };
+        for number in batch {
+            let Some(planned) = plan.planned.get(*number) else { continue };
+            let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
             let op = if denied { looking(op) } else { op };
             charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto: planned.veto && !denied });
-            numbers.push(number);
+            numbers.push(*number);
         }
         let decisions = match active.store(store) {
             Some(backend) => backend.charge(&charges),

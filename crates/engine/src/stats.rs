@@ -148,15 +148,26 @@ impl Record {
         self.mode.store(number, Ordering::Relaxed);
     }
 
-    /// Adds to the series of these values; `room` says whether one more series may be kept.
-    pub(crate) fn add_to_series(&self, values: Vec<Box<str>>, room: impl FnOnce() -> bool, amounts: &[(Counter, u64)]) {
+    /// Adds to the series of these values, or to the one of all others if there are none; `room` says whether one more
+    /// series may be kept.
+    pub(crate) fn add_to_series(
+        &self,
+        values: Option<Vec<Box<str>>>,
+        room: impl FnOnce() -> bool,
+        amounts: &[(Counter, u64)],
+    ) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = Some(values);
-        let key = if series.contains_key(&values) || room() { values } else { None };
+        let key = if values.is_none() || series.contains_key(&values) || room() { values } else { None };
         let counters = series.entry(key).or_insert_with(Sharded::new);
         for (counter, amount) in amounts {
             counters.add(*counter, *amount);
         }
+    }
+
+    /// Forgets the series of values. Tells how many there were.
+    pub(crate) fn forget_series(&self) -> usize {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        series.drain().filter(|(values, _)| values.is_some()).count()
     }
 
     pub(crate) fn series(&self) -> Vec<SeriesCounts> {

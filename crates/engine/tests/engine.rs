@@ -433,6 +433,32 @@ fn series_of_values_are_bounded() {
     assert_eq!(series.len(), 1_001);
     let together = series.iter().find(|one| one.values.is_none()).unwrap();
     assert_eq!(together.counts.hits, 100);
+    let renamed =
+        PER_USER.replace("limit:", "metrics: {by_entries: [user]}\n  limit:").replace("name: user", "name: other");
+    bench.install(&renamed);
+    bench.one(&[("user", "ann")]);
+    bench.one(&[("user", &"x".repeat(257))]);
+    let values: Vec<_> = bench.engine.rules()[0].series.iter().map(|one| one.values.clone()).collect();
+    assert_eq!(values, [None, Some(vec!["ann".into()])], "a rule that is gone leaves room; long values are not kept");
+}
+
+#[test]
+fn rules_that_are_gone_do_not_pile_up() {
+    let bench = Bench::new(PER_USER);
+    bench.engine.set_mode("api", "user", Some(Mode::Shadow)).unwrap();
+    let named = |round: usize| -> String {
+        (0..4_000).map(|number| format!("- {{name: r{round}x{number}, limit: 1/s}}\n")).collect()
+    };
+    let is_remembered = || {
+        bench.install(PER_USER);
+        bench.engine.rules()[0].mode == Mode::Shadow
+    };
+    bench.install(&named(0));
+    assert!(is_remembered(), "a rule that comes back soon is as it was");
+    for round in 1..5 {
+        bench.install(&named(round));
+    }
+    assert!(!is_remembered(), "too many came and went since");
 }
 
 #[test]
@@ -469,7 +495,99 @@ fn bad_requests_are_refused_with_the_reason() {
     let entries = entries(&[("user", &long)]);
     let too_long = check(&[Descriptor { entries: &entries, ..Descriptor::default() }], 1).to_string();
     assert_eq!(too_long, "key: what rule `user` counts on is too long; use shorter values, 4096 bytes in all");
-    let ann = self::entries(&[("user", "ann")]);
-    let seventeen = [Descriptor { entries: &ann, ..Descriptor::default() }; 17];
-    assert_eq!(check(&seventeen, 1).to_string(), "charges: 17 are too many for one request; use at most 16");
+    let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
+    bench.install(&nine);
+    assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+}
+
+#[test]
+fn all_of_many_descriptors_pass_or_none() {
+    let bench = Bench::new(PER_USER);
+    let names: Vec<String> = (0..40).map(|number| format!("u{number}")).collect();
+    let all: Vec<Vec<Entry<'_>>> = names.iter().map(|name| entries(&[("user", name)])).collect();
+    let many: Vec<_> = all.iter().map(|entries| Descriptor { entries, ..Descriptor::default() }).collect();
+    assert_eq!(remaining(&bench.ask(&many, 2)), [1; 40], "more than a store decides at once");
+    bench.one(&[("user", "u39")]);
+    let denied = bench.ask(&many, 1);
+    assert_eq!(denied.denial(), Some(Denial::OverLimit), "the last one denies");
+    for name in &names[..39] {
+        assert_eq!(bench.remaining(&[("user", name)]), [1], "{name} got back what was taken");
+    }
+    let twice = [Descriptor { entries: &all[0], ..Descriptor::default() }; 17];
+    assert!(!bench.ask(&twice, 1).is_allowed(), "the same key is composed in order");
+    assert_eq!(bench.remaining(&[("user", "u0")]), [1]);
+}
+
+#[test]
+fn who_waits_as_long_as_a_penalised_answer_says_passes() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "for: 5s\n  limit:"));
+    for _ in 0..4 {
+        bench.one(&[("user", "ann")]);
+    }
+    bench.clock.advance(Duration::from_secs(1));
+    let penalised = bench.one(&[("user", "ann")]);
+    assert_eq!(penalised.denial(), Some(Denial::Penalty));
+    assert_eq!(penalised.retry(), Some(Retry::After(Duration::from_secs(19))), "not the 4 s of the penalty alone");
+    bench.clock.advance(Duration::from_secs(19));
+    assert!(bench.one(&[("user", "ann")]).is_allowed());
+}
+
+#[test]
+fn a_refund_gives_back_what_was_taken() {
+    let bench = Bench::new(
+        "
+- {name: tenfold, match: {entries: {tenfold: '*'}}, limit: 100/hour, cost: cost * 10}
+- {name: later, match: {entries: {later: '*'}}, limit: 5/hour, count: response.status == 401}
+",
+    );
+    let refund = |name| {
+        let entries = entries(&[(name, "x")]);
+        remaining(&bench.ask(&[Descriptor { entries: &entries, ask: Some(Ask::Refund(1)), limit: None }], 1))
+    };
+    assert_eq!(remaining(&bench.one(&[("tenfold", "x")])), [90]);
+    assert_eq!(refund("tenfold"), [100]);
+    let later = entries(&[("later", "x")]);
+    let descriptors = [Descriptor { entries: &later, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(refund("later"), [4], "the request took nothing, its response did");
+}
+
+#[test]
+fn a_response_is_counted_once_by_a_rule_of_several_limits() {
+    let bench = Bench::new(
+        "- {name: login, limits: [{name: a, rate: 5/minute}, {name: b, rate: 9/hour}], count: response.status == 401}",
+    );
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(bench.engine.rules()[0].counts.reported, 1);
+}
+
+#[test]
+fn a_rule_does_not_shorten_what_an_operator_imposed() {
+    let bench = Bench::new("- {name: login, limit: 1/minute, count: response.status == 401, for: 5m}");
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    at_once(bench.engine.block(&request, Duration::from_secs(86_400))).unwrap();
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(bench.one(&[]).retry(), Some(Retry::After(Duration::from_secs(86_400))));
+}
+
+#[test]
+fn the_first_policy_sizes_the_default_store() {
+    let load = |keys: &str| {
+        let text = format!("stores: {{default: {{keys: {keys}}}}}\ndomains: {{api: {{rules: []}}}}");
+        load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap()
+    };
+    let options = Options { keys: Some(50), ..Options::default() };
+    let engine = Engine::with_policy(options, load("7")).unwrap();
+    assert_eq!(engine.install(load("7")).unwrap(), [], "it is as it was made");
+    assert_eq!(engine.install(load("8")).unwrap(), ["default".into()], "it keeps its size while it runs");
+}
+
+#[test]
+fn a_rule_in_shadow_does_not_refuse_a_long_key() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "mode: shadow\n  limit:"));
+    let outcome = bench.one(&[("user", &"x".repeat(5_000))]);
+    assert!(outcome.is_allowed());
+    assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
 }

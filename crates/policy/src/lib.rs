@@ -6,7 +6,7 @@
 //! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
 //! | from a configuration to a file | `migrate.rs` |
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
-//! | what is asked | `request.rs` |
+//! | what is asked | `request.rs`, `path.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
@@ -39,6 +39,7 @@ mod lint;
 mod matching;
 mod network;
 mod networks;
+mod path;
 mod pattern;
 mod policy;
 mod reference;
@@ -51,6 +52,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
 pub use limit::{LimitProblem, read_limit};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
+pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 pub use rule::{

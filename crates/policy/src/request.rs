@@ -72,7 +72,7 @@ pub struct Http<'a> {
     pub method: &'a str,
     /// The host that was asked, without its port.
     pub host: &'a str,
-    /// The path, without the query.
+    /// The path, without the query, as [`canonical_path`](crate::canonical_path) makes it.
     pub path: &'a str,
     /// What follows the question mark.
     pub query: &'a str,

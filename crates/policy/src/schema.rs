@@ -169,7 +169,8 @@ pub struct Match {
     /// The host that was asked, without its port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Value>,
-    /// The path, without the query.
+    /// The path, without the query. Of a request `.` and `..`, slashes that stand together and percent codes of
+    /// letters and digits are undone before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
     /// Headers by name.

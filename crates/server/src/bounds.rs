@@ -38,8 +38,15 @@ pub const GRPC_RESETS_MAX: usize = 64;
 /// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
 pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Lines of the decision log that may wait to be written: some megabytes at most.
+/// Lines of the decision log that may wait to be written.
 pub const DECISION_LOG_QUEUE: usize = 8_192;
+
+/// Bytes of those lines: one alone can be as long as the longest request.
+pub const DECISION_LOG_QUEUE_BYTES: usize = 8 << 20;
+
+/// How often, each hundredth of a second, it is looked at the end whether all lines are written: for two seconds. A disk
+/// that hangs must not keep the process.
+pub const DECISION_LOG_LOOKS: u32 = 200;
 
 /// Bytes of the decision log before it is set aside: twice this much is on disk at most.
 pub const DECISION_LOG_BYTES_MAX: u64 = 100 << 20;

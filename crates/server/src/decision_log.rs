@@ -6,17 +6,22 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_core::{Retry, Time};
 use tidegate_engine::{Denial, Outcome};
 use tidegate_policy::{Mode, Request};
 
-use crate::bounds::{DECISION_LOG_BYTES_MAX, DECISION_LOG_QUEUE};
+use crate::bounds::{DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES};
 use crate::service::Protocol;
+
+/// How long to wait before looking again whether all lines are written.
+const DECISION_LOG_LOOK: Duration = Duration::from_millis(10);
 
 /// Writes decisions to a file.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub struct DecisionLog {
     every: u64,
     seen: AtomicU64,
     dropped: AtomicU64,
+    /// Bytes of the lines that wait.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// One line.
@@ -68,17 +75,21 @@ impl DecisionLog {
     pub fn open(path: &Path, every: u64) -> io::Result<DecisionLog> {
         let file = LogFile::open(path.to_owned())?;
         let (queue, lines) = sync_channel(DECISION_LOG_QUEUE);
-        let writer = std::thread::Builder::new().name("decision-log".to_owned()).spawn(move || write(file, &lines))?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&waiting);
+        let thread = std::thread::Builder::new().name("decision-log".to_owned());
+        let writer = thread.spawn(move || write(file, &lines, &left))?;
         Ok(DecisionLog {
             queue: Some(queue),
             writer: Some(writer),
             every: every.max(1),
             seen: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            waiting,
         })
     }
 
-    /// Lines that found the queue full.
+    /// Lines that found the queue full, or nobody to write them any more.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -91,20 +102,28 @@ impl DecisionLog {
         }
         let mut line = serde_json::to_vec(&line(now, protocol, request, outcome)).unwrap_or_default();
         line.push(b'\n');
-        let sent = self.queue.as_ref().map(|queue| queue.try_send(line));
-        if let Some(Err(TrySendError::Full(_))) = sent {
+        let length = line.len();
+        let fits = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length) <= DECISION_LOG_QUEUE_BYTES;
+        let is_sent = fits && self.queue.as_ref().is_some_and(|queue| queue.try_send(line).is_ok());
+        if !is_sent {
+            self.waiting.fetch_sub(length, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for DecisionLog {
-    /// Waits until all lines are written.
+    /// Waits until all lines are written, but not for a disk that hangs.
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+        let Some(writer) = self.writer.take() else { return };
+        for _ in 0..DECISION_LOG_LOOKS {
+            if writer.is_finished() {
+                return;
+            }
+            std::thread::sleep(DECISION_LOG_LOOK);
         }
+        tracing::error!("the decision log is not written to its end");
     }
 }
 
@@ -148,11 +167,16 @@ fn denial_name(denial: Denial) -> &'static str {
 }
 
 /// Writes lines until nobody can send any more; flushes whenever there is none waiting.
-fn write(mut file: LogFile, lines: &Receiver<Vec<u8>>) {
+fn write(mut file: LogFile, lines: &Receiver<Vec<u8>>, waiting: &AtomicUsize) {
+    let write = |file: &mut LogFile, line: &[u8]| {
+        let written = file.write(line);
+        waiting.fetch_sub(line.len(), Ordering::Relaxed);
+        written
+    };
     while let Ok(first) = lines.recv() {
-        let mut written = file.write(&first);
+        let mut written = write(&mut file, &first);
         while let (Ok(()), Ok(line)) = (&written, lines.try_recv()) {
-            written = file.write(&line);
+            written = write(&mut file, &line);
         }
         if let Err(error) = written.and_then(|()| file.flush()) {
             tracing::error!(path = %file.path.display(), %error, "the decision log cannot be written; it ends here");
@@ -190,5 +214,46 @@ impl LogFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_engine::{Engine, Options};
+    use tidegate_policy::{Descriptor, Entry};
+
+    /// A log whose writer never writes, as with a disk that hangs.
+    fn stuck() -> (DecisionLog, Receiver<Vec<u8>>) {
+        let (queue, lines) = sync_channel(DECISION_LOG_QUEUE);
+        let log = DecisionLog {
+            queue: Some(queue),
+            writer: None,
+            every: 1,
+            seen: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            waiting: Arc::default(),
+        };
+        (log, lines)
+    }
+
+    #[tokio::test]
+    async fn lines_that_wait_are_bounded_in_bytes() {
+        let engine = Engine::new(Options::default()).unwrap();
+        let long = "x".repeat(200_000);
+        let entries = [Entry { key: "user", value: &long }];
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+        let outcome = engine.check(&request).await.unwrap();
+        let (log, lines) = stuck();
+        for _ in 0..100 {
+            log.record(Time::from_nanos(0), Protocol::Http, &request, &outcome);
+        }
+        let bytes: usize = lines.try_iter().map(|line| line.len()).sum();
+        assert!((1..=DECISION_LOG_QUEUE_BYTES).contains(&bytes), "{bytes}");
+        assert_eq!(log.dropped(), 100 - (bytes / 200_000) as u64);
+        drop(lines);
+        log.record(Time::from_nanos(0), Protocol::Http, &request, &outcome);
+        assert_eq!(log.dropped(), 101 - (bytes / 200_000) as u64, "nobody writes any more");
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Severity};
+use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
 
 use crate::service::Service;
 
@@ -59,13 +59,11 @@ struct FileMark {
 }
 
 impl Reloader {
-    pub(crate) fn new(paths: Vec<PathBuf>, options: LoadOptions, service: Arc<Service>) -> Reloader {
-        Reloader { paths, options, service, loaded: Vec::new() }
-    }
-
-    /// Loads the configuration for the first time.
-    pub(crate) fn load_first(&mut self) -> Result<(), BadConfig> {
-        self.load()
+    /// Goes on from a configuration that `service` decides by already.
+    pub(crate) fn new(first: First, options: LoadOptions, service: Arc<Service>) -> Reloader {
+        let First { paths, marks, .. } = first;
+        service.note_config_load(true);
+        Reloader { paths, options, service, loaded: marks }
     }
 
     /// Loads the configuration anew, and keeps the old one if that cannot be used.
@@ -99,23 +97,60 @@ impl Reloader {
 
     fn load(&mut self) -> Result<(), BadConfig> {
         self.loaded = marks(&self.paths);
-        let Loaded { policy, diagnostics, .. } = tidegate_policy::load(&self.paths, &self.options);
-        let result = match policy {
-            None => Err(BadConfig(diagnostics)),
-            Some(policy) => {
-                for diagnostic in &diagnostics {
-                    tracing::warn!(%diagnostic, "configuration");
-                }
-                self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new())).map(|unchanged| {
-                    for store in unchanged {
-                        tracing::warn!(%store, "the store keeps its size until the next start");
-                    }
-                })
+        let result = read(&self.paths, &self.options).and_then(|policy| {
+            self.refuse_nothing()?;
+            let unchanged = self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new()))?;
+            for store in unchanged {
+                tracing::warn!(%store, "the store keeps its size until the next start");
             }
-        };
+            Ok(())
+        });
         self.service.note_config_load(result.is_ok());
         result
     }
+
+    /// Directories that were emptied are mostly about to be filled again: the limits must not be gone meanwhile.
+    fn refuse_nothing(&self) -> Result<(), BadConfig> {
+        if !self.loaded.is_empty() || self.service.engine.policy().rules().is_empty() {
+            return Ok(());
+        }
+        let file = self.paths.first().map(|path| path.to_string_lossy()).unwrap_or_default();
+        let location = Location { file: (*file).into(), line: 0, column: 0 };
+        let message = "no files are left, where rules were before".to_owned();
+        let hint = "put them back; to have no rules, leave a file with `domains: {}`".to_owned();
+        Err(BadConfig(vec![Diagnostic { severity: Severity::Error, location, message, hint }]))
+    }
+}
+
+/// A configuration that was read before there is a service to decide by it: its stores have their sizes from it.
+#[derive(Debug)]
+pub(crate) struct First {
+    paths: Vec<PathBuf>,
+    marks: Vec<FileMark>,
+    policy: Policy,
+}
+
+impl First {
+    pub(crate) fn read(paths: Vec<PathBuf>, options: &LoadOptions) -> Result<First, BadConfig> {
+        let marks = marks(&paths);
+        let policy = read(&paths, options)?;
+        Ok(First { paths, marks, policy })
+    }
+
+    /// The policy, which is read once.
+    pub(crate) fn take_policy(&mut self) -> Policy {
+        std::mem::take(&mut self.policy)
+    }
+}
+
+/// Reads the configuration, and logs what is odd in it.
+fn read(paths: &[PathBuf], options: &LoadOptions) -> Result<Policy, BadConfig> {
+    let Loaded { policy, diagnostics, .. } = tidegate_policy::load(paths, options);
+    let Some(policy) = policy else { return Err(BadConfig(diagnostics)) };
+    for diagnostic in &diagnostics {
+        tracing::warn!(%diagnostic, "configuration");
+    }
+    Ok(policy)
 }
 
 /// The marks of all files below the paths, in order. What cannot be read has none, and is told when it is loaded.
@@ -137,4 +172,30 @@ fn mark(path: &Path) -> Option<FileMark> {
         size: metadata.size(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_engine::{Engine, Options};
+
+    #[test]
+    fn an_emptied_directory_keeps_the_rules() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rules.yaml");
+        std::fs::write(&file, "domains: {api: {rules: [{name: all, limit: 3/minute}]}}").unwrap();
+        let mut first = First::read(vec![directory.path().to_owned()], &LoadOptions::default()).unwrap();
+        let engine = Engine::with_policy(Options::default(), first.take_policy()).unwrap();
+        let service = Arc::new(Service::new(engine));
+        let mut reloader = Reloader::new(first, LoadOptions::default(), Arc::clone(&service));
+        std::fs::remove_file(&file).unwrap();
+        for _ in 0..2 {
+            reloader.reload("test");
+            assert_eq!(service.engine.policy().rules().len(), 1);
+        }
+        assert_eq!(service.config_loads(), (1, 2));
+        std::fs::write(&file, "domains: {}").unwrap();
+        reloader.reload("test");
+        assert_eq!(service.engine.policy().rules().len(), 0, "who says that there are no rules has none");
+    }
 }

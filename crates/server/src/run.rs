@@ -19,7 +19,7 @@ use crate::bounds::DRAIN;
 use crate::decision_log::DecisionLog;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
-use crate::reload::{BadConfig, Reloader};
+use crate::reload::{BadConfig, First, Reloader};
 use crate::service::Service;
 use crate::telemetry::{Telemetry, TelemetryError};
 use crate::tls::{Tls, TlsError, TlsFiles};
@@ -119,7 +119,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let _entered = manager.enter();
         options.telemetry.start()?
     };
-    let mut service = Service::new(Engine::new(options.engine.clone())?);
+    let mut config = First::read(options.config.clone(), &options.load)?;
+    let mut service = Service::new(Engine::with_policy(options.engine.clone(), config.take_policy())?);
     service.resp_password = options.resp_password.clone();
     service.admin_token = options.admin_token.clone();
     if let Some((path, every)) = &options.decision_log {
@@ -127,8 +128,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
     }
     let service = Arc::new(service);
-    let mut reloader = Reloader::new(options.config.clone(), options.load.clone(), Arc::clone(&service));
-    reloader.load_first()?;
+    let mut reloader = Reloader::new(config, options.load.clone(), Arc::clone(&service));
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let rls =
         RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };

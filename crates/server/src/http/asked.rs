@@ -10,7 +10,7 @@ use tidegate_core::Limit;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
 use tidegate_policy::schema::{self, Numbers, RateText};
-use tidegate_policy::{Descriptor, Entry, Http, Request, Shown, read_limit};
+use tidegate_policy::{Descriptor, Entry, Http, Request, Shown, canonical_path, read_limit};
 
 use super::answer::{Failure, quote};
 use super::body::{Fields, list, text};
@@ -166,6 +166,10 @@ impl<'a> Told<'a> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
+        let path = match canonical_path(&path) {
+            Cow::Owned(canonical) => Cow::Owned(canonical),
+            Cow::Borrowed(_) => path,
+        };
         let address = part("address")?;
         let headers = match fields.take("headers") {
             None => Vec::new(),

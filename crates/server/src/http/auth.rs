@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tidegate_policy::{Descriptor, Entry, Headers, Http, Request};
+use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, canonical_path};
 
 use super::Caller;
 use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
@@ -59,7 +59,7 @@ pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> An
     let http = Http {
         method: original.method,
         host: &original.host,
-        path: original.path,
+        path: &original.path,
         query: original.query,
         headers: &headers,
         address: Some(address),
@@ -98,7 +98,7 @@ fn say_status(reply: &mut Reply, deny: Option<StatusCode>) {
 struct Original<'a> {
     method: &'a str,
     host: Cow<'a, str>,
-    path: &'a str,
+    path: Cow<'a, str>,
     query: &'a str,
 }
 
@@ -114,6 +114,7 @@ impl<'a> Original<'a> {
             true => Cow::Owned(host.to_ascii_lowercase()),
             false => Cow::Borrowed(host),
         };
+        let path = canonical_path(path);
         Ok(Original { method: method.unwrap_or(parts.method.as_str()), host, path, query })
     }
 }
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn what_proxies_say_of_a_request() {
-        let cases: [(&[(&str, &str)], &str); 7] = [
+        let cases: [(&[(&str, &str)], &str); 8] = [
+            (&[("x-original-uri", "//x/../%6cogin?a=//b")], "GET  /login a=//b"),
             (&[("x-original-uri", "/a?b=c"), ("x-original-method", "PUT"), ("host", "Ex.org:80")], "PUT ex.org /a b=c"),
             (
                 &[("x-forwarded-uri", "/a"), ("x-forwarded-method", "POST"), ("x-forwarded-host", "b.org")],

@@ -49,7 +49,6 @@ fn same(given: &[u8], token: &[u8]) -> bool {
 /// A page in a browser on this machine reaches this address too, by a form or by a name that it made resolve to it; and
 /// a proxy on this machine hands on what comes from anywhere.
 fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
-    const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
     const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     for name in [ORIGIN, SEC_FETCH_SITE] {
         if headers.contains_key(&name) {
@@ -58,12 +57,13 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
             )));
         }
     }
-    for name in [X_FORWARDED_FOR, FORWARDED, VIA] {
-        if headers.contains_key(&name) {
-            return Err(forbidden(format!(
-                "{name}: not through proxies without a token; start the server with --admin-token TOKEN"
-            )));
-        }
+    let is_of_proxy = |name: &&HeaderName| {
+        [FORWARDED, VIA].contains(name) || name.as_str().starts_with("x-forwarded-") || *name == "x-real-ip"
+    };
+    if let Some(name) = headers.keys().find(is_of_proxy) {
+        return Err(forbidden(format!(
+            "{name}: not through proxies without a token; start the server with --admin-token TOKEN"
+        )));
     }
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {

@@ -161,15 +161,22 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
 
 /// The path of a series: entries that have series of their own are told with their values.
 fn path_of(view: &RuleView, values: Option<&[Box<str>]>) -> Vec<String> {
-    let value = |key: &str| {
-        let number = view.metric_entries.iter().position(|entry| **entry == *key)?;
-        values?.get(number).filter(|value| !value.is_empty())
+    let told = |entry: &str| {
+        let number = view.metric_entries.iter().position(|other| **other == *entry)?;
+        let value = values?.get(number).filter(|value| !value.is_empty())?;
+        Some(format!("{entry}_{value}"))
     };
-    let part = |key: &str| match value(key) {
-        Some(value) => format!("{key}_{value}"),
-        None => key.to_string(),
+    // A level is the key of an entry, or its key and the value that it must have.
+    let required = |level: &str, entry: &str| Some(level.strip_prefix(entry)?.strip_prefix('_')?.contains('*'));
+    let level = |level: &str| {
+        let entry = view.metric_entries.iter().find(|entry| required(level, entry) == Some(true));
+        told(entry.map_or(level, |entry| entry)).unwrap_or_else(|| level.to_owned())
     };
-    view.metric_path.iter().map(|key| part(key)).collect()
+    // The path of a rule need not name the entries, as when it is the rule's name alone.
+    let names = |level: &str, entry: &str| level == entry || required(level, entry).is_some();
+    let others = view.metric_entries.iter().filter(|entry| !view.metric_path.iter().any(|level| names(level, entry)));
+    let others = others.map(|entry| told(entry).unwrap_or_else(|| entry.to_string()));
+    view.metric_path.iter().map(|one| level(one)).chain(others).collect()
 }
 
 /// A page in the text format.

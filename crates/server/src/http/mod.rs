@@ -40,6 +40,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH};
 use crate::drain::Drain;
@@ -54,6 +55,8 @@ pub struct HttpDoor {
     service: Arc<Service>,
     http: http1::Builder,
     address: Option<SocketAddr>,
+    /// Who may write a page about all rules.
+    pages: Semaphore,
 }
 
 /// What is known of a connection.
@@ -71,7 +74,7 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
-        HttpDoor { service, http, address: None }
+        HttpDoor { service, http, address: None, pages: Semaphore::new(1) }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
@@ -100,7 +103,7 @@ impl HttpDoor {
             (&Method::GET, "/v1/check") => check::get(service, query).await,
             (_, "/v1/auth") => auth::any(service, caller, parts).await,
             (&Method::POST, "/v1/report") => report::post(service, &body::read(body).await?).await,
-            (&Method::GET, "/metrics") => Ok(metrics::get(service)),
+            (&Method::GET, "/metrics") => self.aside(metrics::get).await,
             (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
             (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
@@ -109,6 +112,15 @@ impl HttpDoor {
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
             _ => self.route_admin(caller, parts, body).await,
         }
+    }
+
+    /// Writes a page about all rules on a thread of its own, one at a time: with many rules that takes long enough for
+    /// decisions to wait.
+    async fn aside(&self, page: fn(&Service) -> Reply) -> Answered {
+        let failed = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "page: it could not be written; see the log");
+        let _turn = self.pages.acquire().await.map_err(|_| failed())?;
+        let service = Arc::clone(&self.service);
+        tokio::task::spawn_blocking(move || page(&service)).await.map_err(|_| failed())
     }
 
     /// What only administrators may do.
@@ -127,8 +139,8 @@ impl HttpDoor {
             (&Method::POST, "/v1/reset") => admin::reset(&guarded, service, &body::read(body).await?).await,
             (&Method::POST, "/v1/grant") => admin::grant(&guarded, service, &body::read(body).await?).await,
             (&Method::POST, "/v1/block") => admin::block(&guarded, service, &body::read(body).await?).await,
-            (&Method::GET, "/v1/rules") => Ok(rules::list(service)),
-            (&Method::GET, "/rlconfig") => Ok(reference::config(service)),
+            (&Method::GET, "/v1/rules") => self.aside(rules::list).await,
+            (&Method::GET, "/rlconfig") => self.aside(reference::config).await,
             (&Method::PUT, path) => rules::set_mode(&guarded, service, path, &body::read(body).await?),
             _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
         }
@@ -166,5 +178,25 @@ impl Door for HttpDoor {
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::thread::{self, ThreadId};
+    use tidegate_engine::{Engine, Options};
+
+    #[tokio::test]
+    async fn pages_about_all_rules_are_not_written_where_requests_are_decided() {
+        static WRITER: Mutex<Option<ThreadId>> = Mutex::new(None);
+        let door = HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap())));
+        let page = door.aside(|_| {
+            *WRITER.lock().unwrap() = Some(thread::current().id());
+            routes::page()
+        });
+        assert_eq!(page.await.unwrap().status(), StatusCode::OK);
+        assert!(WRITER.lock().unwrap().is_some_and(|writer| writer != thread::current().id()));
     }
 }

@@ -133,8 +133,15 @@ pub(crate) async fn decide(
     let entries = decode::entries(message);
     let descriptors = decode::descriptors(message, &entries)?;
     let request = decode::request(message, &descriptors)?;
-    let outcome = service.check(protocol, &request).await;
-    let outcome = outcome.map_err(|error| refusal(&error))?;
+    let outcome = match service.check(protocol, &request).await {
+        Ok(outcome) => outcome,
+        // The client chose what is too long. Envoy lets pass what it gets an error for, unless it was told otherwise,
+        // and who sends that must not pass uncounted.
+        Err(RequestError::KeyTooLong { .. } | RequestError::Key(_)) if !service.engine.is_in_shadow() => {
+            return Ok(encode::over_limit(descriptors.len()));
+        }
+        Err(error) => return Err(refusal(&error)),
+    };
     let now = service.engine.clock().now();
     Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }

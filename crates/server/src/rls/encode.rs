@@ -34,6 +34,12 @@ pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_me
     }
 }
 
+/// A denial of which there are no numbers.
+pub(super) fn over_limit(descriptors: usize) -> RateLimitResponse {
+    let over = DescriptorStatus { code: Code::OverLimit as i32, ..Default::default() };
+    RateLimitResponse { overall_code: Code::OverLimit as i32, statuses: vec![over; descriptors], ..Default::default() }
+}
+
 /// Whether a rule that denies says that there shall be a problem body. Without a word of it Envoy writes its own body.
 fn wants_problem(outcome: &Outcome) -> bool {
     let is_denied = outcome.denial().is_some();

@@ -67,6 +67,8 @@ async fn without_a_token_no_web_page_and_no_proxy_may() {
             "x-forwarded-for: 192.0.2.7",
             "forwarded: for=192.0.2.7",
             "via: 1.1 proxy",
+            "x-real-ip: 192.0.2.7",
+            "x-forwarded-host: example.org",
             "host: rebound.example.org",
             "host: 192.0.2.7",
         ] {

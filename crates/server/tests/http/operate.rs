@@ -42,6 +42,27 @@ async fn metrics() {
 }
 
 #[tokio::test]
+async fn values_of_entries_have_series_of_their_own() {
+    const RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: per-user, match: {entries: {user: '*'}}, limit: 3/minute, metrics: {by_entries: [user]}}
+    - {name: shops, match: {entries: [{shop: eu*}]}, limit: 3/minute, metrics: {by_entries: [shop]}}
+    - {name: plan, match: {entries: [{plan: free}, {seat: '*'}]}, limit: 3/minute, metrics: {by_entries: [plan, seat]}}
+";
+    let bench = Bench::with(RULES, |_| {}, None);
+    for entries in [r#"{"user":"ann"}"#, r#"{"shop":"eu-1"}"#, r#"[{"plan":"free"},{"seat":"7"}]"#] {
+        bench.post("/v1/check", &format!(r#"{{"domain":"api","descriptors":[{entries}]}}"#)).await;
+    }
+    let page = bench.get("/metrics").await;
+    for labels in [r#"key1="per-user",key2="user_ann""#, r#"key1="shop_eu-1""#, r#"key1="plan_free",key2="seat_7""#] {
+        let line = format!("ratelimit_service_rate_limit_total_hits{{domain=\"api\",{labels}}} 1");
+        assert!(page.lines().any(|one| one == line), "{line}\n{page}");
+    }
+}
+
+#[tokio::test]
 async fn the_page_and_the_description() {
     let bench = Bench::new();
     insta::assert_snapshot!("page", bench.get("/").await);

@@ -164,6 +164,8 @@ conversations! {
         "TIDEGATE.CHECK api login ann",
         "TIDEGATE.CHECK api login ann",
         "TIDEGATE.CHECK api login ann",
+        "TIDEGATE.CHECK api quiet ann",
+        "TIDEGATE.CHECK api quiet ann",
         "TIDEGATE.CHECK api tried ann",
         "TIDEGATE.CHECK api tried ann",
         "TIDEGATE.CHECK api cost 5",

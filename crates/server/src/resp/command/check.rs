@@ -69,11 +69,13 @@ fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
 }
 
 fn reply(context: &mut Context<'_>, outcome: &Outcome) {
-    let judgement = outcome.strictest(0);
     let limited = !outcome.is_allowed();
+    // Of a hidden rule no numbers, no name and no time to retry are told.
+    let judgement = outcome.strictest(0).filter(|judgement| !crate::headers::options(judgement).hidden);
+    let is_told = outcome.judgements().any(|one| one.denies() && !crate::headers::options(&one).hidden);
     let (limit, remaining, reset) = judgement.as_ref().map_or((-1, -1, 0), numbers);
     let retry = match outcome.retry() {
-        Some(Retry::After(wait) | Retry::Unknown(wait)) if limited => seconds_up(wait).max(1),
+        Some(Retry::After(wait) | Retry::Unknown(wait)) if limited && is_told => seconds_up(wait).max(1),
         _ => -1,
     };
     context.replies.array(6);
