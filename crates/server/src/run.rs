@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::bounds::DRAIN;
 use crate::decision_log::DecisionLog;
+use crate::descriptors;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
 use crate::reload::{BadConfig, Reloader};
@@ -132,10 +133,12 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let rls =
         RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
+    let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let connections = descriptors::connections(count);
     let listeners = Arc::new(Listeners {
-        http: Listener::bind("http", options.http)?,
-        grpc: Listener::bind("grpc", options.grpc)?,
-        resp: Listener::bind("resp", options.resp)?,
+        http: Listener::bind("http", options.http)?.with_connections_max(connections),
+        grpc: Listener::bind("grpc", options.grpc)?.with_connections_max(connections),
+        resp: Listener::bind("resp", options.resp)?.with_connections_max(connections),
     });
     let addresses =
         Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };
@@ -144,7 +147,6 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     }
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
-    let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let mut threads = Vec::new();
     for number in 0..count {
         let worker = Worker {

@@ -40,8 +40,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH};
+use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
 use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::{Protocol, Service};
@@ -53,6 +54,8 @@ use pulse::{Io, Pulse, Silence};
 pub struct HttpDoor {
     service: Arc<Service>,
     http: http1::Builder,
+    /// The same for a single request.
+    brief: http1::Builder,
     is_loopback: bool,
 }
 
@@ -71,7 +74,9 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
-        HttpDoor { service, http, is_loopback: false }
+        let mut brief = http.clone();
+        brief.keep_alive(false);
+        HttpDoor { service, http, brief, is_loopback: false }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
@@ -133,12 +138,9 @@ impl HttpDoor {
             _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
         }
     }
-}
 
-impl Door for HttpDoor {
-    const NAME: &'static str = "http";
-
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
+    /// Serves a connection until it ends.
+    async fn converse(&self, http: &http1::Builder, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
         let caller = Caller { address: peer.ip().to_canonical(), is_local: self.is_loopback };
         let pulse = Arc::new(Pulse::default());
         let service = service_fn(|request| async {
@@ -146,7 +148,7 @@ impl Door for HttpDoor {
             pulse.answered();
             Ok::<_, Infallible>(reply)
         });
-        let mut connection = pin!(self.http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
+        let mut connection = pin!(http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
@@ -165,5 +167,19 @@ impl Door for HttpDoor {
                 },
             }
         }
+    }
+}
+
+impl Door for HttpDoor {
+    const NAME: &'static str = "http";
+    const SPARE: usize = SPARE_CONNECTIONS;
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        self.converse(&self.http, stream, peer, drain).await;
+    }
+
+    async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        // Who takes longer is cut off.
+        let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
     }
 }
