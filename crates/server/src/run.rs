@@ -158,7 +158,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         };
         threads.push(std::thread::Builder::new().name(format!("serve-{number}")).spawn(move || worker.run())?);
     }
-    drop((drain, stop));
+    // Those who serve have them now, and close them as soon as they accept nobody any more.
+    drop((listeners, drain, stop));
     manager.block_on(async {
         // The handlers stand before anybody can know that the server runs, or an early signal would end it.
         let signals = Signals::new()?;
@@ -206,6 +207,8 @@ impl Worker {
                 accept(&listeners.grpc, grpc, drain.clone()),
                 accept(&listeners.resp, resp, drain),
             );
+            // Who comes now is refused at once and can go elsewhere; else it would wait for an answer until the end.
+            drop(listeners);
             // Connections go on meanwhile.
             let _ = stop.changed().await;
         });

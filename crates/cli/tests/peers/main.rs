@@ -22,6 +22,7 @@ mod examples;
 mod grpc_python;
 mod http;
 mod nginx;
+mod open_files;
 mod process;
 mod readme;
 mod redis_clients;

@@ -31,7 +31,7 @@ impl Tidegate {
     /// Starts it with so many files that it may open, of those that it may allow itself.
     pub(crate) fn with_open_files(soft: u64, hard: u64, arguments: &[&str]) -> Tidegate {
         let mut limited = Command::new("/bin/sh");
-        let script = format!("ulimit -H -n {hard} && ulimit -S -n {soft} && exec \"$0\" \"$@\"");
+        let script = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
         limited.args(["-c", &script]).arg(command().get_program()).env_clear();
         Tidegate::start_by(limited, arguments)
     }

@@ -70,8 +70,10 @@ pub(crate) fn ten_million_keys_stay_within_bounds(told: &mut Told) {
         assert!((0..6).any(|_| victims.is_limited(user)), "{user} is not limited at all");
     };
     limit(&mut victims, "early");
+    let counted = || tidegate.metric("tidegate_requests_total{protocol=\"resp\"}").unwrap();
+    let before = counted();
     let (next, looks, watch) = (AtomicU64::new(0), AtomicU64::new(0), Watch::start());
-    let most = std::thread::scope(|scope| {
+    let (most, denied) = std::thread::scope(|scope| {
         let senders = [0, 1].map(|_| scope.spawn(|| send_keys(tidegate.resp, &next)));
         let (mut most, mut said, mut is_late_limited) = (0.0_f64, 0, false);
         while !senders.iter().all(|sender| sender.is_finished()) {
@@ -90,26 +92,31 @@ pub(crate) fn ten_million_keys_stay_within_bounds(told: &mut Told) {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        most
+        (most, senders.into_iter().map(|sender| sender.join().unwrap()).sum::<u64>())
     });
     let rate = next.load(Ordering::Relaxed) as f64 / watch.elapsed().as_secs_f64();
     told.figure("unique keys, room for 100,000", KEYS, "");
+    let counted = counted() - before;
+    told.figure("commands that the server counted", counted, "≥ the keys");
+    assert!(counted >= KEYS as f64, "{counted}");
+    told.figure("new keys denied, as there was no room", denied, "");
     told.figure("keys a second", format!("{rate:.0}"), "");
     told.figure("memory at the start / most", format!("{start:.1} / {most:.1} MB"), "+ ≤ 64 MB");
     told.figure("looks at limited victims, all denied", looks.load(Ordering::Relaxed), "all");
     assert!(most - start <= GROWTH, "{most} MB");
 }
 
-fn send_keys(address: SocketAddr, next: &AtomicU64) {
-    let mut throttle = Throttle::open(address);
+/// Sends its part of the keys; how many of them were denied.
+fn send_keys(address: SocketAddr, next: &AtomicU64) -> u64 {
+    let (mut throttle, mut denied) = (Throttle::open(address), 0);
     loop {
         let first = next.fetch_add(PIPELINE, Ordering::Relaxed);
         if first >= KEYS {
-            return;
+            return denied;
         }
         let commands: String =
             (first..first + PIPELINE).map(|key| format!("CL.THROTTLE k{key} 99 100 3600\r\n")).collect();
-        throttle.denied(&commands, PIPELINE);
+        denied += throttle.denied(&commands, PIPELINE);
     }
 }
 
