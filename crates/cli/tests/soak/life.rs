@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
 use crate::http::get;
 use crate::load::{PLENTY, Server, Stop, hammer, milliseconds, resident};
-use crate::process::eventually;
+use crate::process::{directory, eventually};
 use crate::report::{Told, Watch};
 
 const LOADS: &str = "ratelimit_service_config_load_success";
@@ -183,10 +183,18 @@ fn ask_until_gone(server: &Server, protocol: Protocol, stopped: &Stopped) {
     assert!(is_told(), "{protocol:?}: gone before it was told to");
 }
 
+/// Where the server writes each of its decisions.
+fn decision_log() -> (tempfile::TempDir, String) {
+    let directory = directory();
+    let path = directory.path().join("decisions.jsonl").to_str().unwrap().to_owned();
+    (directory, path)
+}
+
 pub(crate) fn ten_stops_lose_nothing(told: &mut Told) {
     let (mut answered, mut unseen, mut late, mut slowest) = (0, 0, 0, Duration::ZERO);
     for number in 1..=10 {
-        let mut server = Server::start(PLENTY, &["--drain-delay", "1"]);
+        let (directory, decisions) = decision_log();
+        let mut server = Server::start(PLENTY, &["--drain-delay", "1", "--decision-log", &decisions]);
         let stopped = Stopped::default();
         let watch = std::thread::scope(|scope| {
             for protocol in PROTOCOLS.into_iter().chain(PROTOCOLS) {
@@ -202,12 +210,17 @@ pub(crate) fn ten_stops_lose_nothing(told: &mut Told) {
         });
         assert!(server.tidegate.process.ended().success());
         slowest = slowest.max(watch.elapsed());
-        answered += stopped.answered.into_inner();
+        let answers = stopped.answered.into_inner();
+        // What was decided was answered: none of those that failed had been charged.
+        let decided = std::fs::read_to_string(&decisions).unwrap().lines().count();
+        assert_eq!(u64::try_from(decided).unwrap(), answers, "stop {number}: decisions and answers");
+        drop(directory);
+        answered += answers;
         unseen += stopped.unseen.into_inner();
         late += stopped.late.into_inner();
         told.say(&format!("stop {number}: {answered} answers so far"));
     }
-    told.figure("answers around ten stops", answered, "none lost or halved");
+    told.figure("answers around ten stops", answered, "= decisions");
     told.figure("requests into a connection just closed", unseen, "≤ 6 a stop");
     told.figure("connections too late to be accepted", late, "");
     told.figure("the slowest stop, with 1 s of delay", format!("{:.1} s", slowest.as_secs_f64()), "≤ 21 s");
