@@ -134,11 +134,15 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let rls =
         RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let http = Listener::bind("http", options.http)?;
+    let grpc = Listener::bind("grpc", options.grpc)?;
+    let resp = Listener::bind("resp", options.resp)?;
+    // After all that may fail: a start that does says one line.
     let connections = descriptors::connections(count);
     let listeners = Arc::new(Listeners {
-        http: Listener::bind("http", options.http)?.with_connections_max(connections),
-        grpc: Listener::bind("grpc", options.grpc)?.with_connections_max(connections),
-        resp: Listener::bind("resp", options.resp)?.with_connections_max(connections),
+        http: http.with_connections_max(connections),
+        grpc: grpc.with_connections_max(connections),
+        resp: resp.with_connections_max(connections),
     });
     let addresses =
         Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };

@@ -84,7 +84,7 @@ pub(crate) fn the_cap_is_held_and_administrators_get_in(told: &mut Told) {
     let cap = cap.unwrap_or(10_000);
     told.say(&format!("the server may open {allowed} files: {cap} connections for each listener"));
     let mut held = Vec::new();
-    // HTTP comes last, since its connections may be idle for the shortest time but one.
+    // Envoy's comes last: these do not answer when they are asked whether they live, and may not stay for long.
     for protocol in [Protocol::Resp, Protocol::Http, Protocol::Grpc] {
         let crowd = crowd(protocol, protocol.address(&server));
         let spare = if protocol == Protocol::Http { SPARE } else { 0 };

@@ -136,6 +136,7 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
         slowest = slowest.max((reload(&server, REFUSALS), name));
     }
     told.figure("the slowest refusal otherwise", format!("{} ({})", milliseconds(slowest.0), slowest.1), "< 100 ms");
+    assert!(slowest.0 < Duration::from_millis(250), "{slowest:?}");
     reload_good(&server);
 }
 
