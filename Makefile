@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run demo test bench bench-server fuzz lint-bench clean peers rust compiler components
+.PHONY: help run demo test soak bench bench-server fuzz lint-bench clean peers rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,9 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 	cargo test --locked
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --release --package tidegate-core --test shuttle --target-dir target/shuttle
 	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps
+
+soak: rust compiler ## run the slow and heavy tests of the server, some minutes (SOAK="crowd stops" for these alone)
+	cargo test --locked --release --package tidegate-cli --test soak -- $(SOAK)
 
 bench: rust compiler ## measure Tidegate beside its peers
 	cargo bench --locked --package tidegate-bench

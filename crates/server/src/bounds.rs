@@ -5,6 +5,23 @@ use std::time::Duration;
 /// Most connections that one listener serves at a time. Each takes some kilobytes and a file descriptor.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
+/// Fewest connections that a listener serves, however few files the system lets it open.
+pub const CONNECTIONS_MIN: usize = 16;
+
+/// Connections that the HTTP listener serves beyond its bound, each for one request and [`SPARE_TIME`] at most: somebody
+/// must be able to ask what is wrong when all the others are taken.
+pub const SPARE_CONNECTIONS: usize = 64;
+
+/// How long a connection beyond the bound may take, from its first byte to its last.
+pub const SPARE_TIME: Duration = Duration::from_secs(2);
+
+/// File descriptors that are kept from connections: rules, certificates, logs, traces, signals.
+pub const DESCRIPTORS: u64 = 64;
+
+/// File descriptors that are kept from connections for each thread that serves: three listeners, three to wait for
+/// events, and one for a connection that is about to be refused.
+pub const DESCRIPTORS_A_THREAD: u64 = 8;
+
 /// How long a connection may stay silent in the middle of a request, or before its first one: longer than any honest
 /// client needs, short enough that silent sockets do not pile up.
 pub const STALL: Duration = Duration::from_secs(10);
@@ -35,8 +52,13 @@ pub const GRPC_HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// Most calls on one connection that were reset and are not forgotten yet: who resets faster is cut off.
 pub const GRPC_RESETS_MAX: usize = 64;
 
-/// How long a gRPC connection may be silent before it is asked whether it still lives; it has [`STALL`] to answer.
-pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long a gRPC connection may be silent before it is asked whether it still lives: clients keep idle connections, and
+/// only those that are alive may.
+pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(9);
+
+/// How long a gRPC connection has to answer that: with [`GRPC_KEEP_ALIVE`], one that stopped in the middle of a frame ends
+/// as soon as half a request of the other protocols does.
+pub const GRPC_KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(4);
 
 /// Lines of the decision log that may wait to be written.
 pub const DECISION_LOG_QUEUE: usize = 8_192;

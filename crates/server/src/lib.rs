@@ -11,12 +11,13 @@
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | certificates | `tls.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
-//! | sockets, the cap on connections, draining | `listener.rs`, `drain.rs` |
+//! | sockets, the cap on connections, draining | `listener.rs`, `descriptors.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
 mod decision_log;
+mod descriptors;
 mod drain;
 mod headers;
 mod http;

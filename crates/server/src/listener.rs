@@ -25,8 +25,21 @@ pub trait Door: Send + Sync + 'static {
     /// Its name in logs and metrics.
     const NAME: &'static str;
 
+    /// Connections beyond the bound that are served briefly.
+    const SPARE: usize = 0;
+
     /// Serves one connection until it ends. Once `drain` has started, it finishes what is under way and ends.
     fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) -> impl Future<Output = ()> + Send;
+
+    /// Serves one connection of those beyond the bound: one request, and not for long.
+    fn serve_briefly(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        drain: Drain,
+    ) -> impl Future<Output = ()> + Send {
+        self.serve(stream, peer, drain)
+    }
 }
 
 /// A bound socket with its count of connections.
@@ -34,6 +47,7 @@ pub trait Door: Send + Sync + 'static {
 pub struct Listener {
     name: &'static str,
     socket: std::net::TcpListener,
+    connections_max: usize,
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
 }
@@ -80,7 +94,19 @@ impl Listener {
             Ok(socket.into())
         };
         let socket = bind().map_err(|error| ListenerError { name, address, error })?;
-        Ok(Listener { name, socket, connections: Arc::default(), refused: Arc::default() })
+        Ok(Listener {
+            name,
+            socket,
+            connections_max: CONNECTIONS_MAX,
+            connections: Arc::default(),
+            refused: Arc::default(),
+        })
+    }
+
+    /// The same with room for so many connections.
+    #[must_use]
+    pub fn with_connections_max(self, connections_max: usize) -> Listener {
+        Listener { connections_max, ..self }
     }
 
     /// The address it is bound to.
@@ -132,15 +158,21 @@ impl Listener {
     }
 
     fn take<D: Door>(&self, stream: TcpStream, peer: SocketAddr, door: Arc<D>, drain: Drain) {
-        let Some(place) = Place::take(&self.connections) else {
+        let Some((place, number)) = Place::take(&self.connections, self.connections_max.saturating_add(D::SPARE))
+        else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
         };
+        let is_spare = number >= self.connections_max;
         // Answers are written whole; waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
         tokio::spawn(async move {
             let _place = place;
-            door.serve(stream, peer, drain).await;
+            if is_spare {
+                door.serve_briefly(stream, peer, drain).await;
+            } else {
+                door.serve(stream, peer, drain).await;
+            }
         });
     }
 }
@@ -155,10 +187,11 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    fn take(connections: &Arc<AtomicUsize>) -> Option<Place> {
-        let one_more = |open: usize| (open < CONNECTIONS_MAX).then_some(open + 1);
-        connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Place(Arc::clone(connections)))
+    /// A place, and how many are taken before it.
+    fn take(connections: &Arc<AtomicUsize>, max: usize) -> Option<(Place, usize)> {
+        let one_more = |open: usize| (open < max).then_some(open + 1);
+        let before = connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some((Place(Arc::clone(connections)), before))
     }
 }
 

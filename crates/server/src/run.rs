@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::bounds::DRAIN;
 use crate::decision_log::DecisionLog;
+use crate::descriptors;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
 use crate::reload::{BadConfig, First, Reloader};
@@ -132,10 +133,16 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let rls =
         RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
+    let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let http = Listener::bind("http", options.http)?;
+    let grpc = Listener::bind("grpc", options.grpc)?;
+    let resp = Listener::bind("resp", options.resp)?;
+    // After all that may fail: a start that does says one line.
+    let connections = descriptors::connections(count);
     let listeners = Arc::new(Listeners {
-        http: Listener::bind("http", options.http)?,
-        grpc: Listener::bind("grpc", options.grpc)?,
-        resp: Listener::bind("resp", options.resp)?,
+        http: http.with_connections_max(connections),
+        grpc: grpc.with_connections_max(connections),
+        resp: resp.with_connections_max(connections),
     });
     let addresses =
         Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };
@@ -144,7 +151,6 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     }
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
-    let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let mut threads = Vec::new();
     for number in 0..count {
         let worker = Worker {
@@ -156,7 +162,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         };
         threads.push(std::thread::Builder::new().name(format!("serve-{number}")).spawn(move || worker.run())?);
     }
-    drop((drain, stop));
+    // Those who serve have them now, and close them as soon as they accept nobody any more.
+    drop((listeners, drain, stop));
     manager.block_on(async {
         // The handlers stand before anybody can know that the server runs, or an early signal would end it.
         let signals = Signals::new()?;
@@ -206,6 +213,8 @@ impl Worker {
                 accept(&listeners.grpc, grpc, drain.clone()),
                 accept(&listeners.resp, resp, drain),
             );
+            // Who comes now is refused at once and can go elsewhere; else it would wait for an answer until the end.
+            drop(listeners);
             // Connections go on meanwhile.
             let _ = stop.changed().await;
         });

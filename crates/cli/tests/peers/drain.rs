@@ -80,6 +80,23 @@ fn it_says_so_first_and_finishes() {
     watcher.wait().unwrap();
 }
 
+/// While a request is finished, who comes is refused at once instead of waiting for nothing.
+#[test]
+fn it_listens_no_longer_than_it_accepts() {
+    let mut tidegate = Tidegate::start(&["--drain-delay", "0"]);
+    let mut slow = TcpStream::connect(tidegate.http).unwrap();
+    slow.write_all(b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 35\r\n\r\n{\"key\":").unwrap();
+    assert_eq!(get(tidegate.http, "/healthz").status, 200);
+    tidegate.process.signal(Signal::TERM);
+    for address in [tidegate.http, tidegate.grpc, tidegate.resp] {
+        assert!(eventually(|| TcpStream::connect(address).is_err()), "{address} is listened on");
+    }
+    slow.write_all(b"\"slow\",\"limit\":\"100/minute\"}").unwrap();
+    let first = BufReader::new(slow).lines().next();
+    assert_eq!(first.unwrap().unwrap(), "HTTP/1.1 200 OK", "what was under way is finished");
+    assert!(tidegate.process.ended().success());
+}
+
 /// A client that holds its connection and says nothing does not keep the server from ending.
 #[test]
 fn idle_connections_do_not_hold_it() {

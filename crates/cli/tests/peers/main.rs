@@ -24,6 +24,7 @@ mod grpc_python;
 mod guide;
 mod http;
 mod nginx;
+mod open_files;
 mod process;
 mod readme;
 mod redis_clients;

@@ -25,7 +25,18 @@ pub(crate) fn command() -> Command {
 impl Tidegate {
     /// Starts it with further arguments, and waits until it says where it listens.
     pub(crate) fn start(arguments: &[&str]) -> Tidegate {
-        let mut command = command();
+        Tidegate::start_by(command(), arguments)
+    }
+
+    /// Starts it with so many files that it may open, of those that it may allow itself.
+    pub(crate) fn with_open_files(soft: u64, hard: u64, arguments: &[&str]) -> Tidegate {
+        let mut limited = Command::new("/bin/sh");
+        let script = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
+        limited.args(["-c", &script]).arg(command().get_program()).env_clear();
+        Tidegate::start_by(limited, arguments)
+    }
+
+    fn start_by(mut command: Command, arguments: &[&str]) -> Tidegate {
         command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
         command.args(arguments);
         let mut process = Process::start(directory(), &mut command, Some(Stdio::piped()));

@@ -41,8 +41,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH};
+use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
 use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::{Protocol, Service};
@@ -54,6 +55,8 @@ use pulse::{Io, Pulse, Silence};
 pub struct HttpDoor {
     service: Arc<Service>,
     http: http1::Builder,
+    /// The same for a single request.
+    brief: http1::Builder,
     address: Option<SocketAddr>,
     /// Who may write a page about all rules.
     pages: Semaphore,
@@ -74,7 +77,9 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
-        HttpDoor { service, http, address: None, pages: Semaphore::new(1) }
+        let mut brief = http.clone();
+        brief.keep_alive(false);
+        HttpDoor { service, http, brief, address: None, pages: Semaphore::new(1) }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
@@ -145,12 +150,9 @@ impl HttpDoor {
             _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
         }
     }
-}
 
-impl Door for HttpDoor {
-    const NAME: &'static str = "http";
-
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
+    /// Serves a connection until it ends.
+    async fn converse(&self, http: &http1::Builder, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let caller = Caller { address: peer.ip().to_canonical(), is_local };
         let pulse = Arc::new(Pulse::default());
@@ -159,7 +161,7 @@ impl Door for HttpDoor {
             pulse.answered();
             Ok::<_, Infallible>(reply)
         });
-        let mut connection = pin!(self.http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
+        let mut connection = pin!(http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
@@ -181,6 +183,20 @@ impl Door for HttpDoor {
     }
 }
 
+impl Door for HttpDoor {
+    const NAME: &'static str = "http";
+    const SPARE: usize = SPARE_CONNECTIONS;
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        self.converse(&self.http, stream, peer, drain).await;
+    }
+
+    async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        // Who takes longer is cut off.
+        let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +210,7 @@ mod tests {
         let door = HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap())));
         let page = door.aside(|_| {
             *WRITER.lock().unwrap() = Some(thread::current().id());
-            routes::page()
+            answer::empty(StatusCode::OK)
         });
         assert_eq!(page.await.unwrap().status(), StatusCode::OK);
         assert!(WRITER.lock().unwrap().is_some_and(|writer| writer != thread::current().id()));

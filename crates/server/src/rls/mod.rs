@@ -33,8 +33,8 @@ use tonic::service::Routes;
 pub(crate) use self::calls::decide;
 use self::calls::{Calls, Limits};
 use crate::bounds::{
-    DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_RESETS_MAX, GRPC_STREAMS_MAX,
-    GRPC_WINDOW_BYTES, STALL,
+    DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,
+    GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, STALL,
 };
 use crate::drain::Drain;
 use crate::listener::Door;
@@ -120,7 +120,7 @@ fn http2_with_bounds() -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(GRPC_KEEP_ALIVE)
-        .keep_alive_timeout(STALL)
+        .keep_alive_timeout(GRPC_KEEP_ALIVE_ANSWER)
         .max_concurrent_streams(GRPC_STREAMS_MAX)
         .max_header_list_size(GRPC_HEADER_BYTES_MAX)
         .max_frame_size(GRPC_FRAME_BYTES_MAX)

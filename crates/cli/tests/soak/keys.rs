@@ -1,0 +1,154 @@
+//! Millions of keys, which must not make anybody free, and one key with all the load, which must not slow others.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::load::{PLENTY, Server, Stop, probe, resident};
+use crate::report::{Told, Watch};
+use crate::tidegate::Tidegate;
+
+/// Keys that are tried, and those that the server has room for.
+const KEYS: u64 = 10_000_000;
+const ROOM: u64 = 100_000;
+/// Commands that are sent at once.
+const PIPELINE: u64 = 500;
+/// Megabytes that the server may grow by from its start, whatever the number of keys.
+const GROWTH: f64 = 64.0;
+
+/// Sends commands and counts the first numbers of their answers: 0 for allowed, 1 for denied.
+struct Throttle(BufReader<TcpStream>);
+
+impl Throttle {
+    fn open(address: SocketAddr) -> Throttle {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Throttle(BufReader::with_capacity(64 << 10, stream))
+    }
+
+    /// How many of these commands were denied.
+    fn denied(&mut self, commands: &str, count: u64) -> u64 {
+        self.0.get_mut().write_all(commands.as_bytes()).unwrap();
+        (0..count).map(|_| self.answer()).sum()
+    }
+
+    /// The first number of an answer of five.
+    fn answer(&mut self) -> u64 {
+        let mut line = Vec::new();
+        let mut first = None;
+        for number in 0..6 {
+            line.clear();
+            loop {
+                let mut byte = [0];
+                self.0.read_exact(&mut byte).unwrap();
+                if byte[0] == b'\n' {
+                    break;
+                }
+                line.push(byte[0]);
+            }
+            match number {
+                0 => assert_eq!(line, b"*5\r", "{:?}", String::from_utf8_lossy(&line)),
+                1 => first = Some(u64::from(line[1] - b'0')),
+                _ => {}
+            }
+        }
+        first.unwrap()
+    }
+
+    /// Whether this user, of five tries an hour, is denied once more.
+    fn is_limited(&mut self, user: &str) -> bool {
+        self.denied(&format!("CL.THROTTLE {user} 4 5 3600\r\n"), 1) == 1
+    }
+}
+
+pub(crate) fn ten_million_keys_stay_within_bounds(told: &mut Told) {
+    let tidegate = Tidegate::start(&["--store", &format!("memory:{ROOM}")]);
+    let start = resident(&tidegate);
+    let mut victims = Throttle::open(tidegate.resp);
+    let limit = |victims: &mut Throttle, user: &str| {
+        assert!((0..6).any(|_| victims.is_limited(user)), "{user} is not limited at all");
+    };
+    limit(&mut victims, "early");
+    let counted = || tidegate.metric("tidegate_requests_total{protocol=\"resp\"}").unwrap();
+    let before = counted();
+    let (next, looks, watch) = (AtomicU64::new(0), AtomicU64::new(0), Watch::start());
+    let (most, denied) = std::thread::scope(|scope| {
+        let senders = [0, 1].map(|_| scope.spawn(|| send_keys(tidegate.resp, &next)));
+        let (mut most, mut said, mut is_late_limited) = (0.0_f64, 0, false);
+        while !senders.iter().all(|sender| sender.is_finished()) {
+            let sent = next.load(Ordering::Relaxed);
+            if sent > KEYS / 4 && !is_late_limited {
+                is_late_limited = true;
+                limit(&mut victims, "late");
+            }
+            assert!(victims.is_limited("early"), "free after {sent} keys");
+            assert!(!is_late_limited || victims.is_limited("late"), "who came late is free after {sent} keys");
+            looks.fetch_add(1, Ordering::Relaxed);
+            most = most.max(resident(&tidegate));
+            if sent / (KEYS / 5) > said {
+                said = sent / (KEYS / 5);
+                told.say(&format!("{} million keys, {most:.1} MB", sent / 1_000_000));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (most, senders.into_iter().map(|sender| sender.join().unwrap()).sum::<u64>())
+    });
+    let rate = next.load(Ordering::Relaxed) as f64 / watch.elapsed().as_secs_f64();
+    told.figure("unique keys, room for 100,000", KEYS, "");
+    let counted = counted() - before;
+    told.figure("commands that the server counted", counted, "≥ the keys");
+    assert!(counted >= KEYS as f64, "{counted}");
+    told.figure("new keys denied, as there was no room", denied, "");
+    told.figure("keys a second", format!("{rate:.0}"), "");
+    told.figure("memory at the start / most", format!("{start:.1} / {most:.1} MB"), "+ ≤ 64 MB");
+    told.figure("looks at limited victims, all denied", looks.load(Ordering::Relaxed), "all");
+    assert!(most - start <= GROWTH, "{most} MB");
+}
+
+/// Sends its part of the keys; how many of them were denied.
+fn send_keys(address: SocketAddr, next: &AtomicU64) -> u64 {
+    let (mut throttle, mut denied) = (Throttle::open(address), 0);
+    loop {
+        let first = next.fetch_add(PIPELINE, Ordering::Relaxed);
+        if first >= KEYS {
+            return denied;
+        }
+        let commands: String =
+            (first..first + PIPELINE).map(|key| format!("CL.THROTTLE k{key} 99 100 3600\r\n")).collect();
+        denied += throttle.denied(&commands, PIPELINE);
+    }
+}
+
+pub(crate) fn a_hot_key_does_not_slow_others(told: &mut Told) {
+    let server = Server::start(PLENTY, &[]);
+    // The same load both times, so that only what it is about differs.
+    let spread = under_load(told, &server, 10_000);
+    let hot = under_load(told, &server, 1);
+    let ratio = hot.0.p99().as_secs_f64() / spread.0.p99().as_secs_f64();
+    told.figure("load over 10,000 keys, others' p50 / p99", format!("{:.0}/s, {}", spread.1, spread.0.told()), "");
+    told.figure("load on one key, others' p50 / p99", format!("{:.0}/s, {}", hot.1, hot.0.told()), "p99 ≤ 2×");
+    told.figure("ratio of the p99s", format!("{ratio:.2}"), "");
+    assert!(hot.0.p99() <= spread.0.p99() * 2 + Duration::from_millis(20), "{}", hot.0.told());
+}
+
+/// What others see while two connections send as much as they can about so many keys, and how much that was.
+fn under_load(told: &Told, server: &Server, keys: u64) -> (crate::load::Latencies, f64) {
+    told.say(&format!("load over {keys} keys, for 10 s"));
+    let (stop, sent) = (Stop::default(), AtomicU64::new(0));
+    let others = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut throttle = Throttle::open(server.resp);
+                let command = |number: u64| format!("CL.THROTTLE hot{} 99 100 60\r\n", number % keys);
+                while !stop.is_now() {
+                    let first = sent.fetch_add(100, Ordering::Relaxed);
+                    throttle.denied(&(first..first + 100).map(command).collect::<String>(), 100);
+                }
+            });
+        }
+        let _at_the_end = stop.at_the_end();
+        probe(server, Duration::from_secs(10))
+    });
+    (others, sent.load(Ordering::Relaxed) as f64 / 10.0)
+}

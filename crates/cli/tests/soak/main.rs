@@ -1,0 +1,67 @@
+//! Slow and heavy runs against the server as it was built for release. `make soak` starts all of them, one after the other;
+//! `make soak SOAK="reloads stops"` only these.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | how a run tells what it does and what it measured | `report.rs` |
+//! | clients that ask, load, latencies | `client.rs`, `load.rs` |
+//! | HTTP/2 by hand | `http2.rs` |
+//! | silent, slow and too many connections | `silent.rs`, `crowd.rs` |
+//! | floods of HTTP/2 frames | `floods.rs` |
+//! | millions of keys, and one hot key | `keys.rs` |
+//! | reloads, bad files, stops, memory over a minute | `life.rs` |
+
+// clippy.toml allows it in test functions, not in those that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client;
+mod crowd;
+mod floods;
+#[path = "../peers/http.rs"]
+#[allow(dead_code, reason = "proxies are not needed here")]
+mod http;
+mod http2;
+mod keys;
+mod life;
+mod load;
+#[path = "../peers/process.rs"]
+#[allow(dead_code, reason = "peers are not needed here")]
+mod process;
+mod report;
+mod silent;
+#[path = "../peers/tidegate.rs"]
+#[allow(dead_code, reason = "the examples are not needed here")]
+mod tidegate;
+
+use std::process::ExitCode;
+
+use report::{Report, Run};
+
+/// The runs by their names.
+const RUNS: [(&str, Run); 9] = [
+    ("silent", silent::silent_and_slow_sockets_are_closed),
+    ("crowd", crowd::the_cap_is_held_and_administrators_get_in),
+    ("floods", floods::floods_of_frames_are_harmless),
+    ("keys", keys::ten_million_keys_stay_within_bounds),
+    ("hot-key", keys::a_hot_key_does_not_slow_others),
+    ("reloads", life::a_hundred_reloads_lose_nothing),
+    ("bad-configs", life::bad_files_change_nothing),
+    ("stops", life::ten_stops_lose_nothing),
+    ("memory", life::memory_is_steady_over_a_minute),
+];
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|name| RUNS.iter().all(|(run, _)| run != name)) {
+        eprintln!("error: no run is called {unknown}; there are {}", RUNS.map(|(name, _)| name).join(", "));
+        return ExitCode::from(2);
+    }
+    let mut report = Report::new();
+    for (name, run) in RUNS {
+        if wanted.is_empty() || wanted.iter().any(|one| one == name) {
+            report.run(name, run);
+        }
+    }
+    report.print();
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
