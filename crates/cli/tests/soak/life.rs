@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
 use crate::http::get;
-use crate::load::{PLENTY, Server, Stop, hammer, milliseconds, resident};
-use crate::process::{directory, eventually};
+use crate::load::{PLENTY, Server, Stop, directory, hammer, milliseconds, resident};
+use crate::process::eventually;
 use crate::report::{Told, Watch};
 
 const LOADS: &str = "ratelimit_service_config_load_success";
@@ -59,6 +59,8 @@ pub(crate) fn a_hundred_reloads_lose_nothing(told: &mut Told) {
         for number in 0..100 {
             write(&server.path("rules.yaml"), rules(if number % 2 == 0 { 200 } else { 100 }).as_bytes());
             slowest = slowest.max(reload(&server, LOADS));
+            // So that many requests meet each of them.
+            std::thread::sleep(Duration::from_millis(50));
             if number % 25 == 24 {
                 told.say(&format!("{} reloads", number + 1));
             }
@@ -100,7 +102,9 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
     let (mut most, mut rounds, mut slowest) = (0.0_f64, 0, (Duration::ZERO, ""));
     let check = |answer: Answer| assert_eq!(answer.quota, PLENTY, "the old rules stay");
     let asked = under_load(&server, 10_000, check, || {
-        for round in 0..10 {
+        let watch = Watch::start();
+        // On a machine that is busy with other things, fewer do.
+        for round in (0..10).take_while(|_| watch.elapsed() < Duration::from_secs(45)) {
             for (name, text) in bad_files() {
                 write(&path, &text);
                 let took = reload(&server, REFUSALS);
