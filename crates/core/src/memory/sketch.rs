@@ -25,12 +25,8 @@ const PARTS: usize = 4 * SCALES;
 /// Wide enough that some hundred keys hardly ever share all four cells; a checker makes it anew for each schedule.
 const WIDTH_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
 
-/// Keys of a table for each cell of a row. A flood of as many new keys as there are cells, each with a whole burst, shuts
-/// newcomers out; all parts together, most of which are never touched, stay below the tables.
-const KEYS_A_CELL: usize = 32;
-
-/// Wide enough beside a table of 32 million keys.
-const WIDTH_MAX: usize = 1 << 20;
+/// Wide enough for a million keys; all parts together stay below the tables.
+const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {
     cells: Pages<AtomicU64>,
@@ -52,7 +48,7 @@ pub(crate) struct Part<'a> {
 impl Sketch {
     /// A sketch beside tables of `keys` keys.
     pub(crate) fn beside(keys: usize) -> std::io::Result<Sketch> {
-        let width = (keys / KEYS_A_CELL).clamp(WIDTH_MIN, WIDTH_MAX);
+        let width = (keys / 512).clamp(WIDTH_MIN, WIDTH_MAX);
         let cells = Pages::zeroed(PARTS * ROWS * width)?;
         Ok(Sketch { cells, width, latest: std::array::from_fn(|_| AtomicU64::new(0)) })
     }
