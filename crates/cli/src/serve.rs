@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Deny nothing: count, and tell what would be denied
+    /// Put all rules in shadow: count, and tell what they would deny. Limits that callers bring still hold
     #[arg(long)]
     shadow: bool,
     /// The algorithm of limits in files of envoyproxy/ratelimit that name none

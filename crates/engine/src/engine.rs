@@ -26,7 +26,7 @@ pub struct Options {
     pub clock: Clock,
     /// Keys that find an exact place in the default store, if the configuration does not say.
     pub keys: Option<usize>,
-    /// Whether nothing is ever denied: answers tell what would be.
+    /// Whether all rules are in shadow: answers tell what they would deny. Limits that callers bring still hold.
     pub shadow: bool,
 }
 
@@ -194,8 +194,11 @@ impl Engine {
         if specs.is_empty() {
             specs.push(default_spec(&self.options));
         }
-        for spec in &mut specs {
-            spec.keys = spec.keys.or(self.options.keys);
+        // The size of the command line is that of the default store, which is the first.
+        if let Some(default) = specs.first_mut() {
+            default.keys = default.keys.or(self.options.keys);
+        }
+        for spec in &specs {
             let (store, differs) = self.stores.get(spec)?;
             if differs {
                 unchanged.push(spec.name.clone());

@@ -122,18 +122,6 @@ impl Listener {
         (self.name, Arc::clone(&self.connections), Arc::clone(&self.refused))
     }
 
-    /// Connections that are open now.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Connections that were closed at once, because there were too many.
-    #[must_use]
-    pub fn refused(&self) -> usize {
-        self.refused.load(Ordering::Relaxed)
-    }
-
     /// Accepts connections on the runtime this is called on, until it drains.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Requests a round and server, in thousands
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 200)]
     thousands: u64,
     /// Only scenarios whose name contains this
     #[arg(long, default_value = "")]
