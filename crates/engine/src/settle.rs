@@ -21,7 +21,14 @@ pub(crate) struct Settled {
 
 /// Asks all stores in turn. What an earlier one gave goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
-    let mut settling = Settling { active, local, plan, judged: plan.planned.iter().map(unasked).collect() };
+    let mut settling = Settling {
+        active,
+        local,
+        plan,
+        judged: plan.planned.iter().map(unasked).collect(),
+        fell_back: Vec::new(),
+        gave_back: false,
+    };
     let mut denied = settling.is_denied();
     for store in 0..active.store_count() {
         let mut from = 0;
@@ -65,6 +72,9 @@ struct Settling<'a> {
     plan: &'a Plan,
     /// In the order of the plan.
     judged: Vec<Judged>,
+    /// Charges that were decided in the memory of this process instead of their store, and under which limit.
+    fell_back: Vec<(usize, Limit)>,
+    gave_back: bool,
 }
 
 impl<'a> Settling<'a> {
@@ -118,14 +128,16 @@ impl<'a> Settling<'a> {
     /// Does what the rule chose for a store that does not answer.
     fn fail(&mut self, number: usize, charge: Charge<'_>) {
         let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
-        let locally = |limit: Option<Limit>| {
-            let limit = limit.unwrap_or(*charge.limit);
-            self.local.charge(&[Charge { limit: &limit, ..charge }]).ok()?.iter().next().copied()
-        };
         self.judged[number].answer = match choice {
             OnStoreFailure::Allow => Answer::Failed { allowed: true },
             OnStoreFailure::Deny => Answer::Failed { allowed: false },
-            OnStoreFailure::Local(limit) => locally(limit).map_or(Answer::Failed { allowed: true }, Answer::Decided),
+            OnStoreFailure::Local(limit) => {
+                let limit = limit.unwrap_or(*charge.limit);
+                self.fell_back.push((number, limit));
+                let decisions = self.local.charge(&[Charge { limit: &limit, ..charge }]).ok();
+                let decision = decisions.as_ref().and_then(|decisions| decisions.iter().next().copied());
+                decision.map_or(Answer::Failed { allowed: true }, Answer::Decided)
+            }
         };
         if let Some(record) = self.judged[number].rule.and_then(|id| self.active.record(id)) {
             record.all.add(crate::stats::Counter::Failed, 1);
@@ -156,15 +168,25 @@ impl<'a> Settling<'a> {
         true
     }
 
-    /// Refunds what was taken so far.
+    /// Refunds what was taken so far, to where it was taken.
     fn give_back(&mut self) {
+        if std::mem::replace(&mut self.gave_back, true) {
+            return;
+        }
         for number in 0..self.judged.len() {
             let Some((charge, receipt)) = self.taken(number) else { continue };
             let Op::Take(units) = charge.op else { continue };
             let refund = Charge { op: Op::Refund(units, Some(receipt)), ..charge };
-            if let Some(backend) = self.active.store(self.plan.planned[number].store) {
+            let refunded = match self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
+                Some((_, limit)) => self.local.charge(&[Charge { limit, ..refund }]).ok(),
                 // If the store fails now, the units come back by themselves.
-                let _ = backend.charge(&[refund]);
+                None => {
+                    self.active.store(self.plan.planned[number].store).and_then(|store| store.charge(&[refund]).ok())
+                }
+            };
+            // The numbers are told as they are after it.
+            if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
+                self.judged[number].answer = Answer::Decided(*decision);
             }
         }
     }
@@ -248,14 +270,19 @@ mod tests {
     /// What a rule with this choice answers to a few requests while its store does not.
     fn answers(choice: &str) -> Vec<Option<Denial>> {
         let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
-        let text = format!("domains: {{api: {{rules: [{rule}]}}}}");
+        settled(&rule).into_iter().map(|settled| settled.denial).collect()
+    }
+
+    /// What comes out of three requests under rules whose store does not answer.
+    fn settled(rules: &str) -> Vec<Settled> {
+        let text = format!("domains: {{api: {{rules: [{rules}]}}}}");
         let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
         let active = Active::for_tests(policy, vec![Backend::Unreachable]);
         let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
         let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
         let domain = active.policy.domain("api").unwrap();
         let plan = Plan::of(&active, &Penalties::new(), domain, &request).unwrap();
-        (0..3).map(|_| at_once(settle(&active, &local, &plan)).unwrap().denial).collect()
+        (0..3).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
     }
 
     fn at_once<T>(future: impl Future<Output = T>) -> T {
@@ -263,6 +290,16 @@ mod tests {
             Poll::Ready(value) => value,
             Poll::Pending => panic!("it waited"),
         }
+    }
+
+    #[test]
+    fn what_the_memory_of_this_process_gave_goes_back_there() {
+        let five = "{name: five, limit: 9/minute, on_store_failure: {local: 5/minute}}";
+        let one = "{name: one, limit: 9/minute, on_store_failure: {local: 1/minute}}";
+        let left = |settled: &Settled| settled.judged[0].answer.decision().unwrap().remaining();
+        let all = settled(&format!("{five}, {one}"));
+        assert_eq!(all.iter().map(left).collect::<Vec<_>>(), [4, 4, 4]);
+        assert_eq!(all[2].denial, Some(Denial::OverLimit));
     }
 
     #[test]
