@@ -8,16 +8,6 @@ use tidegate_core::{Algorithm, Limit, LimitError, Rate};
 use crate::request::Shown;
 use crate::schema::{self, Numbers, RateText};
 
-const ALGORITHMS: [Algorithm; 7] = [
-    Algorithm::Gcra,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::SlidingLog,
-    Algorithm::SlidingCounter,
-    Algorithm::SlicedWindow,
-];
-
 /// Why a limit cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {hint}")]
@@ -68,8 +58,8 @@ fn read_numbers(numbers: &Numbers) -> Result<(Limit, Shown), LimitProblem> {
 
 fn algorithm(numbers: &Numbers) -> Result<Algorithm, LimitProblem> {
     let Some(name) = &numbers.algorithm else { return Ok(Algorithm::Gcra) };
-    ALGORITHMS.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.name()).collect();
+    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
         let name: String = name.chars().take(40).collect();
         problem("algorithm", format!("algorithm: `{name}` is not known"), format!("use one of {}", names.join(", ")))
     })

@@ -28,16 +28,6 @@ pub(super) const RATE_LIMIT_KEYS: &[&str] =
     &["unit", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "burst", "count_denied"];
 pub(super) const REPLACES_KEYS: &[&str] = &["name"];
 
-const ALGORITHMS: [Algorithm; 7] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingLog,
-    Algorithm::SlidingCounter,
-    Algorithm::SlicedWindow,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::Gcra,
-];
-
 /// Reads the fields of maps and says what is wrong with them.
 pub(super) struct Fields<'a> {
     pub(super) file: &'a Arc<str>,
@@ -120,11 +110,11 @@ impl Fields<'_> {
 
     pub(super) fn algorithm(&mut self, node: &Node) -> Option<Algorithm> {
         let written = self.text(node, "algorithm")?;
-        let found = ALGORITHMS.into_iter().find(|algorithm| algorithm.name() == written);
+        let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == written);
         if found.is_none() {
             let mark = node.get("algorithm").map_or(node.mark, |node| node.mark);
             let message = format!("`algorithm` is `{}`, which is not known", quote(&written));
-            self.error(mark, message, suggest(&written, ALGORITHMS.map(Algorithm::name)));
+            self.error(mark, message, suggest(&written, Algorithm::ALL.map(Algorithm::name)));
         }
         found
     }
