@@ -1,0 +1,7 @@
+//! Stores that several processes share.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | Redis and Valkey | `redis/` |
+
+pub mod redis;

@@ -1,0 +1,1 @@
+//! Redis and Valkey as the store of a fleet: standalone, behind Sentinel, or as a Cluster.
