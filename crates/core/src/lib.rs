@@ -6,6 +6,7 @@
 //! | what may be asked and is answered | `decision.rs` |
 //! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
 //! | the keyed table, its locks and its memory | `memory/` |
+//! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs` |
 //! | the only place where time is read | `clock.rs` |
 
@@ -20,6 +21,7 @@ mod limit;
 mod limiter;
 mod memory;
 mod rate;
+mod remote;
 mod semaphore;
 mod sync;
 mod time;
@@ -33,5 +35,6 @@ pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
 pub use rate::Rate;
+pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers};
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};
 pub use time::Time;

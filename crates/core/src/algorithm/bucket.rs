@@ -42,7 +42,7 @@ impl Bucket {
     /// The most debt a state may hold. Debits reach almost one further burst beyond the burst; one interval less, so
     /// that after a clock jumped back one unit passes again within the time of one burst.
     #[inline]
-    fn debt_max(&self) -> u64 {
+    pub(crate) fn debt_max(&self) -> u64 {
         2 * self.span - self.interval
     }
 

@@ -28,6 +28,10 @@ impl FixedWindow {
         FixedWindow { phase: u64::try_from(scaled >> 64).unwrap_or(0), ..*self }
     }
 
+    pub(crate) fn phase(&self) -> u64 {
+        self.phase
+    }
+
     /// The end of the window that `now` lies in.
     fn end(&self, now: u64) -> u64 {
         now + self.window - (now + self.window - self.phase) % self.window

@@ -54,6 +54,10 @@ impl Log {
         Log { limit, window, slice, lifetime: slice * (slices + 1) }
     }
 
+    pub(crate) fn slice(&self) -> u64 {
+        self.slice
+    }
+
     pub(crate) fn lifetime(&self) -> u64 {
         self.lifetime
     }

@@ -77,6 +77,10 @@ impl Decisions {
         self.vetoing().filter_map(Decision::retry).max_by_key(length)
     }
 
+    pub(crate) fn from_each(each: impl Iterator<Item = (Decision, bool)>) -> Decisions {
+        Decisions { each: each.collect() }
+    }
+
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {
         self.each.iter().filter(|(_, veto)| *veto).map(|(decision, _)| decision)
     }

@@ -1,0 +1,95 @@
+//! Random transactions: several charges at once, on several keys under several algorithms, beside the memory store.
+
+use proptest::prelude::*;
+use tidegate_core::{Algorithm, Charge, Decision, FakeClock, Key, Limit, MemoryStore, Op, Receipt, Time};
+
+use super::in_process::InProcess;
+use super::live::Live;
+use super::model::Answer;
+use super::model::history::{Choices, History, Steps, numbers};
+use super::{Runs, SCRIPTS, bytes};
+use crate::redis::{decode, encode};
+
+/// A key with its limit, and what makes the next charge to it interesting.
+struct Place {
+    name: String,
+    limit: Limit,
+    history: History,
+}
+
+fn places(words: &[u64], start: u64) -> Vec<Place> {
+    let place = |(number, word): (usize, &u64)| {
+        let mut choices = Choices(*word);
+        let algorithm = Algorithm::ALL[choices.below(Algorithm::ALL.len() as u64) as usize];
+        let numbers = numbers(algorithm, choices.any_below(u64::MAX));
+        let history = History::new(numbers, Steps::AlsoBack, start);
+        Place { name: format!("key{number}"), limit: numbers.limit(), history }
+    };
+    words.iter().enumerate().map(place).collect()
+}
+
+fn check(subject: &mut impl Runs, of_places: &[u64], start: u64, calls: &[Vec<u64>]) {
+    subject.restart();
+    let clock = FakeClock::new();
+    let memory = MemoryStore::builder().keys(64).log_entries(100_000).clock(clock.clone()).build().unwrap();
+    let mut places = places(of_places, start);
+    for words in calls {
+        let mut made: Vec<(usize, Op, bool)> = Vec::new();
+        let mut now = 0;
+        for word in words {
+            let mut choices = Choices(word.rotate_left(23));
+            let number = choices.below(places.len() as u64) as usize;
+            let call = places[number].history.call(*word);
+            now = call.now;
+            made.push((number, call.op, choices.below(3) > 0));
+        }
+        // All keys are on one clock.
+        places.iter_mut().for_each(|place| place.history.now = now);
+        let now = Time::from_nanos(now);
+        clock.set(now);
+        let charge = |(number, op, veto): &(usize, Op, bool)| {
+            let Place { name, limit, .. } = &places[*number];
+            Charge { key: Key::new(name).unwrap(), limit, op: *op, veto: *veto }
+        };
+        let charges: Vec<Charge<'_>> = made.iter().map(charge).collect();
+        let expected = memory.charge(&charges).unwrap();
+        let keys: Vec<&[u8]> = charges.iter().map(|charge| charge.key.as_bytes()).collect();
+        let reply = match &charges[..] {
+            [one] => subject.run(SCRIPTS.one(one.limit.algorithm()), &keys, &bytes(&encode::one(one), now)),
+            several => subject.run(&SCRIPTS.several, &keys, &bytes(&encode::several(several), now)),
+        };
+        let answered = decode::decisions(&charges, &reply).unwrap_or_else(|error| panic!("{error}: {reply:?}"));
+        let all = |decisions: &tidegate_core::Decisions| decisions.iter().copied().collect::<Vec<Decision>>();
+        assert_eq!(all(&answered), all(&expected), "{charges:#?} at {now:?}: {reply:?}");
+        assert_eq!(answered.is_allowed(), expected.is_allowed());
+        for ((number, op, _), decision) in made.iter().zip(all(&expected)) {
+            let answer = Answer::of(*op, &decision);
+            let receipt = decision.receipt().map(Receipt::to_bits).and(answer.receipt);
+            places[*number].history.note(Answer { receipt, ..answer });
+        }
+    }
+}
+
+fn transactions() -> impl Strategy<Value = (Vec<u64>, u64, Vec<Vec<u64>>)> {
+    let calls = prop::collection::vec(prop::collection::vec(any::<u64>(), 1..6), 1..25);
+    (prop::collection::vec(any::<u64>(), 1..5), any::<u64>(), calls)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #[test]
+    fn transactions_in_process((places, start, calls) in transactions()) {
+        check(&mut InProcess::new(), &places, start, &calls);
+    }
+}
+
+#[test]
+fn transactions_on_a_live_redis() {
+    let live = std::cell::RefCell::new(Live::start());
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
+    let run = |(places, start, calls): (Vec<u64>, u64, Vec<Vec<u64>>)| {
+        check(&mut *live.borrow_mut(), &places, start, &calls);
+        Ok(())
+    };
+    runner.run(&transactions(), run).unwrap();
+}

@@ -1,0 +1,86 @@
+//! From the reply of a script to decisions.
+
+use redis::Value;
+use tidegate_core::{Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Numbers, Time};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Why a reply is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyError {
+    /// It has another form than the scripts of this version reply.
+    #[error("the store replied what no script of this version replies")]
+    Unreadable,
+    /// The numbers do not fit the verdict.
+    #[error(transparent)]
+    Disagreement(#[from] Disagreement),
+}
+
+/// Reads the reply to charges that were decided together.
+pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisions, ReplyError> {
+    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let [taken, seconds, nanos, found @ ..] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    if found.len() != charges.len() {
+        return Err(ReplyError::Unreadable);
+    }
+    let now = Time::from_nanos(time(seconds, nanos)?);
+    let found: Result<Vec<Found>, ReplyError> =
+        charges.iter().zip(found).map(|(charge, value)| found_of(charge, value)).collect();
+    Ok(Decisions::of_found(charges, now, &found?, number(taken)? == 1)?)
+}
+
+fn found_of(charge: &Charge<'_>, value: &Value) -> Result<Found, ReplyError> {
+    let numbers = charge.limit.numbers(charge.key);
+    match (numbers, value) {
+        (Numbers::Log { .. }, Value::Array(answer)) => log(answer).map(Found::Log),
+        (Numbers::Log { .. }, _) => Err(ReplyError::Unreadable),
+        (_, Value::Nil) => Ok(Found::Words([0; 3])),
+        (_, Value::BulkString(state)) => words(numbers, state).map(Found::Words).ok_or(ReplyError::Unreadable),
+        _ => Err(ReplyError::Unreadable),
+    }
+}
+
+/// Reads a state as the Lua files write it.
+fn words(numbers: Numbers, state: &[u8]) -> Option<[u64; 3]> {
+    let (layout, state) = std::str::from_utf8(state).ok()?.split_at_checked(1)?;
+    let mut words = state.split(' ').map(|word| word.parse::<u64>());
+    let mut next = || words.next()?.ok();
+    match (numbers, layout) {
+        (Numbers::Bucket { .. }, "b") => Some([next()?, 0, 0]),
+        (Numbers::Window { .. }, "w") => {
+            let (count, end) = (next()?, next()?);
+            Some([end, count, 0])
+        }
+        (Numbers::Counter { .. }, "c") => {
+            let (prev, curr, fresh_at) = (next()?, next()?, next()?);
+            Some([fresh_at, prev, curr])
+        }
+        _ => None,
+    }
+}
+
+fn log(answer: &[Value]) -> Result<FromLog, ReplyError> {
+    let [verdict, wait_s, wait_n, used, reset_s, reset_n, out_s, out_n] = answer else {
+        return Err(ReplyError::Unreadable);
+    };
+    let verdict = match number(verdict)? {
+        0 => LogVerdict::DenyFor(time(wait_s, wait_n)?),
+        1 => LogVerdict::Allow,
+        2 => LogVerdict::DenyAlways,
+        3 => LogVerdict::AllowAlone,
+        _ => return Err(ReplyError::Unreadable),
+    };
+    Ok(FromLog { verdict, used: number(used)?, reset_after: time(reset_s, reset_n)?, out_at: time(out_s, out_n)? })
+}
+
+fn time(seconds: &Value, nanos: &Value) -> Result<u64, ReplyError> {
+    let whole = number(seconds)?.checked_mul(NANOS_PER_SECOND).ok_or(ReplyError::Unreadable)?;
+    whole.checked_add(number(nanos)?).ok_or(ReplyError::Unreadable)
+}
+
+fn number(value: &Value) -> Result<u64, ReplyError> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| ReplyError::Unreadable),
+        _ => Err(ReplyError::Unreadable),
+    }
+}

@@ -1,0 +1,122 @@
+//! From charges to the keys and arguments of a script.
+
+use redis::{RedisWrite, ToRedisArgs};
+use tidegate_core::{Charge, Numbers, Op, Receipt};
+
+/// An argument of a script. None of them needs memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arg {
+    Text(&'static str),
+    Number(i64),
+}
+
+impl ToRedisArgs for Arg {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        match self {
+            Arg::Text(text) => out.write_arg(text.as_bytes()),
+            Arg::Number(number) => number.write_redis_args(out),
+        }
+    }
+}
+
+/// Arguments for each charge in `several.lua`.
+const WIDTH: usize = 14;
+
+/// Up to here Lua tells whole numbers apart.
+const LUA_WHOLE_MAX: u64 = 1 << 53;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The arguments of one charge, for its algorithm's own script.
+pub(crate) fn one(charge: &Charge<'_>) -> Vec<Arg> {
+    let mut args = Vec::with_capacity(WIDTH);
+    put(charge, &mut args);
+    args
+}
+
+/// The arguments of several charges, for `several.lua`.
+pub(crate) fn several(charges: &[Charge<'_>]) -> Vec<Arg> {
+    let mut args = Vec::with_capacity(WIDTH * charges.len());
+    for (number, charge) in charges.iter().enumerate() {
+        args.extend([Arg::Text(algorithm(charge)), Arg::Number(i64::from(charge.veto))]);
+        put(charge, &mut args);
+        args.resize(WIDTH * (number + 1), Arg::Text(""));
+    }
+    args
+}
+
+/// The Lua file that does the arithmetic of a charge.
+fn algorithm(charge: &Charge<'_>) -> &'static str {
+    match charge.limit.numbers(charge.key) {
+        Numbers::Bucket { .. } => "bucket",
+        Numbers::Window { .. } => "fixed_window",
+        Numbers::Counter { .. } => "sliding_counter",
+        Numbers::Log { .. } => "log",
+    }
+}
+
+fn put(charge: &Charge<'_>, args: &mut Vec<Arg>) {
+    let (op, units, receipt) = split(charge.op);
+    args.push(Arg::Text(op));
+    match charge.limit.numbers(charge.key) {
+        Numbers::Bucket { interval, span, debt_max } => {
+            let amount = units.saturating_mul(interval);
+            args.extend(time(amount));
+            args.extend(time(debt_max));
+            args.extend(match charge.op {
+                Op::Take(_) | Op::Ask(_) => span.checked_sub(amount).map_or([Arg::Number(-1), Arg::Number(0)], time),
+                _ => instant(receipt),
+            });
+        }
+        Numbers::Window { limit, window, phase } => {
+            args.extend(amount(units));
+            args.push(Arg::Number(clamp(limit)));
+            args.extend(time(window));
+            args.extend(time(phase));
+            args.extend(instant(receipt));
+        }
+        Numbers::Counter { limit, window } => {
+            args.extend(amount(units));
+            args.push(Arg::Number(clamp(limit)));
+            args.extend(time(window));
+            args.extend(instant(receipt));
+        }
+        Numbers::Log { limit, window, slice, lifetime } => {
+            args.extend(amount(units));
+            args.push(Arg::Number(clamp(limit)));
+            [window, slice, lifetime].into_iter().for_each(|length| args.extend(time(length)));
+            args.extend(instant(receipt));
+        }
+    }
+}
+
+/// The letter of an op in the scripts, its units and its receipt.
+fn split(op: Op) -> (&'static str, u64, Option<Receipt>) {
+    match op {
+        Op::Take(0) | Op::Peek => ("p", 0, None),
+        Op::Take(units) => ("t", units, None),
+        Op::Ask(units) => ("a", units, None),
+        Op::Debit(units) => ("d", units, None),
+        Op::Refund(units, receipt) => ("r", units, receipt),
+        Op::Reset => ("z", 0, None),
+    }
+}
+
+/// Units, beside the place of a second number. No state holds more units than a number of Lua tells apart, so that more
+/// of them make no difference to any op.
+fn amount(units: u64) -> [Arg; 2] {
+    [Arg::Number(clamp(units.min(LUA_WHOLE_MAX))), Arg::Number(0)]
+}
+
+/// A length as whole seconds and nanoseconds.
+fn time(nanos: u64) -> [Arg; 2] {
+    [Arg::Number(clamp(nanos / NANOS_PER_SECOND)), Arg::Number(clamp(nanos % NANOS_PER_SECOND))]
+}
+
+fn instant(receipt: Option<Receipt>) -> [Arg; 2] {
+    receipt.map_or([Arg::Text(""); 2], |receipt| time(receipt.to_bits()))
+}
+
+fn clamp(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
