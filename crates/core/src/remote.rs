@@ -109,12 +109,9 @@ impl Limit {
                 Numbers::Window { limit: window.limit, window: window.window, phase: window.phase() }
             }
             Shape::Counter(counter) => Numbers::Counter { limit: counter.limit, window: counter.window },
-            Shape::Log(log) => Numbers::Log {
-                limit: log.limit,
-                window: log.window,
-                slice: log.slice(),
-                lifetime: log.lifetime(),
-            },
+            Shape::Log(log) => {
+                Numbers::Log { limit: log.limit, window: log.window, slice: log.slice(), lifetime: log.lifetime() }
+            }
         }
     }
 }

@@ -328,8 +328,14 @@ impl Place<'_> {
     fn take(&mut self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
         match (&mut self.kept, charge.limit.shape()) {
             (Kept::Log(taken, _), Shape::Log(log)) => {
-                let log = PooledLog { log, pool: &store.pool };
-                log.decide(&mut taken.before, taken.now, charge.op)
+                let pooled = PooledLog { log, pool: &store.pool };
+                if foreseen.is_allowed() {
+                    return pooled.decide(&mut taken.before, taken.now, charge.op);
+                }
+                // What did not fit is not taken either if a refund or reset of the call made room: a charge after it
+                // may have been promised that room.
+                let looked = log.foresee(&pooled.chain(taken.before), taken.now, Op::Peek, 0);
+                Decision { answer: foreseen.answer, ..looked }
             }
             _ => foreseen,
         }

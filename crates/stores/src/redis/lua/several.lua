@@ -68,11 +68,11 @@ end
 
 for i, key in ipairs(KEYS) do
   local at, place = (i - 1) * WIDTH, logs[key]
-  if place and denied then
-    -- The verdict, and the numbers of the untouched log.
-    local untouched = log_foresee(place.log, 'p', 0, 0)
+  if place and (denied or found[i][1] ~= 1) then
+    -- Not taken: the verdict, and the numbers of the log as it is.
+    local looked = log_foresee(place.log, 'p', 0, 0)
     local verdict = found[i][1] == 1 and 3 or found[i][1]
-    found[i] = log_answer(verdict, found[i][2], found[i][3], unpack(untouched, 4, 8))
+    found[i] = log_answer(verdict, found[i][2], found[i][3], unpack(looked, 4, 8))
   elseif place then
     found[i] = log_decide(place.log, ARGV[at + 3], ARGV[at + 4] + 0, ARGV[at + 13], ARGV[at + 14])
     log_close(place.log)
