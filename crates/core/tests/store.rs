@@ -501,3 +501,15 @@ fn a_log_shows_what_was_taken_and_when() {
     assert_eq!(store.inspect(key("ann"), &limit).entries, [Spent { at: later, units: 3 }]);
     assert_eq!(store.decide(key("ann"), &limit, Op::Peek).remaining(), 7, "looking let go of the key");
 }
+
+#[test]
+fn what_a_reset_frees_within_a_transaction_goes_to_nobody_who_did_not_fit() {
+    let (store, _clock) = store(64);
+    let limit = Limit::sliding_log(2, Duration::from_secs(60)).unwrap();
+    let reset = Charge { key: key("ann"), limit: &limit, op: Op::Reset, veto: false };
+    let take = |units| Charge::take(key("ann"), &limit, units);
+    let decisions = store.charge(&[take(1), reset, take(2).shadow(), take(1)]).unwrap();
+    let allowed: Vec<bool> = decisions.iter().map(Decision::is_allowed).collect();
+    assert_eq!(allowed, [true, true, false, true], "the last was promised its unit before the shadow could take it");
+    assert!(decisions.is_allowed());
+}
