@@ -161,6 +161,28 @@ impl Decision {
         Duration::from_nanos(self.reset_after)
     }
 
+    /// The same answer of a charge that was not taken after all, because of another.
+    #[must_use]
+    pub fn untaken(&self) -> Decision {
+        let answer = if self.answer == Answer::Allow { Answer::AllowAlone } else { self.answer };
+        Decision { answer, ..*self }
+    }
+
+    /// The same denial after so much time, if nobody spent, gave back or reset meanwhile; nothing if it is over by then,
+    /// or was none. What is left is told as it was, which is no more than there is.
+    #[must_use]
+    pub fn aged(&self, elapsed: Duration) -> Option<Decision> {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let left = |nanos: u64| nanos.checked_sub(elapsed).filter(|left| *left > 0);
+        let answer = match self.answer {
+            Answer::DenyFor(nanos) => Answer::DenyFor(left(nanos)?),
+            Answer::DenyAbout(nanos) => Answer::DenyAbout(left(nanos)?),
+            Answer::DenyAlways => Answer::DenyAlways,
+            Answer::Allow | Answer::AllowAlone => return None,
+        };
+        Some(Decision { answer, reset_after: self.reset_after.saturating_sub(elapsed), ..*self })
+    }
+
     /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look
     /// it means nothing: there is nothing to refund.
     #[inline]

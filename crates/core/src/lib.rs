@@ -35,6 +35,6 @@ pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
 pub use rate::Rate;
-pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers};
+pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};
 pub use time::Time;

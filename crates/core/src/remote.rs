@@ -11,7 +11,7 @@ use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
-use crate::memory::{Charge, Decisions};
+use crate::memory::{Charge, ChargeError, Decisions};
 use crate::{Decision, Key, Limit, Op, Time};
 
 /// The numbers of a limit, as its arithmetic uses them. Times are in nanoseconds.
@@ -143,10 +143,32 @@ impl Decisions {
             }
         };
         match passes == taken {
-            true => Ok(Decisions::from_each(charges.iter().zip(answers).map(|(charge, one)| (one, charge.veto)))),
+            true => Ok(charges.iter().zip(answers).map(|(charge, one)| (one, charge.veto)).collect()),
             false => Err(Disagreement),
         }
     }
+}
+
+/// Whether charges can be decided together, as [`MemoryStore::charge`](crate::MemoryStore::charge) says.
+///
+/// # Errors
+/// If there are too many, or two would count in one state under other numbers.
+pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
+    if charges.len() > CHARGES_MAX {
+        return Err(ChargeError::TooMany { count: charges.len() });
+    }
+    for (number, later) in charges.iter().enumerate() {
+        let shares = |earlier: &Charge<'_>| {
+            earlier.key == later.key
+                && earlier.limit.identity() == later.limit.identity()
+                && earlier.limit != later.limit
+        };
+        if charges.iter().take(number).any(shares) {
+            let algorithm = later.limit.algorithm().name();
+            return Err(ChargeError::SharedState { charge: number, algorithm });
+        }
+    }
+    Ok(())
 }
 
 fn alone(charge: &Charge<'_>, now: Time, found: &Found) -> Result<Decision, Disagreement> {

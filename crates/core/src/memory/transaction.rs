@@ -40,7 +40,7 @@ impl<'a> Charge<'a> {
 }
 
 /// The answers to several charges, in their order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Decisions {
     each: ArrayVec<(Decision, bool), CHARGES_MAX>,
 }
@@ -77,12 +77,15 @@ impl Decisions {
         self.vetoing().filter_map(Decision::retry).max_by_key(length)
     }
 
-    pub(crate) fn from_each(each: impl Iterator<Item = (Decision, bool)>) -> Decisions {
-        Decisions { each: each.collect() }
-    }
-
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {
         self.each.iter().filter(|(_, veto)| *veto).map(|(decision, _)| decision)
+    }
+}
+
+/// Each answer with whether it may veto. Those beyond the most charges of a transaction are left out.
+impl FromIterator<(Decision, bool)> for Decisions {
+    fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {
+        Decisions { each: each.into_iter().take(CHARGES_MAX).collect() }
     }
 }
 

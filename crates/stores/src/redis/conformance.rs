@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
 mod in_process;
+mod leases;
 mod live;
 #[path = "../../../core/tests/model/mod.rs"]
 mod model;
@@ -19,7 +20,8 @@ use tidegate_core::{
     Algorithm, Charge, Decision, Key, Limit, Op, Rate, Receipt, Retry, State, Time, decide as decide_in_rust,
 };
 
-use super::script::{Script, Scripts};
+use super::link::{Arg, Script};
+use super::script::Scripts;
 use super::{decode, encode};
 use in_process::InProcess;
 use live::Live;
@@ -41,10 +43,11 @@ trait Runs {
 }
 
 /// The arguments as bytes, and the instant after them.
-fn bytes(args: &[encode::Arg], now: Time) -> Vec<Vec<u8>> {
-    let text = |arg: &encode::Arg| match arg {
-        encode::Arg::Text(text) => text.as_bytes().to_vec(),
-        encode::Arg::Number(number) => number.to_string().into_bytes(),
+fn bytes(args: &[Arg<'_>], now: Time) -> Vec<Vec<u8>> {
+    let text = |arg: &Arg<'_>| match arg {
+        Arg::Bytes(bytes) => bytes.to_vec(),
+        Arg::Signed(number) => number.to_string().into_bytes(),
+        Arg::Unsigned(number) => number.to_string().into_bytes(),
     };
     let (seconds, nanos) = (now.as_nanos() / 1_000_000_000, now.as_nanos() % 1_000_000_000);
     args.iter().map(text).chain([seconds.to_string().into_bytes(), nanos.to_string().into_bytes()]).collect()

@@ -1,7 +1,7 @@
 //! From the reply of a script to decisions.
 
 use redis::Value;
-use tidegate_core::{Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Numbers, Time};
+use tidegate_core::{Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Numbers, Snapshot, Spent, Time};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -11,6 +11,9 @@ pub enum ReplyError {
     /// It has another form than the scripts of this version reply.
     #[error("the store replied what no script of this version replies")]
     Unreadable,
+    /// The algorithm has no leases.
+    #[error("leases are there for gcra, token_bucket, leaky_bucket and fixed_window only")]
+    NoLease,
     /// The numbers do not fit the verdict.
     #[error(transparent)]
     Disagreement(#[from] Disagreement),
@@ -27,6 +30,42 @@ pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisio
     let found: Result<Vec<Found>, ReplyError> =
         charges.iter().zip(found).map(|(charge, value)| found_of(charge, value)).collect();
     Ok(Decisions::of_found(charges, now, &found?, number(taken)? == 1)?)
+}
+
+/// Reads the reply to a lease: the number of the size that was taken or 0, now, and the state before.
+pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time, [u64; 3]), ReplyError> {
+    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let [taken, seconds, nanos, found] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    let Found::Words(words) = found_of(charge, found)? else { return Err(ReplyError::Unreadable) };
+    let taken = usize::try_from(number(taken)?).map_err(|_| ReplyError::Unreadable)?;
+    Ok((taken, Time::from_nanos(time(seconds, nanos)?), words))
+}
+
+/// Reads the reply to a look at a log.
+pub(crate) fn log_snapshot(charge: &Charge<'_>, reply: &Value) -> Result<Snapshot, ReplyError> {
+    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let ([head @ .., Value::Array(flat)], Numbers::Log { lifetime, .. }) =
+        (&parts[..], charge.limit.numbers(charge.key))
+    else {
+        return Err(ReplyError::Unreadable);
+    };
+    let decisions = decisions(std::slice::from_ref(charge), &Value::Array(head.to_vec()))?;
+    let decision = *decisions.iter().next().ok_or(ReplyError::Unreadable)?;
+    let spent = |entry: &[Value]| match entry {
+        [seconds, nanos, units] => {
+            let at = Time::from_nanos(time(seconds, nanos)?.saturating_sub(lifetime));
+            Ok(Spent { at, units: number(units)? })
+        }
+        _ => Err(ReplyError::Unreadable),
+    };
+    Ok(Snapshot { decision, entries: flat.chunks(3).map(spent).collect::<Result<_, _>>()? })
+}
+
+/// Reads the reply to an op on permits: whether it was done, the permits in use, microseconds until the next lease ends.
+pub(crate) fn permits(reply: &Value) -> Result<(bool, u64, u64), ReplyError> {
+    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let [done, in_use, micros] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    Ok((number(done)? == 1, number(in_use)?, number(micros)?))
 }
 
 fn found_of(charge: &Charge<'_>, value: &Value) -> Result<Found, ReplyError> {

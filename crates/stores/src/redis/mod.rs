@@ -2,14 +2,25 @@
 //!
 //! | to find | look in |
 //! |---|---|
+//! | what users hold | `store.rs` |
+//! | addresses of stores | `url.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
+//! | what states are called | `key.rs` |
+//! | connections, Sentinel, Cluster, failures | `link/` |
 
 mod decode;
 mod encode;
+mod key;
+mod link;
 mod script;
+mod store;
+mod url;
 
 #[cfg(test)]
 mod conformance;
 
 pub use decode::ReplyError;
+pub use link::{Breaker, CallError, Health, NodeHealth, OpenError, Totals, Why};
+pub use store::{Leased, Permits, RedisStore, StoreError, Tagged};
+pub use url::{Target, TargetError};

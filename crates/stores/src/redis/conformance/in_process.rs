@@ -8,7 +8,7 @@ use mlua::{Function, Lua, MultiValue, Table, Value as LuaValue};
 use redis::Value;
 
 use super::Runs;
-use crate::redis::script::Script;
+use crate::redis::link::Script;
 
 /// What a key holds.
 enum Held {
@@ -54,7 +54,7 @@ impl Runs for InProcess {
         self.lua.globals().set("KEYS", list(&mut keys.iter().copied())).unwrap();
         self.lua.globals().set("ARGV", list(&mut args.iter().map(Vec::as_slice))).unwrap();
         let lua = &self.lua;
-        let compile = || lua.load(script.text.as_str()).into_function().unwrap();
+        let compile = || lua.load(script.text()).into_function().unwrap();
         let function = self.compiled.entry(std::ptr::from_ref(script)).or_insert_with(compile);
         value_of(function.call::<LuaValue>(()).unwrap())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use super::Runs;
-use crate::redis::script::Script;
+use crate::redis::link::Script;
 
 pub(super) struct Live {
     server: Child,
@@ -50,7 +50,7 @@ impl Runs for Live {
 
     fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value {
         let mut call = redis::cmd("EVAL");
-        call.arg(&script.text).arg(keys.len()).arg(keys).arg(args);
+        call.arg(script.text()).arg(keys.len()).arg(keys).arg(args);
         call.query(&mut self.connection).unwrap()
     }
 }

@@ -1,0 +1,30 @@
+-- A lease: units taken in advance, to be spent by the caller until the lease ends. The first size that fits is taken.
+-- ARGV: the length of the lease, how many arguments a size has, and for each size what the algorithm takes after the
+-- state.
+-- Replies: the number of the size that was taken, or 0, now, and the state before.
+--
+-- Units of a bucket are accounted as spent when the lease ends: the debt is at least the lease's length before they are
+-- added. So whenever they are spent, no more passes than if each had been asked for then. A window needs no such care,
+-- because the caller ends the lease with the window.
+local value = redis.call('GET', KEYS[1])
+local before, width, taken = value, ARGV[3] + 0, 0
+if is_bucket then
+  local s, n = now_s + ARGV[1], now_n + ARGV[2]
+  if n >= 1000000000 then s, n = s + 1, n - 1000000000 end
+  local end_of_lease = ('b%d%09d'):format(s, n)
+  if value and value:byte() ~= 98 then return redis.error_reply(OTHER_LAYOUT) end
+  -- Of two instants of as many digits, the later one is the greater text.
+  if not value or #value < #end_of_lease or #value == #end_of_lease and value < end_of_lease then
+    value = end_of_lease
+  end
+end
+for at = 4, #ARGV - width + 1, width do
+  local allowed, changed, seconds = decide(value, unpack(ARGV, at, at + width - 1))
+  if allowed == nil then return redis.error_reply(OTHER_LAYOUT) end
+  if allowed then
+    taken = (at - 4) / width + 1
+    redis.call('SET', KEYS[1], changed, 'EX', seconds)
+    break
+  end
+end
+return {taken, now_s, now_n, before}

@@ -1,0 +1,301 @@
+//! The store itself: charges, looks, leases and permits, each in one call of a script.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_core::{
+    Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Snapshot, check_charges,
+};
+
+use super::decode::{self, ReplyError};
+use super::link::{Arg, CallError, Health, OpenError, Redis, Script, slot};
+use super::script::SCRIPTS;
+use super::url::Target;
+use super::{encode, key};
+
+/// What keys begin with if the address of the store says nothing.
+const PREFIX: &str = "tidegate";
+
+/// Redis or Valkey as a store: standalone, behind Sentinel, or as a Cluster. Clones share its connections.
+#[derive(Clone)]
+pub struct RedisStore {
+    redis: Redis,
+    prefix: Box<str>,
+    budget: Duration,
+}
+
+/// A charge, and the hash tag that chooses its slot on a Cluster; none if empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Tagged<'a> {
+    /// The charge.
+    pub charge: Charge<'a>,
+    /// Charges with the same tag have the same slot.
+    pub tag: &'a [u8],
+}
+
+/// Units that were taken in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leased {
+    /// How many: one of the sizes that were asked for.
+    pub units: u64,
+    /// The answer, with the receipt to give back what is not spent.
+    pub decision: Decision,
+}
+
+/// The state of permits after an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permits {
+    /// Whether it was done: a permit was acquired, or was there to be renewed or released.
+    pub done: bool,
+    /// Permits in use.
+    pub in_use: u64,
+    /// When the next lease ends, if nobody renews or releases.
+    pub next_end: Duration,
+}
+
+/// Why a store did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It could not be asked, did not answer, or refused.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// It answered what cannot be read.
+    #[error("{store}: {error}")]
+    Reply {
+        /// The store.
+        store: Box<str>,
+        /// What is wrong with the answer.
+        error: ReplyError,
+    },
+    /// The charges cannot be decided together, whatever the store.
+    #[error(transparent)]
+    Charges(#[from] ChargeError),
+}
+
+impl RedisStore {
+    /// A store at this address. Nothing is connected yet: it may be absent.
+    ///
+    /// # Errors
+    /// If a file that the address names cannot be used.
+    pub fn open(target: &Target) -> Result<RedisStore, OpenError> {
+        let prefix = target.prefix().unwrap_or(PREFIX).into();
+        Ok(RedisStore { redis: Redis::open(target)?, prefix, budget: target.budget() })
+    }
+
+    /// How its connections do.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.redis.health()
+    }
+
+    /// Decides charges at one instant: takes all that fit if no vetoing charge is denied, else none.
+    ///
+    /// On a Cluster this holds for charges of one slot. Those of several slots are taken in their order, and what was
+    /// taken is given back when a later one is denied: never too much passes, but somebody else may be denied meanwhile.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the charges cannot be decided together.
+    pub async fn charge(&self, charges: &[Tagged<'_>]) -> Result<Decisions, StoreError> {
+        let names: Vec<Vec<u8>> = charges.iter().map(|one| self.name(one)).collect();
+        let plain: Vec<Charge<'_>> = charges.iter().map(|one| one.charge).collect();
+        check_charges(&plain)?;
+        if self.redis.is_cluster() && names.iter().any(|name| slot(name) != slot(&names[0])) {
+            return self.charge_slots(&names, &plain).await;
+        }
+        self.charge_slot(&names, &plain).await
+    }
+
+    /// Decides charges of one slot.
+    async fn charge_slot(&self, names: &[Vec<u8>], charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+        let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let reply = match charges {
+            [] => return Ok(Decisions::default()),
+            [one] => self.run(SCRIPTS.one(one.limit.algorithm()), &keys, &encode::one(one)).await?,
+            several => self.run(&SCRIPTS.several, &keys, &encode::several(several)).await?,
+        };
+        decode::decisions(charges, &reply).map_err(|error| self.unreadable(error))
+    }
+
+    /// Decides charges of several slots, one slot after the other in the order of the charges.
+    async fn charge_slots(&self, names: &[Vec<u8>], charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+        let mut slots: Vec<u16> = Vec::new();
+        names.iter().map(|name| slot(name)).for_each(|slot| {
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        });
+        let mut answers: Vec<Option<Decision>> = vec![None; charges.len()];
+        let mut denied = false;
+        for of_slot in slots {
+            let numbers: Vec<usize> = (0..charges.len()).filter(|number| slot(&names[*number]) == of_slot).collect();
+            let (mut of_names, mut asked) = (Vec::new(), Vec::new());
+            for number in &numbers {
+                let charge = charges[*number];
+                of_names.push(names[*number].clone());
+                asked.push(if denied { Charge { op: looking(charge.op), veto: false, ..charge } } else { charge });
+            }
+            let decisions = match self.charge_slot(&of_names, &asked).await {
+                Ok(decisions) => decisions,
+                Err(error) => {
+                    self.give_back(names, charges, &mut answers).await;
+                    return Err(error);
+                }
+            };
+            if !denied && !decisions.is_allowed() {
+                denied = true;
+                self.give_back(names, charges, &mut answers).await;
+            }
+            for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
+                answers[number] = Some(if denied { decision.untaken() } else { *decision });
+            }
+        }
+        let each = charges.iter().zip(answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
+        Ok(each.collect())
+    }
+
+    /// Gives back what was taken. If that fails, the units come back by themselves, later.
+    async fn give_back(&self, names: &[Vec<u8>], charges: &[Charge<'_>], answers: &mut [Option<Decision>]) {
+        for ((name, charge), answer) in names.iter().zip(charges).zip(answers) {
+            let Some(decision) = answer else { continue };
+            let receipt = decision.receipt();
+            if let (Op::Take(units @ 1..) | Op::Debit(units @ 1..), Some(receipt)) = (charge.op, receipt) {
+                let refund = Charge { op: Op::Refund(units, Some(receipt)), veto: false, ..*charge };
+                if let Ok(decisions) = self.charge_slot(std::slice::from_ref(name), &[refund]).await
+                    && let Some(after) = decisions.iter().next()
+                {
+                    *decision = *after;
+                }
+            }
+            *decision = decision.untaken();
+        }
+    }
+
+    /// Looks at a key, with the entries of its log where the limit keeps one.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn inspect(&self, key: Key<'_>, tag: &[u8], limit: &Limit) -> Result<Snapshot, StoreError> {
+        let charge = Charge { key, limit, op: Op::Peek, veto: false };
+        let name = self.name(&Tagged { charge, tag });
+        let Numbers::Log { .. } = limit.numbers(key) else {
+            let decisions = self.charge_slot(&[name], &[charge]).await?;
+            let decision = decisions.iter().next().copied().ok_or_else(|| self.unreadable(ReplyError::Unreadable))?;
+            return Ok(Snapshot { decision, entries: Vec::new() });
+        };
+        let reply = self.run(&SCRIPTS.inspect_log, &[&name], &encode::log_numbers(&charge)).await?;
+        decode::log_snapshot(&charge, &reply).map_err(|error| self.unreadable(error))
+    }
+
+    /// Takes units in advance, to be spent within `length` from before this call: the first of `sizes` that fits. Of a
+    /// fixed window they are to be spent before the window ends too. Nothing is taken if no size fits; the answer is then
+    /// that of the last.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the algorithm has no leases.
+    pub async fn lease(
+        &self,
+        key: Key<'_>,
+        tag: &[u8],
+        limit: &Limit,
+        sizes: &[u64],
+        length: Duration,
+    ) -> Result<Leased, StoreError> {
+        let take = |units: u64| Charge::take(key, limit, units);
+        let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        let is_bucket = matches!(limit.numbers(key), Numbers::Bucket { .. });
+        let Some((script, last)) = SCRIPTS.lease(limit.algorithm()).zip(sizes.last()) else {
+            return Err(self.unreadable(ReplyError::NoLease));
+        };
+        let name = self.name(&Tagged { charge: take(*last), tag });
+        let args = encode::lease(nanos, sizes.iter().map(|units| take(*units)));
+        let reply = self.run(script, &[&name], &args).await?;
+        let read = || -> Result<Leased, ReplyError> {
+            let (taken, now, words) = decode::leased(&take(*last), &reply)?;
+            let units = if taken == 0 { *last } else { *sizes.get(taken - 1).ok_or(ReplyError::Unreadable)? };
+            // As the script did: the debt is at least the lease's length.
+            let raised = now.plus(length).as_nanos().max(words[0]);
+            let found = if is_bucket { [raised, 0, 0] } else { words };
+            let decisions = Decisions::of_found(&[take(units)], now, &[Found::Words(found)], taken > 0)?;
+            let decision = *decisions.iter().next().ok_or(ReplyError::Unreadable)?;
+            Ok(Leased { units: if taken == 0 { 0 } else { units }, decision })
+        };
+        read().map_err(|error| self.unreadable(error))
+    }
+
+    /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
+    /// once, for longer.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn acquire(
+        &self,
+        key: Key<'_>,
+        permit: &[u8],
+        lease: Duration,
+        limit: u64,
+    ) -> Result<Permits, StoreError> {
+        self.permits("acquire", key, permit, lease, limit).await
+    }
+
+    /// Holds a permit for another lease from now on.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn renew(&self, key: Key<'_>, permit: &[u8], lease: Duration) -> Result<Permits, StoreError> {
+        self.permits("renew", key, permit, lease, 0).await
+    }
+
+    /// Gives a permit back.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn release(&self, key: Key<'_>, permit: &[u8]) -> Result<Permits, StoreError> {
+        self.permits("release", key, permit, Duration::ZERO, 0).await
+    }
+
+    async fn permits(
+        &self,
+        op: &str,
+        key: Key<'_>,
+        permit: &[u8],
+        lease: Duration,
+        limit: u64,
+    ) -> Result<Permits, StoreError> {
+        let name = key::permits(&self.prefix, key);
+        // Rounded up: a permit is never taken away too early.
+        let micros = u64::try_from(lease.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let args = [Arg::from(op), Arg::from(permit), Arg::from(micros.min(LEASE_MICROS_MAX)), Arg::from(limit)];
+        let reply = self.run(&SCRIPTS.permits, &[&name], &args).await?;
+        let (done, in_use, micros) = decode::permits(&reply).map_err(|error| self.unreadable(error))?;
+        Ok(Permits { done, in_use, next_end: Duration::from_micros(micros) })
+    }
+
+    async fn run(&self, script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Result<redis::Value, StoreError> {
+        Ok(self.redis.call(script, keys, args, self.budget).await?)
+    }
+
+    fn name(&self, one: &Tagged<'_>) -> Vec<u8> {
+        key::name(&self.prefix, one.tag, one.charge.limit, one.charge.key)
+    }
+
+    fn unreadable(&self, error: ReplyError) -> StoreError {
+        StoreError::Reply { store: (*self.redis.health().store).into(), error }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RedisStore").field("store", &self.redis.health().store).finish_non_exhaustive()
+    }
+}
+
+/// The longest lease of a permit: ten years. Added to an instant in microseconds it stays a whole number to Lua.
+const LEASE_MICROS_MAX: u64 = 10 * 365 * 86_400 * 1_000_000;
+
+/// The same question without taking or giving anything.
+fn looking(op: Op) -> Op {
+    match op {
+        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
+        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+    }
+}
