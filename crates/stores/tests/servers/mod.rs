@@ -91,7 +91,9 @@ pub(crate) fn command(port: u16, words: &str) -> Result<String, String> {
     let mut connection = admin(port, None).ok_or_else(|| format!("{port}: no connection"))?;
     let mut words = words.split(' ');
     let mut command = redis::cmd(words.next().unwrap());
-    words.for_each(|word| drop(command.arg(word)));
+    for word in words {
+        command.arg(word);
+    }
     match command.query::<redis::Value>(&mut connection) {
         Ok(redis::Value::Array(values)) => Ok(values.iter().map(text).collect::<Vec<_>>().join(" ")),
         Ok(value) => Ok(text(&value)),

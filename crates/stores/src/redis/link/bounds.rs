@@ -69,8 +69,9 @@ pub(crate) const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a connection that gets no further calls may take to answer those that were sent.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// Pause between questions to the Sentinels, each of which asks the next one of them.
-pub(crate) const SENTINEL_PAUSE: Duration = Duration::from_millis(200);
+/// Pause between questions to the Sentinels, each of which asks the next one of them: it bounds for how long calls go to
+/// an old primary that does not know yet.
+pub(crate) const SENTINEL_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a Sentinel may take to answer.
 pub(crate) const SENTINEL_TIME_MAX: Duration = Duration::from_millis(300);

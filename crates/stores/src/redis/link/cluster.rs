@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::url::Address;
 use super::bounds::{MAP_PAUSE, MAP_PAUSE_TROUBLED, MAP_TIME_MAX, NODES_MAX};
-use super::dial::{Endpoint, Expect, said};
+use super::dial::{Endpoint, Expect, in_words, said};
 use super::error::Why;
 use super::node::{Node, Shared, Whereabouts};
 use super::slots::{Range, SLOTS, ranges};
@@ -245,7 +245,7 @@ async fn tell(mut connection: MultiplexedConnection, address: &Address) -> Resul
         timeout(MAP_TIME_MAX, asking).await.map_err(|_| format!("{address}: no answer within {MAP_TIME_MAX:?}"))?;
     let reply = reply.map_err(|error| format!("{address}: {}", said(&error)))?;
     if let redis::Value::ServerError(error) = &reply {
-        return Err(format!("{address}: {} {}", error.code(), error.details().unwrap_or("")));
+        return Err(format!("{address}: {}", in_words(error)));
     }
     match ranges(&reply, address) {
         Some(ranges) if !ranges.is_empty() => Ok(ranges),

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_call_is_evalsha_with_keys_and_arguments() {
         let script = Script::new("return 1");
-        let command = run(&script, &[b"k\0", b""], &[Arg::from(-5), Arg::from(u64::MAX), Arg::from("a b")]);
+        let command = run(&script, &[b"k\0", b""], &[Arg::from(-5_i64), Arg::from(u64::MAX), Arg::from("a b")]);
         let expected = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n2\r\n$2\r\nk\0\r\n\
                         $0\r\n\r\n$2\r\n-5\r\n$20\r\n18446744073709551615\r\n$3\r\na b\r\n";
         assert_eq!(String::from_utf8(command.get_packed_command()).unwrap(), expected);

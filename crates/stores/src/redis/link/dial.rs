@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, ServerError, Value};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -41,7 +41,8 @@ impl fmt::Display for Endpoint {
 /// How to connect: the same for all nodes of a store.
 pub(super) struct Dialer {
     tls: Option<TlsConnector>,
-    settings: RedisConnectionInfo,
+    login: Login,
+    database: u32,
 }
 
 /// What a node must be, to be of use.
@@ -70,14 +71,11 @@ impl Drop for Driver {
 
 impl Dialer {
     pub(super) fn new(tls: Option<TlsConnector>, login: &Login, database: u32) -> Dialer {
-        let mut settings = RedisConnectionInfo::default().set_db(i64::from(database)).set_skip_set_lib_name();
-        if let Some(user) = &login.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &login.password {
-            settings = settings.set_password(password.reveal());
-        }
-        Dialer { tls, settings }
+        Dialer { tls, login: login.clone(), database }
+    }
+
+    pub(super) fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Connects, logs in, gives the connection a name and looks whether the node is what is expected.
@@ -90,12 +88,14 @@ impl Dialer {
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(CALLS_IN_FLIGHT_MAX);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&self.settings, stream, config)
+        // Login and database are ours to send, so that a refusal is told in the words of the server.
+        let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (connection, driver) = MultiplexedConnection::new_with_config(&nothing, stream, config)
             .await
-            .map_err(|error| format!("{endpoint}: login or database refused: {}", said(&error)))?;
+            .map_err(|error| format!("{endpoint}: {}", said(&error)))?;
         let driver = Driver(tokio::spawn(driver));
         let mut dialled = Dialled { connection, driver, written };
-        dialled.greet(expect).await.map_err(|reason| format!("{endpoint}: {reason}"))?;
+        self.greet(&mut dialled.connection, expect).await.map_err(|reason| format!("{endpoint}: {reason}"))?;
         Ok(dialled)
     }
 
@@ -112,6 +112,64 @@ impl Dialer {
             tls.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))?;
         Ok(Box::new(stream))
     }
+
+    async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), String> {
+        let mut pipeline = redis::pipe();
+        let mut names = Vec::new();
+        if let Some(password) = &self.login.password {
+            names.push("login refused");
+            pipeline.cmd("AUTH");
+            if let Some(user) = &self.login.user {
+                pipeline.arg(user);
+            }
+            pipeline.arg(password.reveal());
+        }
+        if self.database != 0 {
+            names.push("database refused");
+            pipeline.cmd("SELECT").arg(self.database);
+        }
+        pipeline.cmd("CLIENT").arg("SETNAME").arg("tidegate");
+        pipeline.cmd(if expect == Expect::Primary { "ROLE" } else { "PING" });
+        let asked = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
+        let replies = asked.map_err(|error| said(&error))?;
+        for (reply, name) in replies.iter().zip(&names) {
+            if let Value::ServerError(error) = reply {
+                return Err(format!("{name}: {}", in_words(error)));
+            }
+        }
+        // The name is a courtesy: a server or user without that command is as good.
+        check(replies.last(), expect)
+    }
+}
+
+/// Whether the reply to the last question is that of a node which is expected.
+fn check(reply: Option<&Value>, expect: Expect) -> Result<(), String> {
+    match (reply, expect) {
+        (Some(Value::ServerError(error)), Expect::Primary) if error.code() == "NOPERM" => {
+            Err("the user may not ask for its role: grant it +role".to_owned())
+        }
+        // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
+        (Some(Value::ServerError(error)), Expect::Anything)
+            if matches!(error.code(), "LOADING" | "BUSY" | "MASTERDOWN" | "NOPERM") =>
+        {
+            Ok(())
+        }
+        (Some(Value::ServerError(error)), _) => Err(in_words(error)),
+        (Some(Value::Array(role)), Expect::Primary) => match role.first() {
+            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+            role => Err(format!("it is to be the primary, but its role is {}", text(role))),
+        },
+        (Some(_), Expect::Anything) => Ok(()),
+        _ => Err("it does not answer like Redis".to_owned()),
+    }
+}
+
+/// What a server said, its code first.
+pub(super) fn in_words(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
 }
 
 /// What a server or the network said, in its own words.
@@ -120,34 +178,6 @@ pub(super) fn said(error: &redis::RedisError) -> String {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (None, Some(detail)) => detail.to_owned(),
         _ => error.to_string(),
-    }
-}
-
-impl Dialled {
-    async fn greet(&mut self, expect: Expect) -> Result<(), String> {
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("CLIENT").arg("SETNAME").arg("tidegate");
-        pipeline.cmd(if expect == Expect::Primary { "ROLE" } else { "PING" });
-        // The name is a courtesy: a server or user without that command is as good.
-        let replies = self.connection.send_packed_commands(&pipeline, 0, 2).await.map_err(|error| said(&error))?;
-        match (replies.get(1), expect) {
-            (Some(Value::ServerError(error)), Expect::Primary) if error.code() == "NOPERM" => {
-                Err("the user may not ask for its role: grant it +role".to_owned())
-            }
-            // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
-            (Some(Value::ServerError(error)), Expect::Anything)
-                if matches!(error.code(), "LOADING" | "BUSY" | "MASTERDOWN" | "NOPERM") =>
-            {
-                Ok(())
-            }
-            (Some(Value::ServerError(error)), _) => Err(format!("{} {}", error.code(), error.details().unwrap_or(""))),
-            (Some(Value::Array(role)), Expect::Primary) => match role.first() {
-                Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-                role => Err(format!("it is to be the primary, but its role is {}", text(role))),
-            },
-            (Some(_), Expect::Anything) => Ok(()),
-            _ => Err("it does not answer like Redis".to_owned()),
-        }
     }
 }
 

@@ -114,8 +114,10 @@ impl Keeper {
             let dialled = self.node.shared.dialer.dial(&endpoint, expect).await?;
             Ok((dialled, endpoint))
         };
-        let late = || format!("{}: connecting took longer than {CONNECT_TIME_MAX:?}", self.node.name);
-        timeout(CONNECT_TIME_MAX, connecting).await.unwrap_or_else(|_| Err(late()))
+        timeout(CONNECT_TIME_MAX, connecting).await.unwrap_or_else(|_| {
+            let hint = if self.node.shared.dialer.speaks_tls() { "; does this port speak TLS?" } else { "" };
+            Err(format!("{}: connecting took longer than {CONNECT_TIME_MAX:?}{hint}", self.node.name))
+        })
     }
 
     /// Lets callers use a connection until it ends, and probes it while the breaker is open.

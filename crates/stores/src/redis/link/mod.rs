@@ -53,7 +53,7 @@ use super::url::{Address, Place, Target};
 use bounds::{LINKS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
 use cluster::Cluster;
 use command::prepare;
-use dial::{Dialer, Endpoint};
+use dial::{Dialer, Endpoint, in_words};
 use health::Counters;
 use link::Live;
 use node::{Node, Sent, Shared, Whereabouts};
@@ -251,7 +251,7 @@ impl Attempt<'_> {
                 return Ok(());
             }
             Meaning::Moved(..) | Meaning::Ask(_) if done.redirections >= REDIRECTIONS_MAX => {
-                return Err(self.not_sent(Why::Redirected(said(error).into())));
+                return Err(self.not_sent(Why::Redirected(in_words(error).into())));
             }
             Meaning::Moved(slot, address) => {
                 if let Topology::Cluster(cluster) = &self.redis.inner.topology {
@@ -273,14 +273,14 @@ impl Attempt<'_> {
             }
             Meaning::NotReady { node: false } => shared.trouble.notify_one(),
             Meaning::NotReady { node: true } => {}
-            Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(said(error).into()))),
-            Meaning::Final => return Err(CallError::Refused { store: self.store(), error: said(error).into() }),
+            Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
+            Meaning::Final => return Err(CallError::Refused { store: self.store(), error: in_words(error).into() }),
         }
         if Instant::now() + NOT_READY_PAUSE >= self.deadline {
             if matches!(meaning(error, node), Meaning::NotReady { node: true }) {
                 node.failed();
             }
-            return Err(self.not_sent(Why::NotReady(said(error).into())));
+            return Err(self.not_sent(Why::NotReady(in_words(error).into())));
         }
         count(&shared.counters.retried);
         sleep(NOT_READY_PAUSE).await;
@@ -336,13 +336,5 @@ fn meaning(error: &ServerError, node: &Node) -> Meaning {
         // Before Redis 7, what a command says inside of a script stands in the message.
         "ERR" if details.contains(" -READONLY ") => Meaning::ReadOnly,
         _ => Meaning::Final,
-    }
-}
-
-/// What a server said, its code first.
-fn said(error: &ServerError) -> String {
-    match error.details() {
-        Some(details) => format!("{} {details}", error.code()),
-        None => error.code().to_owned(),
     }
 }

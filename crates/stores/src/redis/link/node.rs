@@ -94,7 +94,7 @@ impl Node {
             Ok(live) => live,
             Err(why) => return Sent::NotSent(why),
         };
-        let Some(_place) = InFlight::take(&live.in_flight) else { return Sent::NotSent(Why::Busy) };
+        let Some(place) = InFlight::take(&live.in_flight) else { return Sent::NotSent(Why::Busy) };
         if Instant::now() >= deadline {
             return Sent::NotSent(Why::TimedOut(budget));
         }
@@ -102,6 +102,7 @@ impl Node {
         match timeout_at(deadline, exchange(&live, request)).await {
             Ok(Ok(value)) => {
                 self.circuit.succeeded(self.age());
+                drop(place);
                 Sent::Answered(value, live)
             }
             Ok(Err(error)) => {

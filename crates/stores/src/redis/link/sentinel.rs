@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::url::Address;
 use super::bounds::{SENTINEL_GRACE, SENTINEL_PAUSE, SENTINEL_TIME_MAX};
-use super::dial::{Dialer, Dialled, Endpoint, Expect, said};
+use super::dial::{Dialer, Dialled, Endpoint, Expect, in_words, said};
 use super::node::Node;
 
 pub(super) struct Sentinels {
@@ -106,7 +106,7 @@ impl Sentinels {
         let late = |_| format!("no answer within {SENTINEL_TIME_MAX:?}");
         let replies = timeout(SENTINEL_TIME_MAX, asking).await.map_err(late)?.map_err(|error| said(&error))?;
         match replies.as_slice() {
-            [Value::ServerError(error), _] => Err(format!("{} {}", error.code(), error.details().unwrap_or(""))),
+            [Value::ServerError(error), _] => Err(in_words(error)),
             [address, master] => {
                 word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name))
             }

@@ -134,7 +134,7 @@ async fn a_redirection_outside_of_a_cluster_goes_nowhere() {
 
 #[tokio::test]
 async fn nonsense_ends_the_connection_and_nothing_else() {
-    let server = Pretender::start(&["!?\r\n", "$-5\r\n"]).await;
+    let server = Pretender::start(&["!?\r\n", "*x\r\n"]).await;
     let redis = open(&server.url());
     for _ in 0..2 {
         let failed = add(&redis, "k", AMPLE).await;
