@@ -23,4 +23,4 @@ mod conformance;
 pub use decode::ReplyError;
 pub use link::{Breaker, CallError, Health, NodeHealth, OpenError, Totals, Why};
 pub use store::{Leased, Permits, RedisStore, StoreError, Tagged};
-pub use url::{Target, TargetError};
+pub use url::{Address, Target, TargetError};

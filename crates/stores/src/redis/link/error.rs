@@ -1,0 +1,83 @@
+//! What is known when a call fails: whether it may have been applied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bounds::{CALLS_IN_FLIGHT_MAX, REDIRECTIONS_MAX};
+
+/// Why there is no answer to a call. The store is named without its password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The call was not applied and will not be.
+    #[error("{store}: not asked: {why}")]
+    NotSent {
+        /// The store.
+        store: Arc<str>,
+        /// What stood in the way.
+        why: Why,
+    },
+    /// The call was sent and may have been applied, once.
+    #[error("{store}: asked without an answer: {why}")]
+    Unknown {
+        /// The store.
+        store: Arc<str>,
+        /// What became of the answer.
+        why: Why,
+    },
+    /// The server answered with an error.
+    #[error("{store}: {error}")]
+    Refused {
+        /// The store.
+        store: Arc<str>,
+        /// What the server said, its code first.
+        error: Box<str>,
+    },
+}
+
+impl CallError {
+    /// The code that an error of a server begins with, such as `WRONGTYPE`.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            CallError::Refused { error, .. } => error.split(' ').next(),
+            CallError::NotSent { .. } | CallError::Unknown { .. } => None,
+        }
+    }
+}
+
+/// What went wrong on the way to a server or back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// There is no connection, and the last attempt to make one failed.
+    #[error("no connection: {0}")]
+    NoConnection(Arc<str>),
+    /// Calls failed so often that none is sent until a probe succeeds.
+    #[error("the breaker is open: the server did not answer in time and is probed")]
+    BreakerOpen,
+    /// Too many calls wait for an answer.
+    #[error("{CALLS_IN_FLIGHT_MAX} calls are under way on this connection")]
+    Busy,
+    /// The budget ran out.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(Arc<str>),
+    /// The server asked to try again until the budget ran out.
+    #[error("the server is not ready: {0}")]
+    NotReady(Box<str>),
+    /// Nodes sent the call back and forth.
+    #[error("more than {REDIRECTIONS_MAX} redirections: the last was {0}")]
+    Redirected(Box<str>),
+    /// No node is known to have the slot.
+    #[error("no node of the Cluster has slot {0}")]
+    NoNode(u16),
+}
+
+/// Why a store cannot be used at all: the file, and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{store}: {reason}")]
+pub struct OpenError {
+    pub(super) store: Arc<str>,
+    pub(super) reason: String,
+}

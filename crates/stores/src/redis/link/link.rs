@@ -1,0 +1,85 @@
+//! One link to a node: the connection, if there is one, and the signals that its keeper listens to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+
+use super::dial::Endpoint;
+
+/// What callers see of a link.
+#[derive(Clone)]
+pub(super) enum State {
+    /// Nobody keeps it: the next caller starts a keeper on its own runtime.
+    Idle,
+    /// The keeper connects for the first time, or for the first time since the connection was lost.
+    First,
+    /// That failed; the keeper goes on trying, and nobody waits for it.
+    Down(Arc<str>),
+    Up(Arc<Live>),
+}
+
+/// A connection that is up.
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) endpoint: Endpoint,
+    pub(super) written: Arc<AtomicU64>,
+    pub(super) in_flight: AtomicUsize,
+    /// No further calls come: it ends when those that were sent are answered.
+    pub(super) retired: Notify,
+    /// It ends now.
+    pub(super) cut: Notify,
+}
+
+pub(super) struct Link {
+    pub(super) state: watch::Sender<State>,
+    /// The breaker opened: the keeper probes.
+    pub(super) probe: Notify,
+    /// The keeper tries to connect now, whatever its backoff.
+    pub(super) retry: Notify,
+    /// The keeper ends.
+    pub(super) stop: Notify,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link { state: watch::Sender::new(State::Idle), probe: Notify::new(), retry: Notify::new(), stop: Notify::new() }
+    }
+}
+
+impl Link {
+    pub(super) fn live(&self) -> Option<Arc<Live>> {
+        match &*self.state.borrow() {
+            State::Up(live) => Some(Arc::clone(live)),
+            State::Idle | State::First | State::Down(_) => None,
+        }
+    }
+
+    /// Takes this connection away from new callers; those of before still get their answers.
+    pub(super) fn retire(&self, live: &Live) {
+        if let Some(live) = self.take(|own| std::ptr::eq(own, live)) {
+            live.retired.notify_one();
+        }
+    }
+
+    /// Ends the connection at once unless it leads to this endpoint.
+    pub(super) fn cut_unless(&self, endpoint: &Endpoint) {
+        if let Some(live) = self.take(|live| live.endpoint != *endpoint) {
+            live.cut.notify_one();
+        }
+    }
+
+    fn take(&self, wanted: impl Fn(&Live) -> bool) -> Option<Arc<Live>> {
+        let mut taken = None;
+        self.state.send_if_modified(|state| match state {
+            State::Up(live) if wanted(live) => {
+                taken = Some(Arc::clone(live));
+                *state = State::First;
+                true
+            }
+            _ => false,
+        });
+        taken
+    }
+}

@@ -1,0 +1,239 @@
+//! Servers that are absent, die, hang or lose replies.
+
+use tokio::runtime::Builder;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, Instant, sleep};
+
+use super::super::servers::{Mode, Proxy, Server, Setup};
+use super::{AMPLE, SLACK, add, is_not_sent, is_unknown, open, recover};
+use crate::redis::link::bounds::{CALLS_IN_FLIGHT_MAX, LINKS_MAX};
+use crate::redis::link::{Breaker, CallError, Redis, Why};
+
+const BUDGET: Duration = Duration::from_millis(20);
+
+fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}?timeout=20ms")
+}
+
+/// Waits until no calls are sent, and says how long that took.
+async fn opened(redis: &Redis) -> Duration {
+    let start = Instant::now();
+    while redis.health().breaker == Breaker::Closed {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", redis.health());
+        sleep(Duration::from_millis(2)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test]
+async fn a_server_that_is_absent_is_not_waited_for_and_found_when_it_comes() {
+    let server = Server::prepare(&Setup::default());
+    let redis = open(&url(server.port));
+    let absent = add(&redis, "k", AMPLE).await.unwrap_err();
+    assert!(absent.to_string().contains("refused"), "{absent}");
+    let start = Instant::now();
+    for _ in 0..1000 {
+        assert!(is_not_sent(&add(&redis, "k", AMPLE).await));
+    }
+    assert!(start.elapsed() < AMPLE, "nobody waits");
+    assert_eq!(redis.health().breaker, Breaker::Open);
+    server.run();
+    let took = recover(&redis, "k", AMPLE).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(redis.health().breaker, Breaker::Closed);
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_is_found_again() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    server.kill();
+    sleep(SLACK).await;
+    let lost = add(&redis, "k", AMPLE).await;
+    assert!(is_not_sent(&lost), "nothing was written: {lost:?}");
+    server.run();
+    let took = recover(&redis, "k", AMPLE).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(server.command("GET k"), "1", "nothing came twice");
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closed_is_made_again() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    for sum in 1..=3 {
+        assert_eq!(add(&redis, "k", AMPLE).await, Ok(sum));
+        server.command("CLIENT KILL TYPE normal");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_keeps_nobody_longer_than_the_budget() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    server.hang();
+    let start = Instant::now();
+    let mut callers = JoinSet::new();
+    for _ in 0..16 {
+        let redis = redis.clone();
+        callers.spawn(async move {
+            let mut times = Vec::new();
+            while start.elapsed() < Duration::from_secs(1) {
+                let called = Instant::now();
+                let failed = add(&redis, "k", BUDGET).await.unwrap_err();
+                assert!(!matches!(failed, CallError::Refused { .. }), "{failed}");
+                times.push(called.elapsed());
+                sleep(Duration::from_millis(1)).await;
+            }
+            times
+        });
+    }
+    let opened = opened(&redis).await;
+    assert!(opened < Duration::from_secs(1), "{opened:?}");
+    let mut times: Vec<_> = callers.join_all().await.concat();
+    times.sort_unstable();
+    let p99 = times[times.len() * 99 / 100];
+    println!("opened after {opened:?}; {} calls, p99 {p99:?}, longest {:?}", times.len(), times[times.len() - 1]);
+    assert!(p99 <= BUDGET + SLACK, "{p99:?}");
+    let start = Instant::now();
+    assert!(matches!(add(&redis, "k", AMPLE).await, Err(CallError::NotSent { .. })));
+    assert!(start.elapsed() < SLACK, "while the breaker is open nobody waits");
+    server.go_on();
+    let took = recover(&redis, "other", AMPLE).await;
+    println!("closed after {took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let applied: u64 = server.command("GET k").parse().unwrap();
+    let totals = redis.health().totals;
+    assert!(applied <= 1 + totals.unknown, "only what is unknown may have been applied: {applied}, {totals:?}");
+}
+
+#[tokio::test]
+async fn a_slow_server_opens_the_breaker_until_it_is_fast() {
+    let server = Server::start(&Setup::default());
+    let proxy = Proxy::start(server.port).await;
+    let redis = open(&url(proxy.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    proxy.set(Mode::Delay(Duration::from_millis(200)));
+    let start = Instant::now();
+    while redis.health().breaker == Breaker::Closed {
+        let late = add(&redis, "k", BUDGET).await;
+        assert!(is_unknown(&late), "{late:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    for _ in 0..60 {
+        assert!(is_not_sent(&add(&redis, "k", BUDGET).await), "a probe that is late must not close it");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(redis.health().totals.opened, 1);
+    proxy.set(Mode::Pass);
+    let took = recover(&redis, "k", AMPLE).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_reply_that_is_lost_is_unknown_and_applied_once() {
+    let server = Server::start(&Setup::default());
+    let proxy = Proxy::start(server.port).await;
+    let redis = open(&url(proxy.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    for (mode, sum) in [(Mode::Swallow, "2"), (Mode::CutAtReply, "3")] {
+        proxy.set(mode);
+        let lost = add(&redis, "k", Duration::from_millis(300)).await;
+        assert!(is_unknown(&lost), "{mode:?}: {lost:?}");
+        sleep(SLACK).await;
+        assert_eq!(server.command("GET k"), sum, "{mode:?}");
+        proxy.set(Mode::Cut);
+        sleep(SLACK).await;
+        proxy.set(Mode::Pass);
+        recover(&redis, "other", AMPLE).await;
+    }
+    assert_eq!(server.command("GET k"), "3", "and not again later");
+}
+
+#[tokio::test]
+async fn a_connection_that_hangs_is_dropped_and_made_anew() {
+    let server = Server::start(&Setup::default());
+    let proxy = Proxy::start(server.port).await;
+    let redis = open(&url(proxy.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    // Replies on this connection are gone for good: only another connection can have answers.
+    proxy.set(Mode::Swallow);
+    while redis.health().breaker == Breaker::Closed {
+        let _ = add(&redis, "k", BUDGET).await;
+    }
+    proxy.set(Mode::Pass);
+    let took = recover(&redis, "k", AMPLE).await;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+#[tokio::test]
+async fn calls_under_way_are_bounded() {
+    let server = Server::start(&Setup::default());
+    let proxy = Proxy::start(server.port).await;
+    let redis = open(&url(proxy.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    proxy.set(Mode::Swallow);
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLS_IN_FLIGHT_MAX + 100 {
+        let redis = redis.clone();
+        callers.spawn(async move { add(&redis, "k", Duration::from_millis(1_000)).await });
+    }
+    let answers = callers.join_all().await;
+    let busy = |answer: &&Result<i64, CallError>| matches!(answer, Err(CallError::NotSent { why: Why::Busy, .. }));
+    assert_eq!(answers.iter().filter(busy).count(), 100);
+}
+
+#[test]
+fn a_runtime_that_ended_takes_its_connection_with_it() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    for sum in 1..=3 {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(add(&redis, "k", AMPLE)), Ok(sum));
+    }
+}
+
+#[test]
+fn threads_share_a_few_connections() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    // A runtime that carries a connection of others must run until they are done.
+    let barrier = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+                    for _ in 0..50 {
+                        add(&redis, "k", AMPLE).await.unwrap();
+                    }
+                    barrier.wait().await;
+                    let connections = server.command("CLIENT LIST").matches("name=tidegate").count();
+                    assert!((1..=LINKS_MAX).contains(&connections), "{connections}");
+                    barrier.wait().await;
+                });
+            });
+        }
+    });
+    assert_eq!(server.command("GET k"), "400");
+}
+
+#[tokio::test]
+async fn connections_end_with_the_last_handle() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    let named = || server.command("CLIENT LIST").contains("name=tidegate");
+    assert!(named());
+    drop(redis);
+    for _ in 0..100 {
+        sleep(Duration::from_millis(10)).await;
+        if !named() {
+            return;
+        }
+    }
+    panic!("still connected");
+}

@@ -1,0 +1,66 @@
+//! A primary that moves.
+
+use tokio::time::{Duration, Instant, sleep};
+
+use super::super::servers::{Trio, free_port};
+use super::{AMPLE, add, open, recover};
+
+/// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
+const NOTICED: Duration = Duration::from_secs(1);
+
+fn url(trio: &Trio) -> String {
+    // One of those named is not there.
+    format!("redis+sentinel://127.0.0.1:{},{}/tide", free_port(), trio.hosts())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_follow_the_primary_and_leave_the_old_one_alone() {
+    let trio = Trio::start();
+    let redis = open(&url(&trio));
+    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    assert_eq!(trio.first.command("GET k"), "1");
+    // A primary that hangs through the switch still takes itself for one when it goes on.
+    trio.first.hang();
+    tokio::task::block_in_place(|| trio.wait_for_switch());
+    sleep(NOTICED).await;
+    let took = recover(&redis, "after", Duration::from_millis(20)).await;
+    println!("answers {took:?} after the switch");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    trio.first.go_on();
+    let start = Instant::now();
+    let mut writes = 1;
+    while start.elapsed() < Duration::from_secs(1) {
+        if add(&redis, "after", AMPLE).await.is_ok() {
+            writes += 1;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(trio.first.command("EXISTS after"), "0", "the old primary was written to");
+    assert_eq!(trio.second.command("GET after"), writes.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_by_hand_costs_moments() {
+    let trio = Trio::start();
+    let redis = open(&url(&trio));
+    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    tokio::task::block_in_place(|| trio.fail_over());
+    sleep(NOTICED).await;
+    let took = recover(&redis, "after", AMPLE).await;
+    println!("answers {took:?} after the switch");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(trio.second.command("GET after"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sentinels_do_not_know_is_said() {
+    let trio = Trio::start();
+    let hosts = trio.hosts();
+    let unknown = add(&open(&format!("redis+sentinel://{hosts}/ebb")), "k", AMPLE).await.unwrap_err();
+    assert!(unknown.to_string().contains("it knows no primary named \"ebb\""), "{unknown}");
+    let (server, free) = (trio.first.port, free_port());
+    let mistaken = add(&open(&format!("redis+sentinel://127.0.0.1:{server}/tide")), "k", AMPLE).await.unwrap_err();
+    assert!(mistaken.to_string().contains("unknown command"), "{mistaken}");
+    let absent = add(&open(&format!("redis+sentinel://127.0.0.1:{free}/tide")), "k", AMPLE).await.unwrap_err();
+    assert!(absent.to_string().contains("no Sentinel names the primary"), "{absent}");
+}

@@ -1,0 +1,340 @@
+//! Carries a script call to the right Redis node and back, and says exactly what is known when it fails.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | a call: retries, redirections | this file |
+//! | what a failed call tells | `error` |
+//! | a script call as commands | `command` |
+//! | one node and its breaker | `node`, `circuit` |
+//! | one connection: made, watched, probed | `dial`, `link`, `keeper` |
+//! | where the primary is | `sentinel` |
+//! | which node has a slot | `cluster`, `slots` |
+//! | states and counts | `health` |
+//!
+//! A call is sent again only if the server said that it did not run it, or if nothing was written to the socket. So it
+//! is applied once at most.
+
+pub(crate) mod bounds;
+mod circuit;
+mod cluster;
+mod command;
+mod dial;
+mod error;
+mod health;
+mod keeper;
+#[expect(clippy::module_inception, reason = "a link is one of the links")]
+mod link;
+mod node;
+mod sentinel;
+mod slots;
+
+#[cfg(test)]
+mod live_tests;
+#[cfg(test)]
+#[path = "../../../tests/servers/mod.rs"]
+mod servers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use redis::{Cmd, ServerError, Value};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+pub use circuit::Breaker;
+pub(crate) use command::{Arg, Script};
+pub use error::{CallError, OpenError, Why};
+pub use health::{Health, NodeHealth, Totals};
+pub(crate) use slots::slot;
+
+use super::url::{Address, Place, Target};
+use bounds::{LINKS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
+use cluster::Cluster;
+use command::prepare;
+use dial::{Dialer, Endpoint, in_words};
+use health::Counters;
+use link::Live;
+use node::{Node, Sent, Shared, Whereabouts};
+use sentinel::Sentinels;
+
+/// A store that scripts run on. Clones share its connections.
+#[derive(Clone)]
+pub(crate) struct Redis {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    topology: Topology,
+}
+
+enum Topology {
+    One(Arc<Node>),
+    Sentinel(Arc<Node>, Arc<Sentinels>),
+    Cluster(Arc<Cluster>),
+}
+
+/// Tasks end with the last handle.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        match &self.topology {
+            Topology::One(node) => node.close(),
+            Topology::Sentinel(node, sentinels) => {
+                node.close();
+                sentinels.stop.notify_one();
+            }
+            Topology::Cluster(cluster) => cluster.close(),
+        }
+    }
+}
+
+impl Redis {
+    /// Prepares a store. Nothing is connected before the first call, so that a server starts while Redis is absent.
+    ///
+    /// # Errors
+    /// If the file of authorities cannot be used.
+    pub(crate) fn open(target: &Target) -> Result<Redis, OpenError> {
+        let store: Arc<str> = target.to_string().into();
+        let tls = match target.tls.then(|| dial::tls(target.authorities.as_deref())).transpose() {
+            Ok(tls) => tls,
+            Err(reason) => return Err(OpenError { store, reason }),
+        };
+        let shared = Arc::new(Shared {
+            store,
+            dialer: Dialer::new(tls.clone(), &target.login, target.database),
+            counters: Counters::default(),
+            budget: target.budget(),
+            links: available_parallelism().map_or(1, |cores| cores.get().min(LINKS_MAX)),
+            trouble: Notify::new(),
+        });
+        let fixed =
+            |endpoint: Endpoint| Topology::One(Node::new(endpoint.to_string(), Whereabouts::Fixed(endpoint), &shared));
+        let topology = match &target.place {
+            Place::Server(address) => fixed(Endpoint::Tcp(address.clone())),
+            Place::Socket(path) => fixed(Endpoint::Unix(path.clone())),
+            Place::Sentinel { sentinels, primary, login } => {
+                let dialer = Dialer::new(tls, login, 0);
+                let sentinels = Sentinels::new(sentinels.clone(), primary.clone(), dialer);
+                let whereabouts = Whereabouts::Asked(Arc::clone(&sentinels));
+                Topology::Sentinel(Node::new(primary.clone(), whereabouts, &shared), sentinels)
+            }
+            Place::Cluster(seeds) => Topology::Cluster(Cluster::new(seeds.clone(), &shared)),
+        };
+        Ok(Redis { inner: Arc::new(Inner { shared, topology }) })
+    }
+
+    /// Runs a script, within the budget as a whole. On a Cluster all keys must have the slot of the first.
+    ///
+    /// Dropping the future gives up the answer: then it is not known whether the script ran.
+    ///
+    /// # Errors
+    /// What is known about the failure.
+    pub(crate) async fn call(
+        &self,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &[Arg<'_>],
+        budget: Duration,
+    ) -> Result<Value, CallError> {
+        let attempt = Attempt {
+            redis: self,
+            script,
+            command: command::run(script, keys, args),
+            slot: keys.first().map_or(0, |key| slot(key)),
+            deadline: Instant::now() + budget,
+            budget,
+        };
+        let result = attempt.run().await;
+        let counters = &self.inner.shared.counters;
+        count(match result {
+            Ok(_) => &counters.answered,
+            Err(CallError::NotSent { .. }) => &counters.not_sent,
+            Err(CallError::Unknown { .. }) => &counters.unknown,
+            Err(CallError::Refused { .. }) => &counters.refused,
+        });
+        result
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.inner.topology, Topology::Cluster(_))
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let nodes = match &self.inner.topology {
+            Topology::One(node) | Topology::Sentinel(node, _) => vec![Arc::clone(node)],
+            Topology::Cluster(cluster) => cluster.nodes(),
+        };
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|node| NodeHealth { name: node.name.clone(), breaker: node.breaker(), connections: node.links_up() })
+            .collect();
+        let breaker = nodes.iter().map(|node| node.breaker).max().unwrap_or(Breaker::Closed);
+        let shared = &self.inner.shared;
+        Health { store: Arc::clone(&shared.store), breaker, nodes, totals: shared.counters.totals() }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+/// One call, on its way.
+struct Attempt<'a> {
+    redis: &'a Redis,
+    script: &'a Script,
+    command: Cmd,
+    slot: u16,
+    deadline: Instant,
+    budget: Duration,
+}
+
+/// What was done for a call so far. Each is done a bounded number of times, or until the budget runs out.
+#[derive(Default)]
+struct Done {
+    redirections: usize,
+    /// The node that a slot on its way lets us in at.
+    ask: Option<Address>,
+    load: bool,
+    sent_again: bool,
+    sought_primary: bool,
+}
+
+/// What an error of a server means for a call that it did not run.
+enum Meaning {
+    Forgotten,
+    Moved(u16, Address),
+    Ask(Address),
+    /// It may run soon. `node` if it is the node that is not ready, rather than the Cluster.
+    NotReady {
+        node: bool,
+    },
+    ReadOnly,
+    Final,
+}
+
+impl Attempt<'_> {
+    async fn run(&self) -> Result<Value, CallError> {
+        let mut done = Done::default();
+        loop {
+            let node = self.node(&done).await?;
+            let load = done.load.then_some(self.script);
+            let request = prepare(&self.command, load, done.ask.is_some());
+            let (error, live) = match node.send(&request, self.deadline, self.budget).await {
+                Sent::Answered(Value::ServerError(error), live) => (error, live),
+                Sent::Answered(value, _) => return Ok(value),
+                Sent::Unknown(why) => return Err(CallError::Unknown { store: self.store(), why }),
+                Sent::NotSent(Why::Broken(_)) if !done.sent_again => {
+                    done.sent_again = true;
+                    continue;
+                }
+                Sent::NotSent(why) => return Err(self.not_sent(why)),
+            };
+            self.react(&node, &live, &error, &mut done).await?;
+        }
+    }
+
+    /// Gets ready to send the call again, or says why not.
+    async fn react(
+        &self,
+        node: &Arc<Node>,
+        live: &Live,
+        error: &ServerError,
+        done: &mut Done,
+    ) -> Result<(), CallError> {
+        let shared = &self.redis.inner.shared;
+        match meaning(error, node) {
+            Meaning::Forgotten if !done.load => {
+                count(&shared.counters.reloaded);
+                done.load = true;
+                return Ok(());
+            }
+            Meaning::Moved(..) | Meaning::Ask(_) if done.redirections >= REDIRECTIONS_MAX => {
+                return Err(self.not_sent(Why::Redirected(in_words(error).into())));
+            }
+            Meaning::Moved(slot, address) => {
+                if let Topology::Cluster(cluster) = &self.redis.inner.topology {
+                    cluster.moved(slot, &address);
+                }
+                self.redirected(done, None);
+                return Ok(());
+            }
+            Meaning::Ask(address) => {
+                self.redirected(done, Some(address));
+                return Ok(());
+            }
+            Meaning::ReadOnly if !done.sought_primary => {
+                done.sought_primary = true;
+                done.load = false;
+                node.retire(live);
+                shared.trouble.notify_one();
+                return Ok(());
+            }
+            Meaning::NotReady { node: false } => shared.trouble.notify_one(),
+            Meaning::NotReady { node: true } => {}
+            Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
+            Meaning::Final => return Err(CallError::Refused { store: self.store(), error: in_words(error).into() }),
+        }
+        if Instant::now() + NOT_READY_PAUSE >= self.deadline {
+            if matches!(meaning(error, node), Meaning::NotReady { node: true }) {
+                node.failed();
+            }
+            return Err(self.not_sent(Why::NotReady(in_words(error).into())));
+        }
+        count(&shared.counters.retried);
+        sleep(NOT_READY_PAUSE).await;
+        done.ask = None;
+        Ok(())
+    }
+
+    fn redirected(&self, done: &mut Done, ask: Option<Address>) {
+        count(&self.redis.inner.shared.counters.redirected);
+        done.redirections += 1;
+        // Another node may not know the script.
+        done.load = false;
+        done.ask = ask;
+    }
+
+    async fn node(&self, done: &Done) -> Result<Arc<Node>, CallError> {
+        match &self.redis.inner.topology {
+            Topology::One(node) => Ok(Arc::clone(node)),
+            Topology::Sentinel(node, sentinels) => {
+                sentinels.watch(node);
+                Ok(Arc::clone(node))
+            }
+            Topology::Cluster(cluster) => match done.ask.as_ref().map(|address| cluster.at(address)) {
+                Some(Some(node)) => Ok(node),
+                Some(None) => Err(self.not_sent(Why::NoNode(self.slot))),
+                None => cluster.owner(self.slot, self.deadline).await.map_err(|why| self.not_sent(why)),
+            },
+        }
+    }
+
+    fn not_sent(&self, why: Why) -> CallError {
+        CallError::NotSent { store: self.store(), why }
+    }
+
+    fn store(&self) -> Arc<str> {
+        Arc::clone(&self.redis.inner.shared.store)
+    }
+}
+
+fn meaning(error: &ServerError, node: &Node) -> Meaning {
+    let details = error.details().unwrap_or("");
+    let redirection = || match &node.whereabouts {
+        Whereabouts::Fixed(Endpoint::Tcp(asked)) => slots::redirection(details, asked),
+        _ => None,
+    };
+    match error.code() {
+        "NOSCRIPT" => Meaning::Forgotten,
+        "MOVED" => redirection().map_or(Meaning::Final, |(slot, address)| Meaning::Moved(slot, address)),
+        "ASK" => redirection().map_or(Meaning::Final, |(_, address)| Meaning::Ask(address)),
+        "TRYAGAIN" | "CLUSTERDOWN" => Meaning::NotReady { node: false },
+        "LOADING" | "MASTERDOWN" | "BUSY" => Meaning::NotReady { node: true },
+        "READONLY" => Meaning::ReadOnly,
+        // Before Redis 7, what a command says inside of a script stands in the message.
+        "ERR" if details.contains(" -READONLY ") => Meaning::ReadOnly,
+        _ => Meaning::Final,
+    }
+}

@@ -1,0 +1,208 @@
+//! Where the primary is, as Sentinels say.
+//!
+//! Sentinels may disagree for a while, and one that is cut off keeps saying what was true before. Each answer comes with
+//! the epoch of the failover that made it, and the newest one counts. An older word is believed only if most Sentinels
+//! of the URL say it: then they were set up anew.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::super::url::Address;
+use super::bounds::{SENTINEL_GRACE, SENTINEL_PAUSE, SENTINEL_TIME_MAX};
+use super::dial::{Dialer, Dialled, Endpoint, Expect, in_words, said};
+use super::node::Node;
+
+pub(super) struct Sentinels {
+    addresses: Vec<Address>,
+    /// How they call the primary.
+    name: String,
+    dialer: Dialer,
+    newest: Mutex<Option<Word>>,
+    watched: AtomicBool,
+    pub(super) stop: Notify,
+}
+
+/// What a Sentinel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    epoch: u64,
+    primary: Address,
+}
+
+impl Sentinels {
+    pub(super) fn new(addresses: Vec<Address>, name: String, dialer: Dialer) -> Arc<Sentinels> {
+        let (newest, watched, stop) = (Mutex::new(None), AtomicBool::new(false), Notify::new());
+        Arc::new(Sentinels { addresses, name, dialer, newest, watched, stop })
+    }
+
+    /// Asks all of them at once, and waits for the others only a little once one has answered.
+    pub(super) async fn locate(self: &Arc<Self>) -> Result<Address, String> {
+        let mut asked = JoinSet::new();
+        for address in &self.addresses {
+            let (sentinels, address) = (Arc::clone(self), address.clone());
+            asked.spawn(async move {
+                let (word, _) = sentinels.ask_anew(&address).await?;
+                Ok::<Word, String>(word)
+            });
+        }
+        let (mut words, mut failure) = (Vec::new(), "there are no Sentinels".to_owned());
+        let mut end = Instant::now() + SENTINEL_TIME_MAX;
+        loop {
+            let answer = tokio::select! {
+                answer = asked.join_next() => answer,
+                () = sleep_until(end) => None,
+            };
+            match answer {
+                None => break,
+                Some(Ok(Ok(word))) => {
+                    words.push(word);
+                    end = end.min(Instant::now() + SENTINEL_GRACE);
+                }
+                Some(Ok(Err(reason))) => failure = reason,
+                Some(Err(_)) => {}
+            }
+        }
+        self.believe(&words).ok_or_else(|| match words.is_empty() {
+            true => format!("no Sentinel names the primary: {failure}"),
+            false => "the Sentinels that answer know less than others did before".to_owned(),
+        })
+    }
+
+    /// The newest word, if one of these is it.
+    fn believe(&self, words: &[Word]) -> Option<Address> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let best = words.iter().max_by_key(|word| word.epoch)?;
+        let behind = newest.as_ref().is_some_and(|known| known.epoch > best.epoch);
+        let agreeing = words.iter().filter(|word| word.primary == best.primary).count();
+        if behind && agreeing * 2 <= self.addresses.len() {
+            return None;
+        }
+        *newest = Some(best.clone());
+        Some(best.primary.clone())
+    }
+
+    async fn ask_anew(&self, address: &Address) -> Result<(Word, Dialled), String> {
+        let asking = async {
+            let mut dialled = self.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
+            let word = self.ask(&mut dialled.connection).await.map_err(|reason| format!("{address}: {reason}"))?;
+            Ok((word, dialled))
+        };
+        let late = |_| Err(format!("{address}: no answer within {SENTINEL_TIME_MAX:?}"));
+        timeout(SENTINEL_TIME_MAX, asking).await.unwrap_or_else(late)
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Word, String> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("SENTINEL").arg("get-master-addr-by-name").arg(&self.name);
+        pipeline.cmd("SENTINEL").arg("MASTER").arg(&self.name);
+        let asking = connection.send_packed_commands(&pipeline, 0, 2);
+        let late = |_| format!("no answer within {SENTINEL_TIME_MAX:?}");
+        let replies = timeout(SENTINEL_TIME_MAX, asking).await.map_err(late)?.map_err(|error| said(&error))?;
+        match replies.as_slice() {
+            [Value::ServerError(error), _] => Err(in_words(error)),
+            [address, master] => {
+                word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name))
+            }
+            _ => Err("it does not answer like a Sentinel".to_owned()),
+        }
+    }
+
+    /// Starts watching for a switch on behalf of this node, unless somebody watches.
+    pub(super) fn watch(self: &Arc<Self>, node: &Arc<Node>) {
+        if self.watched.load(Relaxed) || self.watched.swap(true, Relaxed) {
+            return;
+        }
+        let watch = Watch(Arc::clone(self));
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(watch.run(Arc::clone(node)))),
+            Err(_) => drop(watch),
+        }
+    }
+}
+
+fn word(address: &Value, master: &Value) -> Option<Word> {
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let (Value::Array(address), Value::Array(master)) = (address, master) else { return None };
+    let [host, port] = address.as_slice() else { return None };
+    let primary = Address { host: text(host)?, port: text(port)?.parse().ok()? };
+    // Names and values take turns.
+    let epoch = master.chunks_exact(2).find_map(|pair| match pair {
+        [name, value] if text(name).as_deref() == Some("config-epoch") => text(value)?.parse().ok(),
+        _ => None,
+    })?;
+    Some(Word { epoch, primary })
+}
+
+/// The task that asks one Sentinel after the other. When its runtime ends, the next caller starts another.
+struct Watch(Arc<Sentinels>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.watched.store(false, Relaxed);
+    }
+}
+
+impl Watch {
+    async fn run(self, node: Arc<Node>) {
+        let sentinels = &self.0;
+        let mut open: Vec<Option<Dialled>> = sentinels.addresses.iter().map(|_| None).collect();
+        let mut last = None;
+        while !node.closed.load(Relaxed) {
+            for (address, open) in sentinels.addresses.iter().zip(&mut open) {
+                tokio::select! {
+                    () = sleep(SENTINEL_PAUSE) => {}
+                    () = sentinels.stop.notified() => return,
+                }
+                let word = match open {
+                    Some(dialled) => sentinels.ask(&mut dialled.connection).await,
+                    None => sentinels.ask_anew(address).await.map(|(word, dialled)| {
+                        *open = Some(dialled);
+                        word
+                    }),
+                };
+                match word {
+                    Ok(word) => {
+                        let Some(primary) = sentinels.believe(&[word]).map(Endpoint::Tcp) else { continue };
+                        node.cut_all_but(&primary);
+                        if last.replace(primary.clone()) != Some(primary) {
+                            node.retry_now();
+                        }
+                    }
+                    Err(_) => *open = None,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::url::Login;
+    use super::*;
+
+    #[test]
+    fn the_newest_word_counts() {
+        let at = |port| Address { host: "h".to_owned(), port };
+        let said = |words: &[(u64, u16)]| {
+            words.iter().map(|&(epoch, port)| Word { epoch, primary: at(port) }).collect::<Vec<_>>()
+        };
+        let dialer = Dialer::new(None, &Login::default(), 0);
+        let sentinels = Sentinels::new(vec![at(1), at(2), at(3)], "p".to_owned(), dialer);
+        let check = |words: &[(u64, u16)]| sentinels.believe(&said(words)).map(|primary| primary.port);
+        assert_eq!(check(&[]), None);
+        assert_eq!(check(&[(1, 10), (2, 20), (1, 10)]), Some(20), "one knows of a later failover");
+        assert_eq!(check(&[(1, 10)]), None, "one that was cut off");
+        assert_eq!(check(&[(2, 20)]), Some(20));
+        assert_eq!(check(&[(0, 30), (0, 30)]), Some(30), "most of them were set up anew");
+    }
+}

@@ -1,0 +1,461 @@
+//! Where a store is: a URL, parsed once into a type that cannot be wrong.
+//!
+//! ```text
+//! redis://[user[:password]@]host[:port][/db]                    one server
+//! redis+unix://[user[:password]@]/path                          one server, through a socket of this machine
+//! redis+sentinel://[user[:password]@]host[:port],…/name[/db]    the primary that Sentinels name
+//! redis+cluster://[user[:password]@]host[:port],…               a Cluster, found through any of these nodes
+//! ```
+//! `rediss` instead of `redis` speaks TLS; `valkey` and `valkeys` are other spellings of the two.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use super::link::bounds::{
+    ADDRESSES_MAX, BUDGET_DEFAULT, BUDGET_MAX, BUDGET_MIN, DATABASE_MAX, PORT, PREFIX_BYTES_MAX, SENTINEL_PORT,
+    URL_BYTES_MAX,
+};
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// A name, or an address without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Address { host, port } = self;
+        if host.contains(':') { write!(formatter, "[{host}]:{port}") } else { write!(formatter, "{host}:{port}") }
+    }
+}
+
+/// Where a store is and how to reach it. Written out, it never shows a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub(crate) place: Place,
+    pub(crate) tls: bool,
+    /// Authorities of the servers' certificates, in PEM. Without it, those of the system.
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) login: Login,
+    pub(crate) database: u32,
+    prefix: Option<String>,
+    budget: Duration,
+}
+
+/// What stands behind a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Server(Address),
+    Socket(PathBuf),
+    Sentinel { sentinels: Vec<Address>, primary: String, login: Login },
+    Cluster(Vec<Address>),
+}
+
+/// Who we are for a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+impl Target {
+    /// What the names of keys begin with, if the URL says so.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
+    }
+
+    /// How long a call may take as a whole.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.place {
+            Place::Server(_) => "",
+            Place::Socket(_) => "+unix",
+            Place::Sentinel { .. } => "+sentinel",
+            Place::Cluster(_) => "+cluster",
+        };
+        write!(formatter, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
+        if let Some(user) = &self.login.user {
+            write!(formatter, "{user}@")?;
+        }
+        match &self.place {
+            Place::Server(address) => write!(formatter, "{address}/{}", self.database),
+            Place::Socket(path) => write!(formatter, "{}", path.display()),
+            Place::Sentinel { sentinels, primary, .. } => {
+                write!(formatter, "{}/{primary}/{}", Joined(sentinels), self.database)
+            }
+            Place::Cluster(nodes) => write!(formatter, "{}", Joined(nodes)),
+        }
+    }
+}
+
+struct Joined<'a>(&'a [Address]);
+
+impl fmt::Display for Joined<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.0.iter().enumerate() {
+            write!(formatter, "{}{address}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a URL: the part, its value unless it may hold a secret, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("store URL: {part}{}: {fix}", Quoted(value.as_deref()))]
+pub struct TargetError {
+    part: String,
+    value: Option<String>,
+    fix: String,
+}
+
+struct Quoted<'a>(Option<&'a str>);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |value| write!(formatter, " {value:?}"))
+    }
+}
+
+fn wrong(part: &str, value: &str, fix: impl Into<String>) -> TargetError {
+    TargetError { part: part.to_owned(), value: Some(value.to_owned()), fix: fix.into() }
+}
+
+fn secret(part: &str, fix: &str) -> TargetError {
+    TargetError { part: part.to_owned(), value: None, fix: fix.to_owned() }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(url: &str) -> Result<Target, TargetError> {
+        if url.len() > URL_BYTES_MAX {
+            return Err(secret("it is too long", &format!("write at most {URL_BYTES_MAX} bytes")));
+        }
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(secret("there is no scheme", "write one in front, such as redis://localhost:6379"));
+        };
+        let (kind, tls) = scheme_of(scheme)?;
+        let parts = split(rest)?;
+        let login = login_of(parts.user_info)?;
+        let query = Query::parse(parts.query)?;
+        let mut target = Target {
+            place: Place::Cluster(Vec::new()),
+            tls,
+            authorities: query.authorities,
+            login,
+            database: 0,
+            prefix: query.prefix,
+            budget: query.budget.unwrap_or(BUDGET_DEFAULT),
+        };
+        let sentinel_login = Login { user: query.sentinel_user, password: query.sentinel_password };
+        if kind != Kind::Sentinel && sentinel_login != Login::default() {
+            return Err(secret("sentinel_user or sentinel_password", "they belong to redis+sentinel:// alone"));
+        }
+        if kind != Kind::Socket && query.database.is_some() {
+            return Err(secret("db", "write the database after the host, as in redis://localhost:6379/1"));
+        }
+        if !tls && target.authorities.is_some() {
+            return Err(secret("ca", "a certificate needs TLS: write rediss:// instead of redis://"));
+        }
+        match kind {
+            Kind::Server => {
+                target.place = Place::Server(one_address(parts.hosts)?);
+                target.database = database_of(parts.path)?;
+            }
+            Kind::Socket => {
+                target.place = Place::Socket(socket_of(parts.hosts, parts.path)?);
+                target.database = query.database.unwrap_or(0);
+            }
+            Kind::Sentinel => {
+                let (primary, database) = primary_of(parts.path)?;
+                let sentinels = addresses(parts.hosts, SENTINEL_PORT)?;
+                target.place = Place::Sentinel { sentinels, primary, login: sentinel_login };
+                target.database = database_of(database)?;
+            }
+            Kind::Cluster => {
+                target.place = Place::Cluster(addresses(parts.hosts, PORT)?);
+                if database_of(parts.path)? != 0 {
+                    return Err(wrong("database", parts.path, "a Cluster has database 0 alone: leave it out"));
+                }
+            }
+        }
+        Ok(target)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Server,
+    Socket,
+    Sentinel,
+    Cluster,
+}
+
+fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
+    let fix = "write redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster";
+    let lower = scheme.to_ascii_lowercase();
+    if lower == "unix" {
+        return Ok((Kind::Socket, false));
+    }
+    let (family, kind) = lower.split_once('+').unwrap_or((&lower, ""));
+    let tls = match family {
+        "redis" | "valkey" => false,
+        "rediss" | "valkeys" => true,
+        // What stands before :// could be a password of a URL that was cut in a wrong place.
+        _ => return Err(secret("the scheme is unknown", fix)),
+    };
+    match kind {
+        "" => Ok((Kind::Server, tls)),
+        "unix" if tls => Err(wrong("scheme", scheme, "a socket of this machine has no TLS: write redis+unix")),
+        "unix" => Ok((Kind::Socket, false)),
+        "sentinel" => Ok((Kind::Sentinel, tls)),
+        "cluster" => Ok((Kind::Cluster, tls)),
+        _ => Err(wrong("scheme", scheme, fix)),
+    }
+}
+
+struct Parts<'a> {
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    path: &'a str,
+    query: &'a str,
+}
+
+/// Cuts what follows the scheme. A password that was not escaped must not end up in a message about another part.
+fn split(rest: &str) -> Result<Parts<'_>, TargetError> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    if tail.contains('@') {
+        let fix =
+            "if they are of the user or password, write / as %2F, ? as %3F and # as %23; an @ after the hosts is %40";
+        return Err(secret("there is an @ after a /, ? or #", fix));
+    }
+    if tail.contains('#') {
+        return Err(secret("there is a #", "a store has no fragment: leave it out, or write %23"));
+    }
+    let (user_info, hosts) = match authority.rsplit_once('@') {
+        Some((user_info, hosts)) => (Some(user_info), hosts),
+        None => (None, authority),
+    };
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    Ok(Parts { user_info, hosts, path, query })
+}
+
+fn login_of(user_info: Option<&str>) -> Result<Login, TargetError> {
+    let Some(user_info) = user_info else { return Ok(Login::default()) };
+    if user_info.contains('@') {
+        return Err(secret("user or password", "it has an @: write it as %40"));
+    }
+    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    if password.contains(':') {
+        return Err(secret("password", "it has a colon: write it as %3A"));
+    }
+    let not_text = |_| secret("user or password", "its escapes (%XX) do not make UTF-8 text");
+    let user = percent_decode_str(user).decode_utf8().map_err(not_text)?.into_owned();
+    let password = percent_decode_str(password).decode_utf8().map_err(not_text)?.into_owned();
+    let user = (!user.is_empty()).then_some(user);
+    // A user without a password logs in with an empty one, which is right for users that need none.
+    let password = (!password.is_empty() || user.is_some()).then_some(Secret(password));
+    Ok(Login { user, password })
+}
+
+fn one_address(hosts: &str) -> Result<Address, TargetError> {
+    if hosts.contains(',') {
+        let fix = "one server has one address: write redis+cluster:// or redis+sentinel:// for several";
+        return Err(wrong("host", hosts, fix));
+    }
+    address(hosts, PORT)
+}
+
+fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>, TargetError> {
+    let addresses = hosts.split(',').map(|host| address(host, port)).collect::<Result<Vec<_>, _>>()?;
+    if addresses.len() > ADDRESSES_MAX {
+        return Err(wrong("hosts", &addresses.len().to_string(), format!("write at most {ADDRESSES_MAX} of them")));
+    }
+    Ok(addresses)
+}
+
+fn address(text: &str, port: u16) -> Result<Address, TargetError> {
+    let (host, digits) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) if rest.starts_with(':') => (host, rest.get(1..)),
+            _ => return Err(wrong("host", text, "write an IPv6 address in brackets, as in [::1]:6379")),
+        },
+        None => text.split_once(':').map_or((text, None), |(host, digits)| (host, Some(digits))),
+    };
+    if host.is_empty() {
+        return Err(wrong("host", text, "write a name or an address, as in redis://localhost:6379"));
+    }
+    if digits.is_some_and(|digits| digits.contains(':')) {
+        return Err(wrong("host", text, "write an IPv6 address in brackets, as in [::1]:6379"));
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'%');
+    if !host.bytes().all(plain) {
+        return Err(wrong("host", host, "a name has letters, digits, dots, hyphens and underscores"));
+    }
+    let port = match digits {
+        None => port,
+        Some(digits) => match digits.parse() {
+            Ok(port) if port != 0 => port,
+            _ => return Err(wrong("port", digits, "write a number from 1 to 65535, such as 6379")),
+        },
+    };
+    Ok(Address { host: host.to_owned(), port })
+}
+
+fn database_of(path: &str) -> Result<u32, TargetError> {
+    match path.strip_prefix('/').unwrap_or(path) {
+        "" => Ok(0),
+        digits => database(digits),
+    }
+}
+
+fn database(digits: &str) -> Result<u32, TargetError> {
+    match digits.parse() {
+        Ok(database) if database <= DATABASE_MAX => Ok(database),
+        _ => Err(wrong("database", digits, format!("write a number from 0 to {DATABASE_MAX}, or nothing for 0"))),
+    }
+}
+
+fn socket_of(hosts: &str, path: &str) -> Result<PathBuf, TargetError> {
+    if !hosts.is_empty() {
+        return Err(wrong(
+            "host",
+            hosts,
+            "a socket has a path alone: write three slashes, as in redis+unix:///run/redis.sock",
+        ));
+    }
+    let path = text("path", path)?;
+    if path.len() < 2 {
+        return Err(wrong("path", &path, "write where the socket is, as in redis+unix:///run/redis.sock"));
+    }
+    Ok(Path::new(&path).to_owned())
+}
+
+fn primary_of(path: &str) -> Result<(String, &str), TargetError> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (primary, database) = path.split_once('/').unwrap_or((path, ""));
+    let primary = text("name of the primary", primary)?;
+    if primary.is_empty() {
+        let fix = "write after the hosts how the Sentinels call it, as in redis+sentinel://host:26379/mymaster";
+        return Err(wrong("name of the primary", &primary, fix));
+    }
+    Ok((primary, database))
+}
+
+/// What stands behind the question mark.
+#[derive(Default)]
+struct Query {
+    prefix: Option<String>,
+    budget: Option<Duration>,
+    authorities: Option<PathBuf>,
+    database: Option<u32>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<Secret>,
+}
+
+impl Query {
+    fn parse(text: &str) -> Result<Query, TargetError> {
+        let mut query = Query::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if query.set(name, value)? {
+                return Err(wrong("parameter", name, "it stands twice: leave one out"));
+            }
+        }
+        Ok(query)
+    }
+
+    /// Sets a parameter and says whether it was set before.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, TargetError> {
+        Ok(match name {
+            "prefix" => self.prefix.replace(prefix(value)?).is_some(),
+            "timeout" => self.budget.replace(budget(value)?).is_some(),
+            "ca" => self.authorities.replace(PathBuf::from(filled(name, value)?)).is_some(),
+            "db" => self.database.replace(database(value)?).is_some(),
+            "sentinel_user" => self.sentinel_user.replace(filled(name, value)?).is_some(),
+            "sentinel_password" => {
+                let not_text = |_| secret(name, "its escapes (%XX) do not make UTF-8 text");
+                let password = percent_decode_str(value).decode_utf8().map_err(not_text)?.into_owned();
+                self.sentinel_password.replace(Secret(password)).is_some()
+            }
+            _ => {
+                let known = "write prefix, timeout, ca, db, sentinel_user or sentinel_password, or leave it out";
+                return Err(wrong("parameter", name, known));
+            }
+        })
+    }
+}
+
+fn text(part: &str, escaped: &str) -> Result<String, TargetError> {
+    match percent_decode_str(escaped).decode_utf8() {
+        Ok(text) if !text.contains('\0') => Ok(text.into_owned()),
+        _ => Err(wrong(part, escaped, "its escapes (%XX) do not make UTF-8 text without NUL")),
+    }
+}
+
+fn filled(name: &str, value: &str) -> Result<String, TargetError> {
+    let text = text(name, value)?;
+    if text.is_empty() { Err(wrong(name, value, "write a value, or leave the parameter out")) } else { Ok(text) }
+}
+
+fn prefix(value: &str) -> Result<String, TargetError> {
+    let prefix = filled("prefix", value)?;
+    if prefix.len() > PREFIX_BYTES_MAX {
+        return Err(wrong("prefix", &prefix, format!("write at most {PREFIX_BYTES_MAX} bytes")));
+    }
+    if prefix.contains(['{', '}']) {
+        return Err(wrong("prefix", &prefix, "leave braces out: they would put every key into one slot of a Cluster"));
+    }
+    Ok(prefix)
+}
+
+fn budget(value: &str) -> Result<Duration, TargetError> {
+    let fix = || format!("write a time from {BUDGET_MIN:?} to {BUDGET_MAX:?}, as in timeout=10ms");
+    let digits = value.trim_end_matches(|character: char| !character.is_ascii_digit());
+    let number: u64 = digits.parse().map_err(|_| wrong("timeout", value, fix()))?;
+    let budget = match value.get(digits.len()..) {
+        Some("ms") => Duration::from_millis(number),
+        Some("s") => Duration::from_secs(number),
+        _ => return Err(wrong("timeout", value, fix())),
+    };
+    if budget < BUDGET_MIN || budget > BUDGET_MAX {
+        return Err(wrong("timeout", value, fix()));
+    }
+    Ok(budget)
+}
+
+#[cfg(test)]
+#[path = "url_tests.rs"]
+mod tests;

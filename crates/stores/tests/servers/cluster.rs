@@ -1,0 +1,73 @@
+//! A Cluster of three primaries with a replica each.
+
+use super::{Server, Setup, command, free_port, wait_until};
+
+pub(crate) struct Cluster {
+    /// Three primaries, then the replica of each.
+    pub(crate) nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts it, and waits until every node knows the whole of it.
+    pub(crate) fn start(node_timeout_millis: u32) -> Cluster {
+        let nodes: Vec<(Server, u16)> = (0..6).map(|_| node(node_timeout_millis)).collect();
+        for (index, (node, _)) in nodes.iter().take(3).enumerate() {
+            node.command(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
+            let (first, last) = [(0, 5460), (5461, 10922), (10923, 16383)][index];
+            node.command(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+        }
+        for (from, _) in &nodes {
+            for (to, bus) in &nodes {
+                from.command(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", to.port));
+            }
+        }
+        let nodes: Vec<Server> = nodes.into_iter().map(|(node, _)| node).collect();
+        for (index, node) in nodes.iter().enumerate().skip(3) {
+            let primary = nodes[index - 3].command("CLUSTER MYID");
+            let follow = format!("CLUSTER REPLICATE {primary}");
+            wait_until("the replica knows its primary", || command(node.port, &follow).is_ok());
+        }
+        let cluster = Cluster { nodes };
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    fn wait_until_whole(&self) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            wait_until("a node knows the Cluster", || {
+                let info = node.command("CLUSTER INFO");
+                let roles = node.command("CLUSTER NODES");
+                info.contains("cluster_state:ok")
+                    && info.contains("cluster_known_nodes:6")
+                    && roles.matches("slave").count() == 3
+                    && !roles.contains("handshake")
+                    && (index < 3 || node.command("INFO replication").contains("master_link_status:up"))
+            });
+        }
+    }
+
+    pub(crate) fn hosts(&self) -> String {
+        self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect::<Vec<_>>().join(",")
+    }
+
+    /// The primary that has a slot at the start.
+    pub(crate) fn primary_of(&self, slot: u16) -> usize {
+        match slot {
+            ..=5460 => 0,
+            5461..=10922 => 1,
+            _ => 2,
+        }
+    }
+}
+
+fn node(node_timeout_millis: u32) -> (Server, u16) {
+    let bus = free_port();
+    let settings = [
+        "--cluster-enabled yes",
+        &format!("--cluster-port {bus}"),
+        &format!("--cluster-node-timeout {node_timeout_millis}"),
+        "--cluster-replica-validity-factor 0",
+        "--repl-diskless-sync-delay 0",
+    ];
+    (Server::start(&Setup { settings: &settings, ..Setup::default() }), bus)
+}

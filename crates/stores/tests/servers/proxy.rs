@@ -1,0 +1,97 @@
+//! A proxy in front of a server that delays, swallows or cuts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What the proxy does with what it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Pass,
+    /// Replies come later by this.
+    Delay(Duration),
+    /// Requests arrive, replies do not.
+    Swallow,
+    /// Requests arrive; at the reply the connection ends.
+    CutAtReply,
+    /// Connections end, and new ones too.
+    Cut,
+}
+
+/// Ends with its value.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    mode: Arc<watch::Sender<Mode>>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(upstream: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mode = Arc::new(watch::Sender::new(Mode::Pass));
+        let modes = Arc::clone(&mode);
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else { return };
+                let mode = modes.subscribe();
+                tokio::spawn(carry(client, upstream, mode));
+            }
+        });
+        Proxy { port, mode, task }
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn carry(client: TcpStream, upstream: u16, mode: watch::Receiver<Mode>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", upstream)).await else { return };
+    client.set_nodelay(true).unwrap();
+    server.set_nodelay(true).unwrap();
+    let (client_reads, client_writes) = client.into_split();
+    let (server_reads, server_writes) = server.into_split();
+    let mut watch = mode.clone();
+    tokio::select! {
+        () = requests(client_reads, server_writes) => {}
+        () = replies(server_reads, client_writes, &mode) => {}
+        _ = watch.wait_for(|mode| *mode == Mode::Cut) => {}
+    }
+}
+
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: &watch::Receiver<Mode>) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let now = *mode.borrow();
+        match now {
+            Mode::Swallow => continue,
+            Mode::CutAtReply | Mode::Cut => return,
+            Mode::Delay(delay) => tokio::time::sleep(delay).await,
+            Mode::Pass => {}
+        }
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
