@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use redis::Value;
 use serde_json::{Map, Value as Json, json};
 use tidegate_core::{
@@ -103,10 +104,35 @@ fn traces_in_process() {
     TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut InProcess::new()));
 }
 
+fn check_live(live: &std::cell::RefCell<Live>, cases: u32) {
+    TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut *live.borrow_mut()));
+    transactions::check_jump(&mut *live.borrow_mut());
+    let config = || ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+    let of_history = |(algorithm, limit, start, words): (usize, u64, u64, Vec<u64>)| {
+        check_history(&mut *live.borrow_mut(), Algorithm::ALL[algorithm], limit, start, &words);
+        Ok(())
+    };
+    TestRunner::new(config()).run(&histories(), of_history).unwrap();
+    let of_transactions = |(places, start, calls): (Vec<u64>, u64, Vec<Vec<u64>>)| {
+        transactions::check(&mut *live.borrow_mut(), &places, start, &calls);
+        Ok(())
+    };
+    TestRunner::new(config()).run(&transactions::transactions(), of_transactions).unwrap();
+}
+
 #[test]
-fn traces_on_a_live_redis() {
-    let mut live = Live::start();
-    TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut live));
+fn all_on_a_redis_alone() {
+    check_live(&Live::alone().into(), 300);
+}
+
+#[test]
+fn all_on_a_redis_behind_sentinels() {
+    check_live(&Live::behind_sentinels().into(), 50);
+}
+
+#[test]
+fn all_on_a_cluster() {
+    check_live(&Live::as_cluster().into(), 100);
 }
 
 /// Runs a random history of one key beside the arithmetic in Rust.
@@ -135,22 +161,11 @@ fn histories() -> impl Strategy<Value = (usize, u64, u64, Vec<u64>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
     #[test]
     fn histories_in_process((algorithm, limit, start, words) in histories()) {
         check_history(&mut InProcess::new(), Algorithm::ALL[algorithm], limit, start, &words);
     }
-}
-
-#[test]
-fn histories_on_a_live_redis() {
-    let live = std::cell::RefCell::new(Live::start());
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));
-    let run = |(algorithm, limit, start, words): (usize, u64, u64, Vec<u64>)| {
-        check_history(&mut *live.borrow_mut(), Algorithm::ALL[algorithm], limit, start, &words);
-        Ok(())
-    };
-    runner.run(&histories(), run).unwrap();
 }
 
 fn number(input: &Map<String, Json>, field: &str) -> u64 {

@@ -94,7 +94,7 @@ fn check(burst: u64, words: &[u64]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3_000) })]
     #[test]
     fn leases_never_let_too_much_pass(burst in 1..20_u64, words in prop::collection::vec(any::<u64>(), 1..120)) {
         check(burst, &words);

@@ -1,56 +1,64 @@
-//! A Redis of the test's own, on a socket in a folder of its own.
+//! Real servers, over the links that the store uses: one alone, one behind Sentinels, a Cluster.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::Value;
+use tokio::runtime::{Builder, Runtime};
 
 use super::Runs;
-use crate::redis::link::Script;
+use crate::redis::link::servers::{Cluster, Server, Setup, Trio};
+use crate::redis::link::{Arg, Redis, Script};
+
+/// Servers that end with the test.
+#[expect(dead_code, reason = "they are only held")]
+enum Servers {
+    One(Server),
+    Sentinel(Trio),
+    Cluster(Cluster),
+}
 
 pub(super) struct Live {
-    server: Child,
-    folder: PathBuf,
-    connection: Connection,
+    redis: Redis,
+    runtime: Runtime,
+    /// How often everything was forgotten: keys before have other names.
+    generation: u64,
+    _servers: Servers,
 }
 
 impl Live {
-    pub(super) fn start() -> Live {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("tidegate-live-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let socket = folder.join("redis.sock");
-        let mut server = Command::new("redis-server");
-        server.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket);
-        let server = server.stdout(Stdio::null()).spawn().expect("redis-server is missing: `make peers` installs it");
-        let client = redis::Client::open(format!("redis+unix://{}", socket.display())).unwrap();
-        let connection = (0..500).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            client.get_connection().ok()
-        });
-        Live { server, folder, connection: connection.expect("redis-server answers within 5 s") }
+    pub(super) fn alone() -> Live {
+        let server = Server::start(&Setup::default());
+        Live::at(format!("redis://127.0.0.1:{}", server.port), Servers::One(server))
     }
-}
 
-impl Drop for Live {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+    pub(super) fn behind_sentinels() -> Live {
+        let trio = Trio::start();
+        Live::at(format!("redis+sentinel://{}/tide", trio.hosts()), Servers::Sentinel(trio))
+    }
+
+    pub(super) fn as_cluster() -> Live {
+        let cluster = Cluster::start(5_000);
+        Live::at(format!("redis+cluster://{}", cluster.hosts()), Servers::Cluster(cluster))
+    }
+
+    fn at(url: String, servers: Servers) -> Live {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let redis = Redis::open(&url.parse().unwrap()).unwrap();
+        Live { redis, runtime, generation: 0, _servers: servers }
     }
 }
 
 impl Runs for Live {
     fn restart(&mut self) {
-        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+        self.generation += 1;
     }
 
     fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value {
-        let mut call = redis::cmd("EVAL");
-        call.arg(script.text()).arg(keys.len()).arg(keys).arg(args);
-        call.query(&mut self.connection).unwrap()
+        // One slot for all keys of a call, and another one after each restart.
+        let tag = format!("{{{}}}", self.generation);
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| [tag.as_bytes(), key].concat()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let args: Vec<Arg<'_>> = args.iter().map(|arg| Arg::from(arg.as_slice())).collect();
+        self.runtime.block_on(self.redis.call(script, &keys, &args, Duration::from_secs(5))).unwrap()
     }
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use tidegate_core::{Algorithm, Charge, Decision, Decisions, FakeClock, Key, Limit, MemoryStore, Op, Receipt, Time};
 
 use super::in_process::InProcess;
-use super::live::Live;
 use super::model::history::{Choices, History, Steps, numbers};
 use super::model::{Answer, Numbers};
 use super::{Runs, SCRIPTS, bytes};
@@ -28,7 +27,7 @@ fn places(words: &[u64], start: u64) -> Vec<Place> {
     words.iter().enumerate().map(place).collect()
 }
 
-fn check(subject: &mut impl Runs, of_places: &[u64], start: u64, calls: &[Vec<u64>]) {
+pub(super) fn check(subject: &mut impl Runs, of_places: &[u64], start: u64, calls: &[Vec<u64>]) {
     subject.restart();
     let clock = FakeClock::new();
     let memory = MemoryStore::builder().keys(64).log_entries(100_000).clock(clock.clone()).build().unwrap();
@@ -76,7 +75,7 @@ fn check_call(subject: &mut impl Runs, memory: &MemoryStore, now: Time, charges:
 }
 
 /// A clock that jumped back is repaired for every key of a transaction, whether it passes or not.
-fn check_jump(subject: &mut impl Runs) {
+pub(super) fn check_jump(subject: &mut impl Runs) {
     const WINDOW: u64 = 60_000_000_000;
     let numbers = |algorithm| match algorithm {
         Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => Numbers::bucket(algorithm, 5, WINDOW, 5),
@@ -107,31 +106,15 @@ fn jumps_in_process() {
     check_jump(&mut InProcess::new());
 }
 
-#[test]
-fn jumps_on_a_live_redis() {
-    check_jump(&mut Live::start());
-}
-
-fn transactions() -> impl Strategy<Value = (Vec<u64>, u64, Vec<Vec<u64>>)> {
+pub(super) fn transactions() -> impl Strategy<Value = (Vec<u64>, u64, Vec<Vec<u64>>)> {
     let calls = prop::collection::vec(prop::collection::vec(any::<u64>(), 1..6), 1..25);
     (prop::collection::vec(any::<u64>(), 1..5), any::<u64>(), calls)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_500) })]
     #[test]
     fn transactions_in_process((places, start, calls) in transactions()) {
         check(&mut InProcess::new(), &places, start, &calls);
     }
-}
-
-#[test]
-fn transactions_on_a_live_redis() {
-    let live = std::cell::RefCell::new(Live::start());
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
-    let run = |(places, start, calls): (Vec<u64>, u64, Vec<Vec<u64>>)| {
-        check(&mut *live.borrow_mut(), &places, start, &calls);
-        Ok(())
-    };
-    runner.run(&transactions(), run).unwrap();
 }

@@ -32,7 +32,7 @@ mod slots;
 mod live_tests;
 #[cfg(test)]
 #[path = "../../../tests/servers/mod.rs"]
-mod servers;
+pub(crate) mod servers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
