@@ -19,6 +19,8 @@ mod url;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod store_tests;
 
 pub use decode::ReplyError;
 pub use link::{Breaker, CallError, Health, NodeHealth, OpenError, Totals, Why};

@@ -1,0 +1,184 @@
+//! The store against real servers, on their own clock.
+
+use std::time::Duration;
+
+use tidegate_core::{Charge, Key, Limit, Op, Retry};
+
+use super::link::CallError;
+use super::link::servers::{Cluster, Server, Setup};
+use super::store::{RedisStore, StoreError, Tagged};
+
+fn store(url: &str) -> RedisStore {
+    RedisStore::open(&url.parse().unwrap()).unwrap()
+}
+
+fn at(server: &Server) -> RedisStore {
+    store(&format!("redis://127.0.0.1:{}?timeout=5s", server.port))
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(name).unwrap()
+}
+
+fn day() -> Duration {
+    Duration::from_secs(86_400)
+}
+
+async fn take(store: &RedisStore, name: &str, limit: &Limit, units: u64) -> Result<bool, StoreError> {
+    let charge = Charge::take(key(name), limit, units);
+    Ok(store.charge(&[Tagged { charge, tag: b"" }]).await?.is_allowed())
+}
+
+#[tokio::test]
+async fn many_tasks_get_exactly_the_limit() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    for limit in [
+        "100/day".parse().unwrap(),
+        Limit::fixed_window(100, day()).unwrap(),
+        Limit::sliding_counter(100, day()).unwrap(),
+        Limit::sliding_log(100, day()).unwrap(),
+        Limit::sliced_window(100, day()).unwrap(),
+    ] {
+        let tries = (0..16).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut allowed = 0;
+                for _ in 0..20 {
+                    allowed += u64::from(take(&store, "one", &limit, 1).await.unwrap());
+                }
+                allowed
+            })
+        });
+        let mut allowed = 0;
+        for task in tries.collect::<Vec<_>>() {
+            allowed += task.await.unwrap();
+        }
+        assert_eq!(allowed, 100, "{limit:?}");
+    }
+}
+
+#[tokio::test]
+async fn on_a_cluster_what_was_taken_goes_back_when_a_later_slot_denies() {
+    let cluster = Cluster::start(5_000);
+    let store = store(&format!("redis+cluster://{}?timeout=5s", cluster.hosts()));
+    let limits: Vec<Limit> = vec![
+        "10/day".parse().unwrap(),
+        Limit::fixed_window(10, day()).unwrap(),
+        Limit::sliding_log(10, day()).unwrap(),
+        Limit::sliding_counter(2, day()).unwrap(),
+        Limit::sliced_window(10, day()).unwrap(),
+    ];
+    let ask = |tag: &'static [u8], units: u64| {
+        let (store, limits) = (store.clone(), limits.clone());
+        async move {
+            let charges: Vec<Tagged<'_>> =
+                limits.iter().map(|limit| Tagged { charge: Charge::take(key("ann"), limit, units), tag }).collect();
+            store.charge(&charges).await.unwrap()
+        }
+    };
+    for tag in [&b""[..], &b"ann"[..]] {
+        for left in [1, 0] {
+            let allowed = ask(tag, 1).await;
+            assert!(allowed.is_allowed(), "{allowed:?}");
+            assert_eq!(allowed.iter().nth(3).unwrap().remaining(), left);
+        }
+        let denied = ask(tag, 1).await;
+        let each: Vec<(bool, u64)> = denied.iter().map(|one| (one.is_allowed(), one.remaining())).collect();
+        assert_eq!(each, [(true, 8), (true, 8), (true, 8), (false, 0), (true, 8)], "nothing was taken");
+        assert!(denied.iter().all(|one| one.receipt().is_none()), "and there is nothing to give back");
+        assert!(matches!(denied.retry(), Some(Retry::After(_))));
+    }
+}
+
+#[tokio::test]
+async fn what_another_program_keeps_is_left_alone() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let gcra: Limit = "10/day".parse().unwrap();
+    let log = Limit::sliding_log(10, day()).unwrap();
+    let refused = |result: Result<bool, StoreError>, code: &str| match result {
+        Err(StoreError::Call(CallError::Refused { store, error })) => {
+            assert!(error.starts_with(code), "{error}");
+            assert!(store.starts_with("redis://127.0.0.1"), "the store is named: {store}");
+        }
+        other => panic!("{other:?}"),
+    };
+    server.command("RPUSH tidegate{}:gcra:0:list 1");
+    refused(take(&store, "list", &gcra, 1).await, "WRONGTYPE");
+    server.command("SET tidegate{}:gcra:0:text v2:17");
+    refused(take(&store, "text", &gcra, 1).await, "TIDEGATE");
+    assert_eq!(server.command("GET tidegate{}:gcra:0:text").trim(), "v2:17");
+    server.command("HSET tidegate{}:sliding_log:86400000000000:hash mine 1");
+    refused(take(&store, "hash", &log, 1).await, "TIDEGATE");
+    server.command("HSET tidegate{}:sliding_log:86400000000000:newer h m1");
+    refused(take(&store, "newer", &log, 1).await, "TIDEGATE");
+    assert_eq!(server.command("HGET tidegate{}:sliding_log:86400000000000:newer h").trim(), "m1");
+    // In a transaction too, and of that nothing is taken.
+    let both = [("text", &gcra), ("fresh", &gcra)].map(|(name, limit)| Tagged {
+        charge: Charge::take(key(name), limit, 1),
+        tag: b"",
+    });
+    refused(store.charge(&both).await.map(|decisions| decisions.is_allowed()), "TIDEGATE");
+    assert_eq!(server.command("EXISTS tidegate{}:gcra:0:fresh").trim(), "0");
+}
+
+#[tokio::test]
+async fn a_log_shows_its_entries() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let limit = Limit::sliding_log(10, day()).unwrap();
+    for units in [1, 2, 3] {
+        assert!(take(&store, "ann", &limit, units).await.unwrap());
+    }
+    let snapshot = store.inspect(key("ann"), b"", &limit).await.unwrap();
+    assert_eq!(snapshot.decision.remaining(), 4);
+    let units: Vec<u64> = snapshot.entries.iter().map(|entry| entry.units).collect();
+    assert_eq!(units, [1, 2, 3]);
+    assert!(snapshot.entries.is_sorted_by_key(|entry| entry.at));
+}
+
+#[tokio::test]
+async fn a_lease_takes_what_fits_and_goes_back_by_its_receipt() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let limit: Limit = "100/hour".parse().unwrap();
+    let length = Duration::from_secs(36 * 10);
+    let leased = store.lease(key("ann"), b"", &limit, &[80, 40], length).await.unwrap();
+    // The lease's length is ten units' worth: they are accounted as spent at its end.
+    assert_eq!((leased.units, leased.decision.remaining()), (80, 10));
+    assert_eq!(store.lease(key("ann"), b"", &limit, &[80, 10], length).await.unwrap().units, 10);
+    let none = store.lease(key("ann"), b"", &limit, &[80, 10], length).await.unwrap();
+    assert_eq!(none.units, 0);
+    assert!(matches!(none.decision.retry(), Some(Retry::After(_))));
+    let refund = Op::Refund(80, leased.decision.receipt());
+    let charge = Charge { key: key("ann"), limit: &limit, op: refund, veto: false };
+    store.charge(&[Tagged { charge, tag: b"" }]).await.unwrap();
+    assert!(take(&store, "ann", &limit, 80).await.unwrap(), "what was not spent is there again");
+    let window = Limit::fixed_window(5, day()).unwrap();
+    assert_eq!(store.lease(key("ann"), b"", &window, &[8, 4], length).await.unwrap().units, 4);
+    let log = Limit::sliding_log(5, day()).unwrap();
+    assert!(store.lease(key("ann"), b"", &log, &[1], length).await.is_err(), "a log has no leases");
+}
+
+#[tokio::test]
+async fn permits_are_held_once_and_freed_by_the_end_of_their_lease() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let (long, short) = (Duration::from_secs(60), Duration::from_millis(30));
+    let acquire = |permit: &'static [u8], lease| store.acquire(key("pool"), permit, lease, 2);
+    assert!(acquire(b"a", long).await.unwrap().done);
+    assert!(acquire(b"b", short).await.unwrap().done);
+    assert_eq!(acquire(b"a", long).await.unwrap().in_use, 2, "the same permit twice is one");
+    let full = acquire(b"c", long).await.unwrap();
+    assert!(!full.done && full.next_end <= short, "{full:?}");
+    assert!(store.renew(key("pool"), b"b", short).await.unwrap().done);
+    // Until the lease is over by the store's own clock.
+    while !acquire(b"c", long).await.unwrap().done {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!store.renew(key("pool"), b"b", long).await.unwrap().done, "a dead holder comes too late");
+    assert!(store.release(key("pool"), b"a").await.unwrap().done);
+    assert!(!store.release(key("pool"), b"a").await.unwrap().done);
+    assert_eq!(acquire(b"d", long).await.unwrap().in_use, 2);
+}
