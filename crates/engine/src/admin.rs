@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, KeyError, Limit, Op, Snapshot};
+use tidegate_core::{Key, KeyError, Limit, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
 use crate::engine::{Active, Engine, RequestError, inline_key};
@@ -138,22 +138,6 @@ impl Engine {
     /// If the key is empty or too long.
     pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, KeyError> {
         Ok(self.default_store.inspect(Key::new(&inline_key(key)?)?, limit))
-    }
-
-    /// Decides several keys under limits that the caller brings, all or none.
-    ///
-    /// # Errors
-    /// If a key is empty or too long, or the charges cannot be made together.
-    pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Vec<Decision>, RequestError> {
-        let keys: Result<Vec<Vec<u8>>, KeyError> = charges.iter().map(|(key, ..)| inline_key(key)).collect();
-        let keys = keys.map_err(RequestError::Key)?;
-        let mut made = Vec::with_capacity(charges.len());
-        for ((_, limit, op), key) in charges.iter().zip(&keys) {
-            let key = Key::new(key).map_err(RequestError::Key)?;
-            made.push(tidegate_core::Charge { key, limit, op: *op, veto: true });
-        }
-        let decisions = self.default_store.charge(&made).map_err(RequestError::Charges)?;
-        Ok(decisions.iter().copied().collect())
     }
 
     /// All rules, with what was counted of them.

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
+use tidegate_core::{
+    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, KeyError, Limit, LimitError, MemoryStore, Op,
+};
 use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
 use crate::bounds::{
@@ -322,6 +324,21 @@ impl Engine {
     #[cold]
     fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
         Ok(self.default_store.decide(Key::new(&inline_key(key)?)?, limit, op))
+    }
+
+    /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
+    ///
+    /// # Errors
+    /// If a key is empty or too long, or the charges cannot be made together.
+    pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
+        let keys: Result<Vec<Vec<u8>>, KeyError> = charges.iter().map(|(key, ..)| inline_key(key)).collect();
+        let keys = keys.map_err(RequestError::Key)?;
+        let mut made = Vec::with_capacity(charges.len());
+        for ((_, limit, op), key) in charges.iter().zip(&keys) {
+            let key = Key::new(key).map_err(RequestError::Key)?;
+            made.push(Charge { key, limit, op: *op, veto: true });
+        }
+        self.default_store.charge(&made).map_err(RequestError::Charges)
     }
 
     /// The policy's rules as they stand, for those who need more than decisions.

@@ -28,6 +28,6 @@ mod store;
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard, RequestError};
-pub use outcome::{Answer, Denial, Judgement, Outcome};
+pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};
 pub use store::StoreError;
