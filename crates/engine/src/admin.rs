@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Key, KeyError, Limit, Op, Snapshot};
+use tidegate_core::{Key, KeyError, Limit, MemoryStore, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
 use crate::engine::{Active, Engine, RequestError, inline_key};
 use crate::outcome::effective;
-use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
@@ -82,8 +81,7 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let key = plan.penalty_key(rule, planned);
-                    let penalised = self.penalties.left(store, Key::new(&key).map_err(RequestError::Key)?);
+                    let penalised = plan.penalty(store, rule, planned).left()?;
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
@@ -101,9 +99,7 @@ impl Engine {
         self.each_key(request, |store, rule, plan, planned| {
             let Some(limit) = rule.limits.get(planned.limit as usize) else { return Ok(()) };
             store.decide(plan.key(&planned.key)?, &limit.limit, Op::Reset);
-            let key = plan.penalty_key(rule, planned);
-            self.penalties.lift(store, Key::new(&key).map_err(RequestError::Key)?);
-            Ok(())
+            plan.penalty(store, rule, planned).lift()
         })
     }
 
@@ -125,11 +121,7 @@ impl Engine {
     /// If the request itself or the length is at fault.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
         self.note_blocked();
-        self.each_key(request, |store, rule, plan, planned| {
-            let key = plan.penalty_key(rule, planned);
-            let key = Key::new(&key).map_err(RequestError::Key)?;
-            Penalties::impose(store, key, length).map_err(RequestError::Penalty)
-        })
+        self.each_key(request, |store, rule, plan, planned| plan.penalty(store, rule, planned).impose(length))
     }
 
     /// What is known of a key under a limit that the caller brings.
@@ -167,11 +159,11 @@ impl Engine {
     fn each_key(
         &self,
         request: &Request<'_>,
-        mut work: impl FnMut(&tidegate_core::MemoryStore, &Rule, &Plan, &Planned) -> Result<(), RequestError>,
+        mut work: impl FnMut(&MemoryStore, &Rule, &Plan, &Planned) -> Result<(), RequestError>,
     ) -> Result<usize, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let mut done = 0;
         for planned in &plan.planned {
             let rule = planned.rule.and_then(|id| active.policy.rules().get(id.index()));

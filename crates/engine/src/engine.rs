@@ -15,7 +15,6 @@ use crate::bounds::{
     CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
 };
 use crate::outcome::{Judged, Outcome};
-use crate::penalty::Penalties;
 use crate::plan::{Plan, Purpose};
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
@@ -39,7 +38,6 @@ pub struct Engine {
     stores: Stores,
     pub(crate) default_store: Arc<MemoryStore>,
     options: Options,
-    pub(crate) penalties: Penalties,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
     series: AtomicUsize,
@@ -171,13 +169,11 @@ impl Engine {
             any_blocked: Arc::clone(&any_blocked),
             shadow: options.shadow,
         };
-        let penalties = Penalties::new();
         Ok(Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
             options,
-            penalties,
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
@@ -246,7 +242,7 @@ impl Engine {
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let local = Backend::Memory(Arc::clone(&self.default_store));
         let settled = settle(&active, &local, &plan).await?;
         let outcome = Outcome {
@@ -267,7 +263,7 @@ impl Engine {
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let mut counted = 0;
         for planned in &plan.planned {
             let (Some(id), Some(descriptor)) = (planned.rule, request.descriptors.get(planned.descriptor as usize))
@@ -297,9 +293,7 @@ impl Engine {
                 record.all.add(Counter::Reported, units);
             }
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
-                let key = plan.penalty_key(rule, planned);
-                let key = Key::new(&key).map_err(RequestError::Key)?;
-                self.penalties.lengthen(store, key, length).map_err(RequestError::Penalty)?;
+                plan.penalty(store, rule, planned).lengthen(length)?;
             }
         }
         Ok(counted)

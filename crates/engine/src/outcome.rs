@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Retry, Strictness};
+use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::engine::Active;
@@ -41,6 +41,8 @@ pub(crate) struct Judged {
     /// Of a limit that the request brought with it.
     pub(crate) own: Option<OwnLimit>,
     pub(crate) answer: Answer,
+    /// Where units were taken for it, until they are given back.
+    pub(crate) taken: Option<Receipt>,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,
