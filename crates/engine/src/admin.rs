@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Key, KeyError, Limit, MemoryStore, Op, Snapshot};
+use tidegate_core::{MemoryStore, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
-use crate::engine::{Active, Engine, RequestError, inline_key};
+use crate::engine::{Active, Engine, PolicyGuard};
+use crate::error::RequestError;
 use crate::outcome::effective;
 use crate::plan::{Plan, Planned};
 use crate::stats::{Counts, SeriesCounts};
@@ -124,19 +125,10 @@ impl Engine {
         self.each_key(request, |store, rule, plan, planned| plan.penalty(store, rule, planned).impose(length))
     }
 
-    /// What is known of a key under a limit that the caller brings.
-    ///
-    /// # Errors
-    /// If the key is empty or too long.
-    pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, KeyError> {
-        Ok(self.default_store.inspect(Key::new(&inline_key(key)?)?, limit))
-    }
-
     /// All rules, with what was counted of them.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
-        let active = self.active.load();
-        active.policy.rules().iter().enumerate().filter_map(|(number, rule)| view(&active, number, rule)).collect()
+        self.policy().views().map(|(_, view)| view).collect()
     }
 
     /// Switches a rule while it runs; no mode goes back to the configuration's. Tells the mode that counts now.
@@ -174,6 +166,15 @@ impl Engine {
             }
         }
         Ok(done)
+    }
+}
+
+impl PolicyGuard {
+    /// All rules of this policy, each with what was counted of it.
+    pub fn views(&self) -> impl Iterator<Item = (&Rule, RuleView)> {
+        let active = &*self.0;
+        let rules = active.policy.rules().iter().enumerate();
+        rules.filter_map(move |(number, rule)| Some((rule, view(active, number, rule)?)))
     }
 }
 

@@ -1,21 +1,17 @@
-//! What front ends call.
+//! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{
-    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, KeyError, Limit, LimitError, MemoryStore, Op,
-};
-use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
+use tidegate_core::{CapacityError, Clock, MemoryStore, Op};
+use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
-use crate::bounds::{
-    CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
-};
-use crate::outcome::{Judged, Outcome};
-use crate::plan::{Plan, Purpose};
+use crate::bounds::{COST_MAX, RULES_GONE_MAX};
+use crate::error::RequestError;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, Stores};
@@ -40,7 +36,8 @@ pub struct Engine {
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
-    series: AtomicUsize,
+    /// How many series are kept for values of entries.
+    pub(crate) series: AtomicUsize,
 }
 
 /// A domain and the name of a rule in it.
@@ -89,50 +86,6 @@ impl Active {
     pub(crate) fn any_blocked(&self) -> bool {
         self.any_blocked.load(Ordering::Relaxed)
     }
-}
-
-/// Why a request was not decided: it is itself at fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// Nothing to decide.
-    #[error("descriptors: none; give at least one")]
-    NoDescriptors,
-    /// More than are looked up.
-    #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
-    TooManyDescriptors {
-        /// How many there were.
-        count: usize,
-    },
-    /// More than are matched.
-    #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
-    TooManyEntries {
-        /// How many there were.
-        count: usize,
-    },
-    /// More limits than are charged for one request.
-    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
-    TooManyLimits,
-    /// More units than any limit has.
-    #[error("cost: {cost} is too large; use at most {COST_MAX}")]
-    Cost {
-        /// The cost.
-        cost: u64,
-    },
-    /// A key that cannot be counted on.
-    #[error(transparent)]
-    Key(KeyError),
-    /// What a rule would count on is too long.
-    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
-    KeyTooLong {
-        /// The rule.
-        rule: Box<str>,
-    },
-    /// Charges that cannot be made together.
-    #[error(transparent)]
-    Charges(ChargeError),
-    /// A penalty of a length that cannot be kept.
-    #[error(transparent)]
-    Penalty(LimitError),
 }
 
 impl Engine {
@@ -299,42 +252,6 @@ impl Engine {
         Ok(counted)
     }
 
-    /// Decides for a key under a limit that the caller brings, in the default store.
-    ///
-    /// # Errors
-    /// If the key is empty or too long.
-    #[inline]
-    pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        let mut bytes = [0; 64];
-        // Most keys are short, and need no allocation to get their first byte.
-        let Some(short) = bytes.get_mut(..=key.len()).filter(|_| !key.is_empty()) else {
-            return self.decide_long(key, limit, op);
-        };
-        short[0] = Purpose::Inline.byte();
-        short[1..].copy_from_slice(key);
-        Ok(self.default_store.decide(Key::new(short)?, limit, op))
-    }
-
-    #[cold]
-    fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.default_store.decide(Key::new(&inline_key(key)?)?, limit, op))
-    }
-
-    /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
-    ///
-    /// # Errors
-    /// If a key is empty or too long, or the charges cannot be made together.
-    pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
-        let keys: Result<Vec<Vec<u8>>, KeyError> = charges.iter().map(|(key, ..)| inline_key(key)).collect();
-        let keys = keys.map_err(RequestError::Key)?;
-        let mut made = Vec::with_capacity(charges.len());
-        for ((_, limit, op), key) in charges.iter().zip(&keys) {
-            let key = Key::new(key).map_err(RequestError::Key)?;
-            made.push(Charge { key, limit, op: *op, veto: true });
-        }
-        self.default_store.charge(&made).map_err(RequestError::Charges)
-    }
-
     /// The policy's rules as they stand, for those who need more than decisions.
     #[must_use]
     pub fn policy(&self) -> PolicyGuard {
@@ -353,70 +270,6 @@ impl Engine {
         self.default_store.clock()
     }
 
-    /// Adds a request to the counts of the rules that judged it.
-    fn count(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome) {
-        let mut number = 0;
-        while let Some(first) = outcome.judged.get(number) {
-            let same = |judged: &&Judged| (judged.descriptor, judged.rule) == (first.descriptor, first.rule);
-            let group = number..number + outcome.judged[number..].iter().take_while(same).count();
-            self.count_rule(request, plan, outcome, group.clone());
-            number = group.end;
-        }
-    }
-
-    /// Adds the judgements of one rule, one for each of its limits, to its counts.
-    fn count_rule(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, group: std::ops::Range<usize>) {
-        let (Some(judged), Some(planned)) = (outcome.judged.get(group.clone()), plan.planned.get(group)) else {
-            return;
-        };
-        let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
-        let Some((id, record)) = first.rule.and_then(|id| Some((id, outcome.active.record(id)?))) else { return };
-        let over = judged.iter().any(|judged| !judged.answer.is_allowed());
-        let denies = over && !outcome.shadow && judged.iter().any(|judged| judged.veto);
-        // Units that come back were not asked for.
-        let is_refund = matches!(
-            request.descriptors.get(first.descriptor as usize),
-            Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
-        );
-        let units = if is_refund { 0 } else { asked.cost };
-        let mut amounts = Vec::with_capacity(4);
-        amounts.push((Counter::Hits, units));
-        match (over, denies) {
-            (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
-            (true, false) => {
-                amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
-            }
-            (false, _) => {
-                amounts.push((Counter::Allowed, 1));
-                if outcome.denial.is_none() {
-                    amounts.push((Counter::WithinLimit, units));
-                    let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units));
-                    amounts.push((Counter::NearLimit, near.max().unwrap_or(0)));
-                }
-            }
-        }
-        for (counter, amount) in &amounts {
-            record.all.add(*counter, *amount);
-        }
-        let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };
-        if let (false, Some(descriptor)) =
-            (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
-        {
-            let entry = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
-            let value = |name: &str| match entry(name).map_or("", |entry| entry.value) {
-                value if value.len() <= SERIES_VALUE_BYTES_MAX => Some(value.into()),
-                _ => None,
-            };
-            let values = rule.metric_entries.iter().map(|name| value(name)).collect();
-            record.add_to_series(values, || self.room_for_series(), &amounts);
-        }
-    }
-
-    fn room_for_series(&self) -> bool {
-        let one_more = |count: usize| (count < SERIES_MAX).then_some(count + 1);
-        self.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
-    }
-
     pub(crate) fn note_blocked(&self) {
         self.any_blocked.store(true, Ordering::Relaxed);
     }
@@ -424,7 +277,7 @@ impl Engine {
 
 /// A policy that stays as it is while it is looked at.
 #[derive(Clone, Debug)]
-pub struct PolicyGuard(Arc<Active>);
+pub struct PolicyGuard(pub(crate) Arc<Active>);
 
 impl std::ops::Deref for PolicyGuard {
     type Target = Policy;
@@ -432,20 +285,6 @@ impl std::ops::Deref for PolicyGuard {
     fn deref(&self) -> &Policy {
         &self.0.policy
     }
-}
-
-/// A key of a caller who brings the limit.
-pub(crate) fn inline_key(key: &[u8]) -> Result<Vec<u8>, KeyError> {
-    // Empty keys are refused here, or they would all be one key.
-    Key::new(key)?;
-    Ok([&[Purpose::Inline.byte()], key].concat())
-}
-
-/// How many of the units just taken lie above four fifths of the limit.
-fn near(decision: &Decision, units: u64) -> u64 {
-    let used = decision.limit().saturating_sub(decision.remaining());
-    let threshold = u64::try_from(u128::from(decision.limit()) * 4 / 5).unwrap_or(u64::MAX);
-    used.saturating_sub(threshold).min(units)
 }
 
 fn default_spec(options: &Options) -> StoreSpec {

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Key, Limit, LimitError, MemoryStore, Op, Rate};
+use tidegate_core::{Decision, Key, Limit, LimitError, MemoryStore, Op, Rate};
 use tidegate_policy::Rule;
 
 use crate::bounds::PENALTY_SECONDS_MAX;
-use crate::engine::RequestError;
+use crate::error::RequestError;
 use crate::plan::Purpose;
 
 /// The penalty of one key of a rule, whether it is in force or not.
@@ -51,7 +51,7 @@ impl<'s> Penalty<'s> {
         self.decide(LONGEST, Op::Reset).map(|_| ())
     }
 
-    fn decide(&self, length: Duration, op: Op) -> Result<tidegate_core::Decision, RequestError> {
+    fn decide(&self, length: Duration, op: Op) -> Result<Decision, RequestError> {
         let key = Key::new(&self.key).map_err(RequestError::Key)?;
         Ok(self.store.decide(key, &one_in(length).map_err(RequestError::Penalty)?, op))
     }

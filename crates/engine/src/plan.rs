@@ -10,7 +10,8 @@ use tidegate_policy::{
 };
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::engine::{Active, RequestError};
+use crate::engine::Active;
+use crate::error::RequestError;
 use crate::penalty::Penalty;
 use crate::store::Backend;
 

@@ -10,7 +10,8 @@ use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
-use crate::engine::{Active, RequestError};
+use crate::engine::Active;
+use crate::error::RequestError;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::plan::{Plan, Planned, Step};
 use crate::store::{Backend, ChargeFailure, StoreError};
