@@ -5,11 +5,11 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 pub(super) use tidegate_policy::json::{Fields, list, text};
 
 use super::answer::Failure;
+use crate::body::{BodyError, collect};
 use crate::bounds::{HTTP_BODY_BYTES_MAX, STALL};
 
 /// Reads a body.
@@ -17,17 +17,15 @@ pub(super) async fn read(body: Incoming) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > HTTP_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let mut collecting = pin!(collect(body));
-    if let Some(bytes) = soon(collecting.as_mut()).await {
-        return bytes;
-    }
-    match tokio::time::timeout(STALL, collecting).await {
-        Ok(bytes) => bytes,
-        Err(_) => {
-            let detail = format!("body: not there after {} s; send it at once", STALL.as_secs());
-            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, detail).closing())
-        }
-    }
+    let mut collecting = pin!(collect(body, HTTP_BODY_BYTES_MAX));
+    let collected = match soon(collecting.as_mut()).await {
+        Some(collected) => collected,
+        None => tokio::time::timeout(STALL, collecting).await.map_err(|_| too_slow())?,
+    };
+    collected.map_err(|error| match error {
+        BodyError::CutOff => Failure::bad("body", "cut off", "send as much as the head promises").closing(),
+        BodyError::TooLong { .. } => too_large(),
+    })
 }
 
 /// What comes within a few polls. Mostly the body came with the head, and hyper hands it over as soon as it is asked
@@ -46,27 +44,9 @@ async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-async fn collect(mut body: Incoming) -> Result<Bytes, Failure> {
-    let mut whole = Bytes::new();
-    let mut pieces = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Failure::bad("body", "cut off", "send as much as the head promises").closing())?;
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.is_empty() && pieces.is_empty() {
-            // Mostly the first piece is all there is, and need not be copied.
-            whole = data;
-            continue;
-        }
-        if pieces.is_empty() {
-            pieces.extend_from_slice(&whole);
-        }
-        if pieces.len() + data.len() > HTTP_BODY_BYTES_MAX {
-            return Err(too_large());
-        }
-        pieces.extend_from_slice(&data);
-    }
-    Ok(if pieces.is_empty() { whole } else { pieces.into() })
+fn too_slow() -> Failure {
+    let detail = format!("body: not there after {} s; send it at once", STALL.as_secs());
+    Failure::new(StatusCode::REQUEST_TIMEOUT, detail).closing()
 }
 
 fn too_large() -> Failure {
