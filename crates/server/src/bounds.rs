@@ -133,17 +133,11 @@ pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Most fields of one JSON object and most items of one list: finding one looks at all of them.
-pub const JSON_FIELDS_MAX: usize = 128;
-
-/// Most parameters of a query, for the same reason.
+/// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;
 
 /// Most checks in one list: they are charged in one transaction.
 pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
-
-/// Characters of a value that an error repeats, so that answers stay short whatever came in.
-pub const QUOTE_CHARS_MAX: usize = 60;
 
 /// Bytes of a `Host` that the page for people repeats: a name has at most 253, and a port follows.
 pub const HOST_BYTES_MAX: usize = 260;

@@ -10,13 +10,12 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use tidegate_core::Clock;
+use tidegate_policy::json::quote;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
-
-use crate::bounds::QUOTE_CHARS_MAX;
 
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
@@ -108,8 +107,7 @@ fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
 
 /// Only what can be sent to is taken: `http://` and an authority.
 fn check_endpoint(endpoint: &str) -> Result<(), TelemetryError> {
-    let wrong =
-        |problem| Err(TelemetryError::Endpoint { endpoint: endpoint.chars().take(QUOTE_CHARS_MAX).collect(), problem });
+    let wrong = |problem| Err(TelemetryError::Endpoint { endpoint: quote(endpoint), problem });
     let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is no URL") };
     match uri.scheme_str() {
         Some("http") if uri.path_and_query().is_none_or(|path| path == "/") => Ok(()),
