@@ -1,12 +1,15 @@
 //! Pages about all rules, which are long where rules are many: they are written aside, one at a time, and readers who
 //! dawdle hold the same few of them.
 //!
-//! A page is fresh as long as few are being read. When readers pile up, newcomers within [`PAGE_SHARED`] get the newest
-//! page; and who has not taken a page after [`PAGE_READ`] is cut off (`pulse.rs`). So there are never more than some ten
-//! of a kind, whatever the number of connections, and nobody is refused.
+//! Those who wait while a page is written share the next one, which is as fresh as if each had one written. When readers
+//! pile up, newcomers within [`PAGE_SHARED`] get the newest page; and who has not taken a page after [`PAGE_READ`] is cut
+//! off (`pulse.rs`). So there are never more than some ten of a kind, whatever the number of connections, and nobody is
+//! refused.
+//!
+//! [`PAGE_READ`]: crate::bounds::PAGE_READ
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -52,22 +55,35 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// Who may write one.
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
     shelves: [Shelf; 3],
 }
 
 impl Default for Pages {
     fn default() -> Pages {
-        Pages { turn: Semaphore::new(1), shelves: Default::default() }
+        Pages { turn: Arc::new(Semaphore::new(1)), shelves: Default::default() }
     }
 }
 
 /// The pages of one kind.
 #[derive(Debug, Default)]
 struct Shelf {
-    newest: Mutex<(Time, Weak<Page>)>,
+    state: Mutex<State>,
     /// How many are being read.
     held: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many were begun so far.
+    begun: u64,
+    /// The number of the newest, when it was begun, and itself while somebody reads it.
+    number: u64,
+    made: Time,
+    newest: Weak<Page>,
+    /// The newest again while somebody waits, who may want it.
+    kept: Option<Arc<Page>>,
+    waiting: usize,
 }
 
 /// A page, for as long as somebody reads it.
@@ -95,21 +111,55 @@ impl AsRef<[u8]> for Copy {
     }
 }
 
+/// Somebody who waits for a page.
+struct Waiting<'a> {
+    shelf: &'a Shelf,
+    /// How many pages were begun before: any later one is fresh.
+    begun: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shelf.state();
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            state.kept = None;
+        }
+    }
+}
+
 impl Shelf {
-    fn put(&self, bytes: Vec<u8>, now: Time) -> Arc<Page> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self) -> Waiting<'_> {
+        let mut state = self.state();
+        state.waiting += 1;
+        Waiting { shelf: self, begun: state.begun }
+    }
+
+    /// The number of a page that is written now.
+    fn begin(&self) -> u64 {
+        let mut state = self.state();
+        state.begun += 1;
+        state.begun
+    }
+
+    fn put(&self, bytes: Vec<u8>, number: u64, made: Time) -> Arc<Page> {
         self.held.fetch_add(1, Ordering::Relaxed);
         let page = Arc::new(Page { bytes, held: Arc::clone(&self.held) });
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = (now, Arc::downgrade(&page));
+        let mut state = self.state();
+        (state.number, state.made, state.newest) = (number, made, Arc::downgrade(&page));
+        state.kept = (state.waiting > 0).then(|| Arc::clone(&page));
         page
     }
 
-    /// The newest page, if so many are being read that it has to do.
-    fn share(&self, now: Time) -> Option<Arc<Page>> {
-        if self.held.load(Ordering::Relaxed) < PAGES_FRESH {
-            return None;
-        }
-        let (made, newest) = &*self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if now > made.plus(PAGE_SHARED) { None } else { newest.upgrade() }
+    /// The newest page, if it was begun after this many, or so many are being read that it has to do.
+    fn share(&self, begun: u64, now: Time) -> Option<Arc<Page>> {
+        let state = self.state();
+        let are_many = self.held.load(Ordering::Relaxed) >= PAGES_FRESH && now <= state.made.plus(PAGE_SHARED);
+        if state.number > begun || are_many { state.newest.upgrade() } else { None }
     }
 }
 
@@ -129,14 +179,21 @@ async fn find(
     write: impl FnOnce(&Service) -> Vec<u8> + Send + 'static,
 ) -> Option<Arc<Page>> {
     let shelf = service.pages.shelves.get(kind as usize)?;
-    let _turn = service.pages.turn.acquire().await.ok()?;
+    let waiting = shelf.wait();
+    let turn = Arc::clone(&service.pages.turn).acquire_owned().await.ok()?;
     let now = service.engine.clock().now();
-    if let Some(page) = shelf.share(now) {
+    if let Some(page) = shelf.share(waiting.begun, now) {
         return Some(page);
     }
     let service = Arc::clone(service);
-    let written = tokio::task::spawn_blocking(move || write(&service)).await.ok()?;
-    Some(shelf.put(written, now))
+    let written = tokio::task::spawn_blocking(move || {
+        // Until it is written, also if whoever asked for it is gone: or asking and going would have many written at a time.
+        let _turn = turn;
+        let shelf = service.pages.shelves.get(kind as usize)?;
+        let number = shelf.begin();
+        Some(shelf.put(write(&service), number, now))
+    });
+    written.await.ok()?
 }
 
 #[cfg(test)]
@@ -182,14 +239,55 @@ mod tests {
         assert!(find(&service, Kind::Rules, |_| Vec::new()).await.is_some());
     }
 
+    #[tokio::test]
+    async fn those_who_wait_share_the_next_page() {
+        static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+        let service = service(1);
+        let ask = || {
+            find(&service, Kind::Rules, |_| {
+                WRITTEN.fetch_add(1, Ordering::Relaxed);
+                Vec::new()
+            })
+        };
+        let (first, second, third) = tokio::join!(ask(), ask(), ask());
+        assert!(first.is_some() && second.is_some());
+        assert_eq!(WRITTEN.load(Ordering::Relaxed), 1);
+        drop((first, second));
+        assert!(ask().await.is_some());
+        assert_eq!(WRITTEN.load(Ordering::Relaxed), 2, "who comes later needs another");
+        drop(third);
+        let shelf = &service.pages.shelves[Kind::Rules as usize];
+        assert_eq!(shelf.held.load(Ordering::Relaxed), 0, "nobody waits, so none is kept");
+    }
+
+    #[tokio::test]
+    async fn who_asks_and_goes_does_not_have_many_written_at_a_time() {
+        let service = service(1);
+        let (go, wait) = std::sync::mpsc::channel();
+        let (begin, mut has_begun) = tokio::sync::oneshot::channel();
+        let mut asked = Box::pin(find(&service, Kind::Metrics, move |_| {
+            begin.send(()).unwrap();
+            wait.recv().unwrap();
+            Vec::new()
+        }));
+        tokio::select! {
+            _ = &mut asked => panic!("it waits"),
+            begun = &mut has_begun => begun.unwrap(),
+        }
+        drop(asked);
+        assert_eq!(service.pages.turn.available_permits(), 0, "it is still being written");
+        go.send(()).unwrap();
+        assert!(find(&service, Kind::Metrics, |_| Vec::new()).await.is_some());
+    }
+
     #[test]
     fn pages_are_fresh_until_readers_pile_up() {
         let (shelf, start) = (Shelf::default(), Time::from_nanos(1_000_000_000_000));
-        let shared = |after: Duration| shelf.share(start.plus(after)).map(|page| page.bytes.clone());
+        let shared = |after: Duration| shelf.share(9, start.plus(after)).map(|page| page.bytes.clone());
         assert_eq!(shared(Duration::ZERO), None, "there is none");
-        let first = shelf.put(vec![1], start);
+        let first = shelf.put(vec![1], 1, start);
         assert_eq!(shared(Duration::ZERO), None);
-        let second = shelf.put(vec![2], start);
+        let second = shelf.put(vec![2], 2, start);
         assert_eq!(shared(Duration::ZERO), Some(vec![2]));
         assert_eq!(shared(PAGE_SHARED), Some(vec![2]));
         assert_eq!(shared(PAGE_SHARED + Duration::from_nanos(1)), None);
@@ -207,7 +305,8 @@ mod tests {
         let mut most = 0;
         for _ in 0..1_000 {
             now = now.plus(step);
-            let page = shelf.share(now).unwrap_or_else(|| shelf.put(Vec::new(), now));
+            let waiting = shelf.wait();
+            let page = shelf.share(waiting.begun, now).unwrap_or_else(|| shelf.put(Vec::new(), shelf.begin(), now));
             readers.push((now.plus(PAGE_READ + 2 * HTTP_WATCH), page));
             readers.retain(|(end, _)| *end >= now);
             most = most.max(shelf.held.load(Ordering::Relaxed));
