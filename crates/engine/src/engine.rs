@@ -112,8 +112,7 @@ impl Engine {
     }
 
     fn beside(options: Options, default: &StoreSpec) -> Result<Engine, CapacityError> {
-        let stores = Stores::new(options.clock.clone());
-        let (default_store, _) = stores.get(default)?;
+        let (stores, default_store) = Stores::new(options.clock.clone(), default)?;
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
             policy: Policy::default(),
@@ -133,14 +132,15 @@ impl Engine {
         })
     }
 
-    /// Decides by this policy from now on. What was counted stays, as far as names, algorithms and windows do. Tells
-    /// the names of stores that keep the size they were made with, though the policy says another.
+    /// Decides by this policy from now on. What was counted stays, as far as names, algorithms and windows do; a store that
+    /// the policy does not name is forgotten, and is a new one should it be named again. Tells the names of stores that keep
+    /// the size they were made with, though the policy says another.
     ///
     /// # Errors
     /// If the system has no memory for a new store: the old policy goes on.
     pub fn install(&self, policy: Policy) -> Result<Vec<Box<str>>, CapacityError> {
-        let mut unchanged = Vec::new();
-        let mut stores = Vec::new();
+        // Held to the end: of two policies at a time, the one that is in force is the one whose stores are kept.
+        let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let mut specs = policy.stores().to_vec();
         if specs.is_empty() {
             specs.push(default_spec(&self.options));
@@ -149,14 +149,8 @@ impl Engine {
         if let Some(default) = specs.first_mut() {
             default.keys = default.keys.or(self.options.keys);
         }
-        for spec in &specs {
-            let (store, differs) = self.stores.get(spec)?;
-            if differs {
-                unchanged.push(spec.name.clone());
-            }
-            stores.push(Backend::Memory(store));
-        }
-        let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.stores.install(&specs)?;
+        let stores = found.stores.into_iter().map(Backend::Memory).collect();
         let records: Vec<Arc<Record>> = policy
             .rules()
             .iter()
@@ -168,7 +162,7 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         self.active.store(Arc::new(Active { policy, records, stores, any_blocked, shadow }));
-        Ok(unchanged)
+        Ok(found.unchanged)
     }
 
     /// Makes room for the series of rules that are there, and forgets the others if they are too many.

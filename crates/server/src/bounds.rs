@@ -22,8 +22,8 @@ pub const DESCRIPTORS: u64 = 64;
 /// events, and one for a connection that is about to be refused.
 pub const DESCRIPTORS_A_THREAD: u64 = 8;
 
-/// How long a connection may stay silent in the middle of a request, or before its first one: longer than any honest
-/// client needs, short enough that silent sockets do not pile up.
+/// How long a connection may stay silent in the middle of a request, or before its first one, or read nothing of what is
+/// written to it: longer than any honest client needs, short enough that silent sockets do not pile up.
 pub const STALL: Duration = Duration::from_secs(10);
 
 /// How long connections may finish their work after the server was told to stop.
@@ -123,6 +123,17 @@ pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 
 /// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this.
 pub const HTTP_WATCH: Duration = Duration::from_secs(2);
+
+/// Pages of a kind that may be read at a time before newcomers share one: pages about thousands of rules have megabytes.
+pub const PAGES_FRESH: usize = 2;
+
+/// How old the newest page may be to be shared. It bounds how many there are; short enough that nobody who scrapes sees a
+/// difference.
+pub const PAGE_SHARED: Duration = Duration::from_secs(2);
+
+/// How long a connection has to take a page about all rules: as long as Prometheus gives a scrape. With the two above, at
+/// most [`PAGES_FRESH`] + ([`PAGE_SHARED`] + `PAGE_READ` + 2 × [`HTTP_WATCH`]) / [`PAGE_SHARED`] = 10 of a kind are held.
+pub const PAGE_READ: Duration = Duration::from_secs(10);
 
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;

@@ -37,7 +37,7 @@ pub(super) fn ready(service: &Service, yes: &'static str, no: &'static str) -> R
 }
 
 /// One line for each limit.
-pub(super) fn config(service: &Service) -> Reply {
+pub(super) fn limits(service: &Service) -> String {
     let mut lines = String::new();
     let policy = service.engine.policy();
     for (rule, view) in policy.rules().iter().zip(service.engine.rules()) {
@@ -55,7 +55,7 @@ pub(super) fn config(service: &Service) -> Reply {
             );
         }
     }
-    reply(StatusCode::OK, TEXT, lines)
+    lines
 }
 
 /// The name of a period, or its length where Envoy has no name for it.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tidegate_engine::{Counts, RuleView};
 use tidegate_policy::{Action, Mode, Rule};
 
-use super::answer::{Answered, Failure, Reply, json, quote};
+use super::answer::{Answered, Failure, json, quote};
 use super::body::{Fields, utf8};
 use super::guard::Admin;
 use super::query::decode;
@@ -71,14 +71,15 @@ impl From<Counts> for ListedCounts {
 }
 
 /// All rules with what they counted.
-pub(super) fn list(service: &Service) -> Reply {
+pub(super) fn page(service: &Service) -> Vec<u8> {
     let policy = service.engine.policy();
     let views = service.engine.rules();
     let rules = views.iter().enumerate().map(|(number, view)| {
         let rule = policy.rules().get(number).filter(|rule| rule.name == view.name && rule.domain == view.domain);
         listed(view, rule)
     });
-    json(StatusCode::OK, &List { rules: rules.collect() })
+    // Numbers and text always are JSON.
+    serde_json::to_vec(&List { rules: rules.collect() }).unwrap_or_default()
 }
 
 fn listed<'a>(view: &'a RuleView, rule: Option<&'a Rule>) -> Listed<'a> {
