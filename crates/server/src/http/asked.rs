@@ -34,7 +34,7 @@ pub(super) enum Asked<'a> {
 pub(super) struct Subject<'a> {
     pub(super) domain: Cow<'a, str>,
     pub(super) descriptors: Vec<Entries<'a>>,
-    pub(super) http: Option<Told<'a>>,
+    pub(super) http: Option<DescribedHttp<'a>>,
     pub(super) cost: u64,
 }
 
@@ -43,7 +43,7 @@ pub(super) type Entries<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// An HTTP request that somebody tells of.
 #[derive(Default)]
-pub(super) struct Told<'a> {
+pub(super) struct DescribedHttp<'a> {
     method: Cow<'a, str>,
     host: Cow<'a, str>,
     path: Cow<'a, str>,
@@ -92,7 +92,7 @@ impl<'a> Subject<'a> {
             return Err(Failure::bad("descriptors", format_args!("{} are too many", items.len()), remedy));
         }
         let descriptors = items.into_iter().map(descriptor).collect::<Result<_, _>>()?;
-        let http = fields.take("request").map(Told::parse).transpose()?;
+        let http = fields.take("request").map(DescribedHttp::parse).transpose()?;
         Ok(Subject { domain, descriptors, http, cost: cost(fields)? })
     }
 
@@ -118,7 +118,7 @@ impl<'a> Subject<'a> {
 
     pub(super) fn http<'e>(&'e self, headers: &'e [(&'e str, &'e str)]) -> Option<Http<'e>> {
         let told = self.http.as_ref()?;
-        let Told { method, host, path, query, address, .. } = told;
+        let DescribedHttp { method, host, path, query, address, .. } = told;
         Some(Http { method, host, path, query, headers, address: *address })
     }
 
@@ -162,8 +162,8 @@ fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
     fields.rest().into_iter().map(pair).collect()
 }
 
-impl<'a> Told<'a> {
-    fn parse(value: &'a RawValue) -> Result<Told<'a>, Failure> {
+impl<'a> DescribedHttp<'a> {
+    fn parse(value: &'a RawValue) -> Result<DescribedHttp<'a>, Failure> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
@@ -184,7 +184,7 @@ impl<'a> Told<'a> {
                 Failure::bad("address", format_args!("{} is not an IP address", quote(text)), "use one like 192.0.2.7")
             })?),
         };
-        Ok(Told { method, host, path, query, headers, address })
+        Ok(DescribedHttp { method, host, path, query, headers, address })
     }
 
     /// Whom and what it is about, for logs.
