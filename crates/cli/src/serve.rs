@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// What is logged: this and what is graver
     #[arg(long, value_enum, default_value_t = Level::Info)]
     log_level: Level,
-    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317
+    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317, or https:// for TLS
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     /// Append decisions there, as JSON lines

@@ -1,4 +1,4 @@
-//! Every bound of what `compile` accepts, each with its reason.
+//! Every bound of what `compile` and `json` accept, each with its reason.
 
 use std::time::Duration;
 
@@ -78,3 +78,10 @@ pub const EXPRESSION_MAP_MAX: usize = 256;
 
 /// Most units that an expression can ask for: any sum of a few stays far below 64 bits.
 pub const COST_MAX: u64 = 1 << 48;
+
+/// Most fields of one JSON object and most items of one list: twice the entries that a descriptor may have. Finding a field
+/// looks at all of them.
+pub const JSON_FIELDS_MAX: usize = 128;
+
+/// Most characters of a value that an error repeats, so that it stays short whatever came in.
+pub const QUOTE_CHARS_MAX: usize = 60;

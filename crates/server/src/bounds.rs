@@ -22,8 +22,8 @@ pub const DESCRIPTORS: u64 = 64;
 /// events, and one for a connection that is about to be refused.
 pub const DESCRIPTORS_A_THREAD: u64 = 8;
 
-/// How long a connection may stay silent in the middle of a request, or before its first one: longer than any honest
-/// client needs, short enough that silent sockets do not pile up.
+/// How long a connection may stay silent in the middle of a request, or before its first one, or read nothing of what is
+/// written to it: longer than any honest client needs, short enough that silent sockets do not pile up.
 pub const STALL: Duration = Duration::from_secs(10);
 
 /// How long connections may finish their work after the server was told to stop.
@@ -124,6 +124,17 @@ pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 /// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this.
 pub const HTTP_WATCH: Duration = Duration::from_secs(2);
 
+/// Pages of a kind that may be read at a time before newcomers share one: pages about thousands of rules have megabytes.
+pub const PAGES_FRESH: usize = 2;
+
+/// How old the newest page may be to be shared. It bounds how many there are; short enough that nobody who scrapes sees a
+/// difference.
+pub const PAGE_SHARED: Duration = Duration::from_secs(2);
+
+/// How long a connection has to take a page about all rules: as long as Prometheus gives a scrape. With the two above, at
+/// most [`PAGES_FRESH`] + ([`PAGE_SHARED`] + `PAGE_READ` + 2 × [`HTTP_WATCH`]) / [`PAGE_SHARED`] = 10 of a kind are held.
+pub const PAGE_READ: Duration = Duration::from_secs(10);
+
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -133,17 +144,11 @@ pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Most fields of one JSON object and most items of one list: finding one looks at all of them.
-pub const JSON_FIELDS_MAX: usize = 128;
-
-/// Most parameters of a query, for the same reason.
+/// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;
 
 /// Most checks in one list: they are charged in one transaction.
 pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
-
-/// Characters of a value that an error repeats, so that answers stay short whatever came in.
-pub const QUOTE_CHARS_MAX: usize = 60;
 
 /// Bytes of a `Host` that the page for people repeats: a name has at most 253, and a port follows.
 pub const HOST_BYTES_MAX: usize = 260;

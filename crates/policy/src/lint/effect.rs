@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::Both;
 use crate::compile::child;
-use crate::conditions::shortened;
 use crate::diagnostic::Diagnostics;
+use crate::json::quote;
 use crate::policy::Policy;
 use crate::schema::{Action, AddressHeader, Config, KeyPart};
 
@@ -53,7 +53,7 @@ pub(super) fn of_stores(policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
         let mut limits =
             policy.rules().iter().filter(|rule| rule.store == place).flat_map(|rule| &rule.limits).peekable();
         if limits.peek().is_none() {
-            let message = format!("store `{}`: no rule counts in it", shortened(&store.name));
+            let message = format!("store `{}`: no rule counts in it", quote(&store.name));
             diagnostics.warning(&pointer, message, "name it in a rule (store:) or leave it out");
         } else if store.log_entries.is_some() && limits.all(|limit| limit.limit.log_entries_max() == 0) {
             let message = "log_entries: no limit in this store keeps a log, so it has no effect";
@@ -87,7 +87,7 @@ pub(super) fn of_replaces(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>)
     for both in rules {
         for (place, name) in both.written.replaces.iter().enumerate().filter(|(_, name)| !names.contains(name.as_str()))
         {
-            let message = format!("replaces: no limit of this domain is called `{}`", shortened(name));
+            let message = format!("replaces: no limit of this domain is called `{}`", quote(name));
             let hint = "a limit is called by its own name or, if it has none, by that of its rule";
             diagnostics.warning(&both.at(&format!("replaces/{place}")), message, hint);
         }

@@ -30,9 +30,6 @@ pub const NODE_WEIGHT: usize = 64;
 /// Most problems that are told of one load: nobody reads more, and a broken file must not fill the log.
 pub const PROBLEMS_MAX: usize = 200;
 
-/// Most characters of a value that a message repeats.
-pub const QUOTE_CHARS_MAX: usize = 60;
-
 /// Most pairs of descriptors of one domain of Envoy's that are compared for which goes first. A wildcard is compared with
 /// all that stands beside it, so many of them grow with the square of their number: 1,000 beside 9,000 values are fine.
 pub const COMPARISONS_MAX: usize = 20_000_000;

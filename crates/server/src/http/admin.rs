@@ -45,7 +45,7 @@ struct Done {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct Inspection {
     now: String,
     now_ns: u64,
     rules: Vec<ToldRule>,
@@ -93,7 +93,7 @@ pub(super) async fn inspect(service: &Service, body: &[u8]) -> Answered {
             found.into_iter().map(told_rule).collect()
         }
     };
-    Ok(json(StatusCode::OK, &Told { now: rfc3339(now), now_ns: now.as_nanos(), rules }))
+    Ok(json(StatusCode::OK, &Inspection { now: rfc3339(now), now_ns: now.as_nanos(), rules }))
 }
 
 /// Forgets keys, and their penalties.
@@ -179,7 +179,7 @@ fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     let (domain, what, request) = match asked {
         Asked::Inline(Inline { key, .. }) => ("", quote(key), None),
         Asked::Rules(Subject { domain, descriptors, http, .. }) => {
-            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::Told::in_brief))
+            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::DescribedHttp::in_brief))
         }
     };
     // Debug escapes what could break a line.

@@ -1,7 +1,7 @@
 //! `/v1/check`: may it pass?
 
 use http::StatusCode;
-use tidegate_core::{Decision, Op, Time};
+use tidegate_core::{Op, Time};
 
 use super::answer::{Answered, Failure};
 use super::asked::{Asked, Inline, Subject};
@@ -75,7 +75,7 @@ async fn several(service: &Service, text: &str) -> Answered {
     }
     let charges: Vec<_> =
         all.iter().map(|inline| (inline.key.as_bytes(), inline.limit, Op::Take(inline.cost))).collect();
-    let decisions: Vec<Decision> = service.engine.decide_all(&charges).await?;
+    let decisions = service.engine.decide_all(&charges).await?;
     Ok(told::decisions(&all, &decisions, now(service)))
 }
 

@@ -86,6 +86,7 @@ impl Connection<'_> {
     async fn answer(&mut self) -> io::Result<()> {
         let Connection { door, stream, input, parser, session, replies } = self;
         let (mut taken, before) = (0, session.commands);
+        let start = door.service.engine.clock().now();
         loop {
             parser.authenticated = session.authenticated;
             match parser.next(input.bytes.get(taken..).unwrap_or_default()) {
@@ -109,7 +110,11 @@ impl Connection<'_> {
             }
         }
         command::settle(&mut Context { door, session, replies }).await;
-        door.service.traffic.count_many(Protocol::Resp, session.commands - before);
+        let commands = session.commands - before;
+        door.service.traffic.count_many(Protocol::Resp, commands);
+        // Their replies are written together, so each took as long as all of them. Where there are so many that some were
+        // written before, that includes the client's own time to read them.
+        door.service.count_time(Protocol::Resp, commands, start);
         input.take(taken);
         write(stream, replies).await
     }

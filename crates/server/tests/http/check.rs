@@ -213,3 +213,30 @@ async fn a_quota_in_shadow_says_so() {
     let answer = bench.post("/v1/check", r#"{"domain":"api","descriptors":[{}]}"#).await;
     assert_eq!(body(&answer)["results"][0]["mode"], "shadow", "{answer}");
 }
+
+#[tokio::test]
+async fn several_denials_are_told_as_the_longest() {
+    let bench = Bench::new();
+    bench.post("/v1/check", r#"{"key":"a","limit":"1/minute"}"#).await;
+    let never = r#"[{"key":"a","limit":"1/minute"},{"key":"b","limit":"2/minute","cost":3}]"#;
+    let denied = bench.post("/v1/check", never).await;
+    let told = body(&denied);
+    assert_eq!((&told["remaining"], &told["never"]), (&0.into(), &true.into()), "no wait helps: {denied}");
+    assert!(told["retry_after_ns"].is_null() && !denied.contains("retry-after"), "{denied}");
+
+    // Both have nothing left: the one that resets later is the strictest.
+    bench.post("/v1/check", r#"{"key":"c","limit":{"algorithm":"fixed_window","rate":"2/day"},"cost":2}"#).await;
+    let two = r#"[{"key":"a","limit":"1/minute"},{"key":"c","limit":{"algorithm":"fixed_window","rate":"2/day"}}]"#;
+    assert_eq!(body(&bench.post("/v1/check", two).await)["limit"], 2);
+}
+
+#[tokio::test]
+async fn the_wait_of_a_hidden_rule_is_told_nowhere() {
+    let rules = "{name: open, limit: 1/minute}, {name: secret, limit: 1/hour, response: {hidden: true}}";
+    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rules}]}}}}"), |_| {}, None);
+    let ask = r#"{"domain":"api","descriptors":[{}]}"#;
+    bench.post("/v1/check", ask).await;
+    let denied = bench.post("/v1/check", ask).await;
+    assert!(denied.contains("retry-after: 60"), "{denied}");
+    assert_eq!(body(&denied)["retry_after_ns"], 60_000_000_000_u64, "{denied}");
+}

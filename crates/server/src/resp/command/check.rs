@@ -71,12 +71,12 @@ fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
 fn reply(context: &mut Context<'_>, outcome: &Outcome) {
     let limited = !outcome.is_allowed();
     // Of a hidden rule no numbers, no name and no time to retry are told.
-    let judgement = outcome.strictest(0).filter(|judgement| !crate::headers::options(judgement).hidden);
-    let is_told = outcome.judgements().any(|one| one.denies() && !crate::headers::options(&one).hidden);
+    let is_told = |judgement: &Judgement<'_>| !crate::headers::options(judgement).hidden;
+    let judgement = outcome.strictest(0).filter(is_told);
     let (limit, remaining, reset) = judgement.as_ref().map_or((-1, -1, 0), numbers);
-    let retry = match outcome.retry() {
-        Some(Retry::After(wait) | Retry::Unknown(wait)) if limited && is_told => seconds_up(wait).max(1),
-        _ => -1,
+    let retry = match outcome.retry_among(is_told) {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) => seconds_up(wait).max(1),
+        Some(Retry::Never) | None => -1,
     };
     context.replies.array(6);
     for value in [i64::from(limited), limit, remaining, retry, reset] {
