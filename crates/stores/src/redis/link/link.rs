@@ -1,7 +1,7 @@
 //! One link to a node: the connection, if there is one, and the signals that its keeper listens to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -26,10 +26,37 @@ pub(super) struct Live {
     pub(super) endpoint: Endpoint,
     pub(super) written: Arc<AtomicU64>,
     pub(super) in_flight: AtomicUsize,
+    late_in_row: AtomicU32,
     /// No further calls come: it ends when those that were sent are answered.
     pub(super) retired: Notify,
     /// It ends now.
     pub(super) cut: Notify,
+}
+
+impl Live {
+    pub(super) fn new(connection: MultiplexedConnection, endpoint: Endpoint, written: Arc<AtomicU64>) -> Arc<Live> {
+        Arc::new(Live {
+            connection,
+            endpoint,
+            written,
+            in_flight: AtomicUsize::new(0),
+            late_in_row: AtomicU32::new(0),
+            retired: Notify::new(),
+            cut: Notify::new(),
+        })
+    }
+
+    /// An answer came in time.
+    pub(super) fn answered(&self) {
+        if self.late_in_row.load(Relaxed) != 0 {
+            self.late_in_row.store(0, Relaxed);
+        }
+    }
+
+    /// One did not. Says how many in a row.
+    pub(super) fn late(&self) -> u32 {
+        self.late_in_row.fetch_add(1, Relaxed).saturating_add(1)
+    }
 }
 
 pub(super) struct Link {

@@ -1,5 +1,8 @@
 //! Servers that are absent, die, hang or lose replies.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use tokio::runtime::Builder;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -195,6 +198,82 @@ fn a_runtime_that_ended_takes_its_connection_with_it() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(add(&redis, "k", AMPLE)), Ok(sum));
     }
+}
+
+#[test]
+fn a_breaker_whose_prober_is_gone_is_probed_by_the_next() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(async {
+        add(&redis, "k", AMPLE).await.unwrap();
+        server.hang();
+        while redis.health().breaker == Breaker::Closed {
+            let _ = add(&redis, "k", BUDGET).await;
+        }
+    });
+    server.go_on();
+    runtime().block_on(async {
+        let took = recover(&redis, "k", AMPLE).await;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+}
+
+#[tokio::test]
+async fn one_connection_that_hangs_beside_another_is_made_anew() {
+    let server = Server::start(&Setup::default());
+    let proxy = Proxy::start(server.port).await;
+    let redis = Redis::open_with(&url(proxy.port).parse().unwrap(), 2).unwrap();
+    // Threads until both links are up: each takes the link of its number.
+    let mut threads = Vec::new();
+    let end = Arc::new(AtomicBool::new(false));
+    while redis.health().nodes.iter().all(|node| node.connections < 2) {
+        let (redis, end) = (redis.clone(), Arc::clone(&end));
+        threads.push(std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut last = Ok(0);
+                while !end.load(Relaxed) {
+                    last = add(&redis, "k", BUDGET).await;
+                    sleep(Duration::from_millis(1)).await;
+                }
+                sleep(SLACK).await;
+                last
+            })
+        }));
+        sleep(SLACK).await;
+    }
+    proxy.set(Mode::SwallowFirst);
+    sleep(Duration::from_secs(1)).await;
+    end.store(true, Relaxed);
+    sleep(SLACK / 2).await;
+    for thread in threads {
+        let last = tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap();
+        assert!(last.is_ok(), "{last:?}");
+    }
+    assert!(redis.health().totals.unknown >= 5, "{:?}", redis.health());
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_scripts_under_load_makes_no_errors() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    let mut callers = JoinSet::new();
+    for _ in 0..8 {
+        let redis = redis.clone();
+        callers.spawn(async move {
+            for _ in 0..200 {
+                add(&redis, "k", AMPLE).await.unwrap();
+            }
+        });
+    }
+    while !callers.is_empty() {
+        server.command("SCRIPT FLUSH");
+        while callers.try_join_next().is_some() {}
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(server.command("GET k"), "1600", "each was charged once");
+    assert!(redis.health().totals.reloaded > 8, "{:?}", redis.health());
 }
 
 #[test]
