@@ -10,8 +10,11 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::super::servers::{Mode, Proxy, Server, Setup};
 use super::{AMPLE, SLACK, add, is_not_sent, is_unknown, open, recover};
+use crate::redis::Address;
 use crate::redis::link::bounds::{CALLS_IN_FLIGHT_MAX, LINKS_MAX};
-use crate::redis::link::{Breaker, CallError, Redis, Why};
+use crate::redis::link::dial::{Dialled, Endpoint, Expect};
+use crate::redis::link::link::{Live, State};
+use crate::redis::link::{Breaker, CallError, Redis, Topology, Why};
 
 const BUDGET: Duration = Duration::from_millis(20);
 
@@ -63,6 +66,24 @@ async fn a_server_that_was_killed_is_found_again() {
 }
 
 #[tokio::test]
+async fn a_call_on_a_connection_that_is_over_was_not_sent() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    let Topology::One(node) = &redis.inner.topology else { panic!("one node") };
+    let endpoint = Endpoint::Tcp(Address { host: "127.0.0.1".to_owned(), port: server.port });
+    let Dialled { connection, written, driver } =
+        node.shared.dialer.dial(&endpoint, Expect::Anything).await.map_err(|error| panic!("{error}")).unwrap();
+    // As when a connection ends and its keeper has not noticed yet.
+    drop(driver);
+    let live = Live::new(connection, endpoint, written);
+    for link in &node.links {
+        link.state.send_replace(State::Up(Arc::clone(&live)));
+    }
+    let failed = add(&redis, "k", AMPLE).await;
+    assert!(matches!(&failed, Err(CallError::NotSent { why: Why::Broken(_), .. })), "{failed:?}");
+}
+
+#[tokio::test]
 async fn a_connection_that_the_server_closed_is_made_again() {
     let server = Server::start(&Setup::default());
     let redis = open(&url(server.port));
@@ -99,9 +120,9 @@ async fn a_server_that_hangs_keeps_nobody_longer_than_the_budget() {
     assert!(opened < Duration::from_secs(1), "{opened:?}");
     let mut times: Vec<_> = callers.join_all().await.concat();
     times.sort_unstable();
-    let p99 = times[times.len() * 99 / 100];
-    println!("opened after {opened:?}; {} calls, p99 {p99:?}, longest {:?}", times.len(), times[times.len() - 1]);
-    assert!(p99 <= BUDGET + SLACK, "{p99:?}");
+    let longest = times[times.len() - 1];
+    println!("opened after {opened:?}; {} calls, the longest {longest:?}", times.len());
+    assert!(longest <= BUDGET + SLACK, "{longest:?}");
     let start = Instant::now();
     assert!(matches!(add(&redis, "k", AMPLE).await, Err(CallError::NotSent { .. })));
     assert!(start.elapsed() < SLACK, "while the breaker is open nobody waits");
