@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Server, Setup, Trio, free_port};
+use super::super::servers::{Lone, Server, Setup, Trio, free_port};
 use super::{AMPLE, add, open, pretender, recover};
 
 /// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
@@ -82,4 +82,18 @@ async fn a_replica_that_sentinels_take_for_the_primary_is_not_written_to() {
     assert!(failed.to_string().contains("it is to be the primary, but its role is slave"), "{failed}");
     server.command("REPLICAOF NO ONE");
     recover(&redis, "k", AMPLE).await;
+}
+
+#[tokio::test]
+async fn sentinels_and_servers_have_passwords_of_their_own() {
+    let server = Server::start(&Setup { password: Some("sesame"), ..Setup::default() });
+    let sentinel = Lone::start(&server, "sesame", "thyme");
+    let port = sentinel.port;
+    let both = format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_password=thyme");
+    assert_eq!(add(&open(&both), "k", AMPLE).await, Ok(1));
+    let without = add(&open(&format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide")), "k", AMPLE).await;
+    assert!(without.unwrap_err().to_string().contains("NOAUTH"));
+    let wrong = format!("redis+sentinel://:parsley@127.0.0.1:{port}/tide?sentinel_password=thyme");
+    let wrong = add(&open(&wrong), "k", AMPLE).await.unwrap_err().to_string();
+    assert!(wrong.contains("WRONGPASS") && !wrong.contains("parsley") && !wrong.contains("thyme"), "{wrong}");
 }
