@@ -27,7 +27,7 @@ pub(super) fn start(node: &Arc<Node>, index: usize) -> Result<(), Why> {
         }
         runtime = Some(Handle::try_current());
         if matches!(runtime, Some(Ok(_))) && !node.closed.load(Relaxed) {
-            *state = State::First;
+            *state = State::First(Instant::now());
         }
         true
     });
@@ -142,7 +142,7 @@ impl Keeper {
             End::Cut => {}
         }
         if !matches!(end, End::Stopped) {
-            link.state.send_replace(State::First);
+            link.state.send_replace(State::First(Instant::now()));
         }
         end
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::dial::Endpoint;
 
@@ -13,8 +14,8 @@ use super::dial::Endpoint;
 pub(super) enum State {
     /// Nobody keeps it: the next caller starts a keeper on its own runtime.
     Idle,
-    /// The keeper connects for the first time, or for the first time since the connection was lost.
-    First,
+    /// The keeper connects for the first time, or for the first time since the connection was lost, since this instant.
+    First(Instant),
     /// That failed; the keeper goes on trying, and nobody waits for it.
     Down(Arc<str>),
     Up(Arc<Live>),
@@ -79,7 +80,7 @@ impl Link {
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         match &*self.state.borrow() {
             State::Up(live) => Some(Arc::clone(live)),
-            State::Idle | State::First | State::Down(_) => None,
+            State::Idle | State::First(_) | State::Down(_) => None,
         }
     }
 
@@ -102,7 +103,7 @@ impl Link {
         self.state.send_if_modified(|state| match state {
             State::Up(live) if wanted(live) => {
                 taken = Some(Arc::clone(live));
-                *state = State::First;
+                *state = State::First(Instant::now());
                 true
             }
             _ => false,

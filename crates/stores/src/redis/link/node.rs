@@ -92,7 +92,7 @@ impl Node {
             let _ = keeper::start(self, self.index());
             return Sending::NotSent(Why::BreakerOpen);
         }
-        let live = match self.live(deadline).await {
+        let live = match self.live(deadline, budget).await {
             Ok(live) => live,
             Err(why) => return Sending::NotSent(why),
         };
@@ -128,8 +128,8 @@ impl Node {
         }
     }
 
-    /// The connection of this thread. While a first attempt to make it runs, its callers wait; later ones do not.
-    async fn live(self: &Arc<Self>, deadline: Instant) -> Result<Arc<Live>, Why> {
+    /// The connection of this thread. A first attempt to make it is waited for, for one budget; later ones are not.
+    async fn live(self: &Arc<Self>, deadline: Instant, budget: Duration) -> Result<Arc<Live>, Why> {
         let index = self.index();
         let Some(link) = self.links.get(index) else { return Err(Why::NoConnection("it has no links".into())) };
         if let Some(decided) = decided(&link.state.borrow()) {
@@ -137,6 +137,11 @@ impl Node {
         }
         let mut watch = link.state.subscribe();
         keeper::start(self, index)?;
+        // An attempt that takes longer than a budget is not waited for by those who come later.
+        let deadline = match *watch.borrow() {
+            State::First(since) => deadline.min(since + budget),
+            State::Idle | State::Down(_) | State::Up(_) => deadline,
+        };
         let state = timeout_at(deadline, watch.wait_for(|state| decided(state).is_some())).await;
         let late = || Err(Why::NoConnection("it is being made".into()));
         state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
@@ -227,7 +232,7 @@ fn decided(state: &State) -> Option<Result<Arc<Live>, Why>> {
     match state {
         State::Up(live) => Some(Ok(Arc::clone(live))),
         State::Down(why) => Some(Err(Why::NoConnection(Arc::clone(why)))),
-        State::Idle | State::First => None,
+        State::Idle | State::First(_) => None,
     }
 }
 

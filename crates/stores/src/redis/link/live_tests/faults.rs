@@ -51,6 +51,18 @@ async fn a_server_that_is_absent_is_not_waited_for_and_found_when_it_comes() {
 }
 
 #[tokio::test]
+async fn an_attempt_to_connect_that_hangs_is_waited_for_once() {
+    // The system accepts connections, and nobody ever answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let redis = open(&url(silent.local_addr().unwrap().port()));
+    let budget = Duration::from_millis(400);
+    assert!(is_not_sent(&add(&redis, "k", budget).await));
+    let start = Instant::now();
+    assert!(is_not_sent(&add(&redis, "k", budget).await));
+    assert!(start.elapsed() < budget / 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn a_server_that_was_killed_is_found_again() {
     let server = Server::start(&Setup::default());
     let redis = open(&url(server.port));
