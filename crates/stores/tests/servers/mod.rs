@@ -14,7 +14,7 @@ mod standalone;
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::Cluster;
 pub(crate) use proxy::{Mode, Proxy};
-pub(crate) use sentinel::Trio;
+pub(crate) use sentinel::{Lone, Trio};
 pub(crate) use standalone::{Server, Setup};
 
 use std::fs::File;

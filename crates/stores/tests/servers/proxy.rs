@@ -17,6 +17,8 @@ pub(crate) enum Mode {
     Delay(Duration),
     /// Requests arrive, replies do not.
     Swallow,
+    /// The same, on the connection that was made first alone.
+    SwallowFirst,
     /// Requests arrive; at the reply the connection ends.
     CutAtReply,
     /// Connections end, and new ones too.
@@ -37,10 +39,9 @@ impl Proxy {
         let mode = Arc::new(watch::Sender::new(Mode::Pass));
         let modes = Arc::clone(&mode);
         let task = tokio::spawn(async move {
-            loop {
+            for index in 0_usize.. {
                 let Ok((client, _)) = listener.accept().await else { return };
-                let mode = modes.subscribe();
-                tokio::spawn(carry(client, upstream, mode));
+                tokio::spawn(carry(client, upstream, modes.subscribe(), index == 0));
             }
         });
         Proxy { port, mode, task }
@@ -57,7 +58,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn carry(client: TcpStream, upstream: u16, mode: watch::Receiver<Mode>) {
+async fn carry(client: TcpStream, upstream: u16, mode: watch::Receiver<Mode>, first: bool) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", upstream)).await else { return };
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
@@ -66,7 +67,7 @@ async fn carry(client: TcpStream, upstream: u16, mode: watch::Receiver<Mode>) {
     let mut watch = mode.clone();
     tokio::select! {
         () = requests(client_reads, server_writes) => {}
-        () = replies(server_reads, client_writes, &mode) => {}
+        () = replies(server_reads, client_writes, &mode, first) => {}
         _ = watch.wait_for(|mode| *mode == Mode::Cut) => {}
     }
 }
@@ -80,7 +81,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     }
 }
 
-async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: &watch::Receiver<Mode>) {
+async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: &watch::Receiver<Mode>, first: bool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let now = *mode.borrow();
@@ -88,7 +89,8 @@ async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: &watch::
             Mode::Swallow => continue,
             Mode::CutAtReply | Mode::Cut => return,
             Mode::Delay(delay) => tokio::time::sleep(delay).await,
-            Mode::Pass => {}
+            Mode::SwallowFirst if first => continue,
+            Mode::Pass | Mode::SwallowFirst => {}
         }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;

@@ -4,7 +4,7 @@ use std::fs::write;
 
 use tempfile::TempDir;
 
-use super::{Process, Server, Setup, command, free_port, wait_until};
+use super::{Process, Server, Setup, admin, command, free_port, wait_until};
 
 /// How the Sentinels call the primary.
 pub(crate) const NAME: &str = "tide";
@@ -63,6 +63,28 @@ impl Trio {
     }
 }
 
+/// One Sentinel that wants a password, and watches a server that wants another.
+pub(crate) struct Lone {
+    pub(crate) port: u16,
+    _sentinel: (TempDir, Process),
+}
+
+impl Lone {
+    pub(crate) fn start(server: &Server, server_password: &str, password: &str) -> Lone {
+        let port = free_port();
+        let lines = [
+            format!("port {port}"),
+            "bind 127.0.0.1".to_owned(),
+            format!("requirepass {password}"),
+            format!("sentinel monitor {NAME} 127.0.0.1 {} 1", server.port),
+            format!("sentinel auth-pass {NAME} {server_password}"),
+        ];
+        let sentinel = run(&lines);
+        wait_until("the Sentinel answers", || admin(port, Some(password)).is_some());
+        Lone { port, _sentinel: sentinel }
+    }
+}
+
 fn sentinel(index: usize, ports: &[u16], first: &Server, second: &Server) -> (TempDir, Process) {
     let id = |index: usize| format!("{index}").repeat(40);
     let mut lines = vec![
@@ -77,6 +99,10 @@ fn sentinel(index: usize, ports: &[u16], first: &Server, second: &Server) -> (Te
     for (other, port) in ports.iter().enumerate().filter(|(other, _)| *other != index) {
         lines.push(format!("sentinel known-sentinel {NAME} 127.0.0.1 {port} {}", id(other)));
     }
+    run(&lines)
+}
+
+fn run(lines: &[String]) -> (TempDir, Process) {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path().join("sentinel.conf"), lines.join("\n")).unwrap();
     let arguments = ["sentinel.conf".to_owned(), "--sentinel".to_owned()];

@@ -51,6 +51,9 @@ pub(crate) const NOT_READY_PAUSE: Duration = Duration::from_millis(2);
 /// Most redirections of one call: a slot that moves redirects twice, and a map that is old once more.
 pub(crate) const REDIRECTIONS_MAX: usize = 5;
 
+/// How often a call tells its script to servers: once each time it was forgotten, and it can be again in between.
+pub(crate) const LOADS_MAX: usize = 3;
+
 /// Failures in a row after which the breaker opens. With a budget of 10 ms even one caller alone gets there in 50 ms.
 pub(crate) const FAILURES_IN_ROW_MAX: u32 = 5;
 

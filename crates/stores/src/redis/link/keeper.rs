@@ -4,12 +4,11 @@
 //! the next caller starts a keeper on its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::bounds::{BACKOFF_MAX, BACKOFF_MIN, CONNECT_TIME_MAX, DRAIN_TIME_MAX, PROBE_PAUSE, PROBE_TIME_MAX};
@@ -28,7 +27,7 @@ pub(super) fn start(node: &Arc<Node>, index: usize) -> Result<(), Why> {
         }
         runtime = Some(Handle::try_current());
         if matches!(runtime, Some(Ok(_))) && !node.closed.load(Relaxed) {
-            *state = State::First;
+            *state = State::First(Instant::now());
         }
         true
     });
@@ -123,14 +122,7 @@ impl Keeper {
     /// Lets callers use a connection until it ends, and probes it while the breaker is open.
     async fn serve(&self, link: &Link, dialled: Dialled, endpoint: Endpoint) -> End {
         let Dialled { connection, mut driver, written } = dialled;
-        let live = Arc::new(Live {
-            connection,
-            endpoint,
-            written,
-            in_flight: AtomicUsize::new(0),
-            retired: Notify::new(),
-            cut: Notify::new(),
-        });
+        let live = Live::new(connection, endpoint, written);
         self.node.shared.counters.connected.fetch_add(1, Relaxed);
         self.node.journal.connected(&self.node, &live.endpoint);
         link.state.send_replace(State::Up(Arc::clone(&live)));
@@ -150,7 +142,7 @@ impl Keeper {
             End::Cut => {}
         }
         if !matches!(end, End::Stopped) {
-            link.state.send_replace(State::First);
+            link.state.send_replace(State::First(Instant::now()));
         }
         end
     }

@@ -1,10 +1,11 @@
 //! One link to a node: the connection, if there is one, and the signals that its keeper listens to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::dial::Endpoint;
 
@@ -13,8 +14,8 @@ use super::dial::Endpoint;
 pub(super) enum State {
     /// Nobody keeps it: the next caller starts a keeper on its own runtime.
     Idle,
-    /// The keeper connects for the first time, or for the first time since the connection was lost.
-    First,
+    /// The keeper connects for the first time, or for the first time since the connection was lost, since this instant.
+    First(Instant),
     /// That failed; the keeper goes on trying, and nobody waits for it.
     Down(Arc<str>),
     Up(Arc<Live>),
@@ -26,10 +27,37 @@ pub(super) struct Live {
     pub(super) endpoint: Endpoint,
     pub(super) written: Arc<AtomicU64>,
     pub(super) in_flight: AtomicUsize,
+    late_in_row: AtomicU32,
     /// No further calls come: it ends when those that were sent are answered.
     pub(super) retired: Notify,
     /// It ends now.
     pub(super) cut: Notify,
+}
+
+impl Live {
+    pub(super) fn new(connection: MultiplexedConnection, endpoint: Endpoint, written: Arc<AtomicU64>) -> Arc<Live> {
+        Arc::new(Live {
+            connection,
+            endpoint,
+            written,
+            in_flight: AtomicUsize::new(0),
+            late_in_row: AtomicU32::new(0),
+            retired: Notify::new(),
+            cut: Notify::new(),
+        })
+    }
+
+    /// An answer came in time.
+    pub(super) fn answered(&self) {
+        if self.late_in_row.load(Relaxed) != 0 {
+            self.late_in_row.store(0, Relaxed);
+        }
+    }
+
+    /// One did not. Says how many in a row.
+    pub(super) fn late(&self) -> u32 {
+        self.late_in_row.fetch_add(1, Relaxed).saturating_add(1)
+    }
 }
 
 pub(super) struct Link {
@@ -52,7 +80,7 @@ impl Link {
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         match &*self.state.borrow() {
             State::Up(live) => Some(Arc::clone(live)),
-            State::Idle | State::First | State::Down(_) => None,
+            State::Idle | State::First(_) | State::Down(_) => None,
         }
     }
 
@@ -75,7 +103,7 @@ impl Link {
         self.state.send_if_modified(|state| match state {
             State::Up(live) if wanted(live) => {
                 taken = Some(Arc::clone(live));
-                *state = State::First;
+                *state = State::First(Instant::now());
                 true
             }
             _ => false,

@@ -50,13 +50,13 @@ pub use health::{Health, NodeHealth, Totals};
 pub(crate) use slots::slot;
 
 use super::url::{Address, Place, Target};
-use bounds::{LINKS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
+use bounds::{LINKS_MAX, LOADS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
 use cluster::Cluster;
 use command::prepare;
 use dial::{Dialer, Endpoint, in_words};
 use health::Counters;
 use link::Live;
-use node::{Node, Sent, Shared, Whereabouts};
+use node::{Node, Sending, Shared, Whereabouts};
 use sentinel::Sentinels;
 
 /// A store that scripts run on. Clones share its connections.
@@ -96,6 +96,10 @@ impl Redis {
     /// # Errors
     /// If the file of authorities cannot be used.
     pub(crate) fn open(target: &Target) -> Result<Redis, OpenError> {
+        Redis::open_with(target, available_parallelism().map_or(1, |cores| cores.get().min(LINKS_MAX)))
+    }
+
+    fn open_with(target: &Target, links: usize) -> Result<Redis, OpenError> {
         let store: Arc<str> = target.to_string().into();
         let tls = match target.tls.then(|| dial::tls(target.authorities.as_deref())).transpose() {
             Ok(tls) => tls,
@@ -106,7 +110,7 @@ impl Redis {
             dialer: Dialer::new(tls.clone(), &target.login, target.database),
             counters: Counters::default(),
             budget: target.budget(),
-            links: available_parallelism().map_or(1, |cores| cores.get().min(LINKS_MAX)),
+            links,
             trouble: Notify::new(),
         });
         let fixed =
@@ -196,7 +200,9 @@ struct Done {
     redirections: usize,
     /// The node that a slot on its way lets us in at.
     ask: Option<Address>,
+    /// Whether the script goes with the call.
     load: bool,
+    loads: usize,
     sent_again: bool,
     sought_primary: bool,
 }
@@ -222,14 +228,14 @@ impl Attempt<'_> {
             let load = done.load.then_some(self.script);
             let request = prepare(&self.command, load, done.ask.is_some());
             let (error, live) = match node.send(&request, self.deadline, self.budget).await {
-                Sent::Answered(Value::ServerError(error), live) => (error, live),
-                Sent::Answered(value, _) => return Ok(value),
-                Sent::Unknown(why) => return Err(CallError::Unknown { store: self.store(), why }),
-                Sent::NotSent(Why::Broken(_)) if !done.sent_again => {
+                Sending::Answered(Value::ServerError(error), live) => (error, live),
+                Sending::Answered(value, _) => return Ok(value),
+                Sending::Unknown(why) => return Err(CallError::Unknown { store: self.store(), why }),
+                Sending::NotSent(Why::Broken(_)) if !done.sent_again => {
                     done.sent_again = true;
                     continue;
                 }
-                Sent::NotSent(why) => return Err(self.not_sent(why)),
+                Sending::NotSent(why) => return Err(self.not_sent(why)),
             };
             self.react(&node, &live, &error, &mut done).await?;
         }
@@ -245,8 +251,9 @@ impl Attempt<'_> {
     ) -> Result<(), CallError> {
         let shared = &self.redis.inner.shared;
         match meaning(error, node) {
-            Meaning::Forgotten if !done.load => {
+            Meaning::Forgotten if done.loads < LOADS_MAX => {
                 count(&shared.counters.reloaded);
+                done.loads += 1;
                 done.load = true;
                 return Ok(());
             }
@@ -276,14 +283,18 @@ impl Attempt<'_> {
             Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
             Meaning::Final => return Err(CallError::Refused { store: self.store(), error: in_words(error).into() }),
         }
-        if Instant::now() + NOT_READY_PAUSE >= self.deadline {
+        // What would be sent with no time left for its answer would be unknown, where now it is known not to have run.
+        let ends = || self.deadline.saturating_duration_since(Instant::now()) < NOT_READY_PAUSE;
+        if !ends() {
+            sleep(NOT_READY_PAUSE).await;
+        }
+        if ends() {
             if matches!(meaning(error, node), Meaning::NotReady { node: true }) {
                 node.failed();
             }
             return Err(self.not_sent(Why::NotReady(in_words(error).into())));
         }
         count(&shared.counters.retried);
-        sleep(NOT_READY_PAUSE).await;
         done.ask = None;
         Ok(())
     }

@@ -12,7 +12,7 @@ use redis::{RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::bounds::CALLS_IN_FLIGHT_MAX;
+use super::bounds::{CALLS_IN_FLIGHT_MAX, FAILURES_IN_ROW_MAX};
 use super::circuit::{Breaker, Circuit};
 use super::command::Request;
 use super::dial::{Dialer, Endpoint, said};
@@ -56,7 +56,7 @@ pub(super) struct Node {
 }
 
 /// What became of one sending.
-pub(super) enum Sent {
+pub(super) enum Sending {
     Answered(Value, Arc<Live>),
     /// Nothing of it reached the server or will.
     NotSent(Why),
@@ -83,56 +83,73 @@ impl Node {
     ///
     /// A request that still waits in the queue of the connection when the deadline comes is not sent later: its caller
     /// is gone, and the queue skips it. One that is in the buffer of the socket may be, which is why it is unknown.
-    pub(super) async fn send(self: &Arc<Self>, request: &Request<'_>, deadline: Instant, budget: Duration) -> Sent {
+    pub(super) async fn send(self: &Arc<Self>, request: &Request<'_>, deadline: Instant, budget: Duration) -> Sending {
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
         }
         if !self.circuit.is_closed() {
-            return Sent::NotSent(Why::BreakerOpen);
+            // Somebody must probe, also if the runtimes of those who did are gone.
+            let _ = keeper::start(self, self.index());
+            return Sending::NotSent(Why::BreakerOpen);
         }
-        let live = match self.live(deadline).await {
+        let live = match self.live(deadline, budget).await {
             Ok(live) => live,
-            Err(why) => return Sent::NotSent(why),
+            Err(why) => return Sending::NotSent(why),
         };
-        let Some(place) = InFlight::take(&live.in_flight) else { return Sent::NotSent(Why::Busy) };
+        let Some(place) = InFlight::take(&live.in_flight) else { return Sending::NotSent(Why::Busy) };
         if Instant::now() >= deadline {
-            return Sent::NotSent(Why::TimedOut(budget));
+            return Sending::NotSent(Why::TimedOut(budget));
         }
         let written = live.written.load(Relaxed);
         match timeout_at(deadline, exchange(&live, request)).await {
             Ok(Ok(value)) => {
                 self.circuit.succeeded(self.age());
+                live.answered();
                 drop(place);
-                Sent::Answered(value, live)
+                Sending::Answered(value, live)
             }
             Ok(Err(error)) => {
                 let why = Why::Broken(said(&error).into());
                 // The connection is over. If nothing was written since before the request was queued, then it was not.
                 if live.written.load(Relaxed) == written {
-                    return Sent::NotSent(why);
+                    return Sending::NotSent(why);
                 }
                 self.failed();
-                Sent::Unknown(why)
+                Sending::Unknown(why)
             }
             Err(_) => {
                 self.failed();
-                Sent::Unknown(Why::TimedOut(budget))
+                // While other links answer, the breaker stays closed: then it is this connection that hangs.
+                if live.late() >= FAILURES_IN_ROW_MAX && self.circuit.is_closed() {
+                    self.retire(&live);
+                }
+                Sending::Unknown(Why::TimedOut(budget))
             }
         }
     }
 
-    /// The connection of this thread. While a first attempt to make it runs, its callers wait; later ones do not.
-    async fn live(self: &Arc<Self>, deadline: Instant) -> Result<Arc<Live>, Why> {
-        let index = thread_number() % self.links.len().max(1);
+    /// The connection of this thread. A first attempt to make it is waited for, for one budget; later ones are not.
+    async fn live(self: &Arc<Self>, deadline: Instant, budget: Duration) -> Result<Arc<Live>, Why> {
+        let index = self.index();
         let Some(link) = self.links.get(index) else { return Err(Why::NoConnection("it has no links".into())) };
         if let Some(decided) = decided(&link.state.borrow()) {
             return decided;
         }
         let mut watch = link.state.subscribe();
         keeper::start(self, index)?;
+        // An attempt that takes longer than a budget is not waited for by those who come later.
+        let deadline = match *watch.borrow() {
+            State::First(since) => deadline.min(since + budget),
+            State::Idle | State::Down(_) | State::Up(_) => deadline,
+        };
         let state = timeout_at(deadline, watch.wait_for(|state| decided(state).is_some())).await;
         let late = || Err(Why::NoConnection("it is being made".into()));
         state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
+    }
+
+    /// Which link this thread takes.
+    fn index(&self) -> usize {
+        thread_number() % self.links.len().max(1)
     }
 
     /// Counts a failure; the one that opens the breaker sets off the probes.
@@ -215,7 +232,7 @@ fn decided(state: &State) -> Option<Result<Arc<Live>, Why>> {
     match state {
         State::Up(live) => Some(Ok(Arc::clone(live))),
         State::Down(why) => Some(Err(Why::NoConnection(Arc::clone(why)))),
-        State::Idle | State::First => None,
+        State::Idle | State::First(_) => None,
     }
 }
 

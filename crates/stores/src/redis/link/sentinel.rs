@@ -1,8 +1,8 @@
 //! Where the primary is, as Sentinels say.
 //!
 //! Sentinels may disagree for a while, and one that is cut off keeps saying what was true before. Each answer comes with
-//! the epoch of the failover that made it, and the newest one counts. An older word is believed only if most Sentinels
-//! of the URL say it: then they were set up anew.
+//! the epoch of the failover that made it, and the newest one counts. Another word that is not newer is believed only if
+//! most Sentinels of the URL say it: then they were set up anew.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,10 +78,10 @@ impl Sentinels {
     /// The newest word, if one of these is it.
     fn believe(&self, words: &[Word]) -> Option<Address> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let best = words.iter().max_by_key(|word| word.epoch)?;
-        let behind = newest.as_ref().is_some_and(|known| known.epoch > best.epoch);
-        let agreeing = words.iter().filter(|word| word.primary == best.primary).count();
-        if behind && agreeing * 2 <= self.addresses.len() {
+        let agreeing = |best: &Word| words.iter().filter(|word| word.primary == best.primary).count();
+        let best = words.iter().max_by_key(|word| (word.epoch, agreeing(word)))?;
+        let is_news = newest.as_ref().is_none_or(|known| known == best || known.epoch < best.epoch);
+        if !is_news && agreeing(best) * 2 <= self.addresses.len() {
             return None;
         }
         *newest = Some(best.clone());
@@ -203,6 +203,8 @@ mod tests {
         assert_eq!(check(&[(1, 10), (2, 20), (1, 10)]), Some(20), "one knows of a later failover");
         assert_eq!(check(&[(1, 10)]), None, "one that was cut off");
         assert_eq!(check(&[(2, 20)]), Some(20));
+        assert_eq!(check(&[(2, 40)]), None, "one that was set up by hand");
         assert_eq!(check(&[(0, 30), (0, 30)]), Some(30), "most of them were set up anew");
+        assert_eq!(check(&[(0, 30), (0, 50), (0, 50)]), Some(50), "and most of them again");
     }
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod faults;
 mod logins;
+mod pretender;
 mod replies;
 mod sentinel;
 

@@ -1,14 +1,13 @@
 //! What servers say instead of an answer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Duration;
 
 use super::super::servers::{Server, Setup};
-use super::{AMPLE, add, is_not_sent, open};
-use crate::redis::link::{Arg, CallError, Script};
+use super::{AMPLE, add, is_not_sent, open, pretender};
+use crate::redis::link::{Arg, CallError, Redis, Script};
 
 #[tokio::test]
 async fn a_script_that_was_forgotten_is_told_again() {
@@ -49,66 +48,27 @@ async fn a_replica_is_not_written_to() {
 }
 
 /// A server that answers script calls with these replies in turn, then with 7; and counts the calls.
-struct Pretender {
-    port: u16,
-    calls: Arc<Mutex<usize>>,
-}
-
-impl Pretender {
-    async fn start(replies: &[&'static str]) -> Pretender {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let calls = Arc::new(Mutex::new(0));
-        let (replies, counter) = (Arc::<[&'static str]>::from(replies), Arc::clone(&calls));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(pretend(stream, Arc::clone(&replies), Arc::clone(&counter)));
-            }
-        });
-        Pretender { port, calls }
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-async fn pretend(mut stream: TcpStream, replies: Arc<[&'static str]>, calls: Arc<Mutex<usize>>) {
-    let mut buffer = vec![0; 1 << 16];
-    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
-        let mut out = String::new();
-        for word in text.split("\r\n") {
-            match word {
-                "CLIENT" => out += "+OK\r\n",
-                "PING" => out += "+PONG\r\n",
-                "EVALSHA" => {
-                    let mut calls = calls.lock().unwrap();
-                    out += replies.get(*calls).copied().unwrap_or(":7\r\n");
-                    *calls += 1;
-                }
-                _ => {}
-            }
-        }
-        if stream.write_all(out.as_bytes()).await.is_err() {
-            return;
-        }
-    }
+async fn pretend(replies: &'static [&'static str]) -> (Redis, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let port = pretender::start(move |word| match word {
+        "EVALSHA" => Some(replies.get(counter.fetch_add(1, Relaxed)).map_or(":7\r\n", |reply| reply).to_owned()),
+        _ => None,
+    });
+    (open(&format!("redis://127.0.0.1:{}", port.await)), calls)
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_ready_is_asked_again_within_the_budget() {
-    let server =
-        Pretender::start(&["-LOADING dataset\r\n", "-TRYAGAIN keys\r\n", "-CLUSTERDOWN x\r\n", "-BUSY y\r\n"]).await;
-    let redis = open(&server.url());
+    let (redis, _) =
+        pretend(&["-LOADING dataset\r\n", "-TRYAGAIN keys\r\n", "-CLUSTERDOWN x\r\n", "-BUSY y\r\n"]).await;
     assert_eq!(add(&redis, "k", AMPLE).await, Ok(7));
     assert_eq!(redis.health().totals.retried, 4);
 }
 
 #[tokio::test]
 async fn a_server_that_stays_not_ready_was_not_asked() {
-    let server = Pretender::start(&["-LOADING dataset\r\n"; 100_000]).await;
-    let redis = open(&server.url());
+    let (redis, _) = pretend(&["-LOADING dataset\r\n"; 100_000]).await;
     let failed = add(&redis, "k", Duration::from_millis(50)).await.unwrap_err();
     assert!(failed.to_string().ends_with("the server is not ready: LOADING dataset"), "{failed}");
     assert!(matches!(failed, CallError::NotSent { .. }));
@@ -116,26 +76,23 @@ async fn a_server_that_stays_not_ready_was_not_asked() {
 
 #[tokio::test]
 async fn what_before_redis_7_stands_inside_of_a_message_is_read() {
-    let said =
+    const SAID: &str =
         "-ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a replica.\r\n";
-    let server = Pretender::start(&[said]).await;
-    let redis = open(&server.url());
+    let (redis, _) = pretend(&[SAID]).await;
     assert_eq!(add(&redis, "k", AMPLE).await, Ok(7));
     assert_eq!(redis.health().totals.connected, 2, "it was connected to anew");
 }
 
 #[tokio::test]
 async fn a_redirection_outside_of_a_cluster_goes_nowhere() {
-    let server = Pretender::start(&["-MOVED 5 127.0.0.1:1\r\n"; 100]).await;
-    let redis = open(&server.url());
+    let (redis, calls) = pretend(&["-MOVED 5 127.0.0.1:1\r\n"; 100]).await;
     assert!(is_not_sent(&add(&redis, "k", AMPLE).await));
-    assert_eq!(*server.calls.lock().unwrap(), 6);
+    assert_eq!(calls.load(Relaxed), 6);
 }
 
 #[tokio::test]
 async fn nonsense_ends_the_connection_and_nothing_else() {
-    let server = Pretender::start(&["!?\r\n", "*x\r\n"]).await;
-    let redis = open(&server.url());
+    let (redis, _) = pretend(&["!?\r\n", "*x\r\n"]).await;
     for _ in 0..2 {
         let failed = add(&redis, "k", AMPLE).await;
         assert!(super::is_unknown(&failed), "{failed:?}");

@@ -2,8 +2,8 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Trio, free_port};
-use super::{AMPLE, add, open, recover};
+use super::super::servers::{Lone, Server, Setup, Trio, free_port};
+use super::{AMPLE, add, open, pretender, recover};
 
 /// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
 const NOTICED: Duration = Duration::from_secs(1);
@@ -63,4 +63,37 @@ async fn what_sentinels_do_not_know_is_said() {
     assert!(mistaken.to_string().contains("unknown command"), "{mistaken}");
     let absent = add(&open(&format!("redis+sentinel://127.0.0.1:{free}/tide")), "k", AMPLE).await.unwrap_err();
     assert!(absent.to_string().contains("no Sentinel names the primary"), "{absent}");
+}
+
+#[tokio::test]
+async fn a_replica_that_sentinels_take_for_the_primary_is_not_written_to() {
+    let server = Server::start(&Setup::default());
+    server.command("REPLICAOF 127.0.0.1 1");
+    // Such as one that was set back by hand while the Sentinels still believe otherwise.
+    server.command("CONFIG SET replica-read-only no");
+    let digits = server.port.to_string();
+    let sentinel = pretender::start(move |word| match word {
+        "get-master-addr-by-name" => Some(format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{digits}\r\n", digits.len())),
+        "MASTER" => Some("*2\r\n$12\r\nconfig-epoch\r\n$1\r\n0\r\n".to_owned()),
+        _ => None,
+    });
+    let redis = open(&format!("redis+sentinel://127.0.0.1:{}/tide", sentinel.await));
+    let failed = add(&redis, "k", AMPLE).await.unwrap_err();
+    assert!(failed.to_string().contains("it is to be the primary, but its role is slave"), "{failed}");
+    server.command("REPLICAOF NO ONE");
+    recover(&redis, "k", AMPLE).await;
+}
+
+#[tokio::test]
+async fn sentinels_and_servers_have_passwords_of_their_own() {
+    let server = Server::start(&Setup { password: Some("sesame"), ..Setup::default() });
+    let sentinel = Lone::start(&server, "sesame", "thyme");
+    let port = sentinel.port;
+    let both = format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_password=thyme");
+    assert_eq!(add(&open(&both), "k", AMPLE).await, Ok(1));
+    let without = add(&open(&format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide")), "k", AMPLE).await;
+    assert!(without.unwrap_err().to_string().contains("NOAUTH"));
+    let wrong = format!("redis+sentinel://:parsley@127.0.0.1:{port}/tide?sentinel_password=thyme");
+    let wrong = add(&open(&wrong), "k", AMPLE).await.unwrap_err().to_string();
+    assert!(wrong.contains("WRONGPASS") && !wrong.contains("parsley") && !wrong.contains("thyme"), "{wrong}");
 }
