@@ -106,7 +106,7 @@ impl Policy {
         sort_and_dedup(found, start);
     }
 
-    /// The same by a look at each rule: what `find` is measured beside.
+    /// The same by a look at each rule: what `find` is tested against and measured beside.
     #[doc(hidden)]
     pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Vec<RuleId>) {
         let facts = Facts::new(question);
