@@ -308,4 +308,13 @@ mod tests {
         assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
         assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
     }
+
+    #[test]
+    fn a_quota_that_blocks_denies_only_with_the_others() {
+        let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}");
+        assert_eq!(
+            all.iter().map(|one| one.denial).collect::<Vec<_>>(),
+            [None, Some(Denial::Blocked), Some(Denial::Blocked)]
+        );
+    }
 }
