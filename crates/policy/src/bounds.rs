@@ -76,8 +76,10 @@ pub const REGEX_BYTES_MAX: usize = 64 << 10;
 /// Most entries of a map that an expression sees, such as headers.
 pub const EXPRESSION_MAP_MAX: usize = 256;
 
-/// Most units that an expression can ask for: any sum of a few stays far below 64 bits.
-pub const COST_MAX: u64 = 1 << 48;
+/// Most units that a request can ask for, in whatever way: it says so, an expression makes them, an administrator gives them
+/// back. Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays
+/// below 64 bits. Envoy's `hits_addend` can carry more, and is refused then.
+pub const COST_MAX: u64 = 1 << 53;
 
 /// Most fields of one JSON object and most items of one list: twice the entries that a descriptor may have. Finding a field
 /// looks at all of them.

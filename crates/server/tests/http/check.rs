@@ -1,6 +1,6 @@
 //! May it pass?
 
-use crate::bench::{Bench, body, status};
+use crate::bench::{Bench, body, status, wrong};
 use std::time::Duration;
 
 #[tokio::test]
@@ -24,6 +24,33 @@ async fn the_same_in_a_query() {
     insta::assert_snapshot!(bench.get("/v1/check?key=user%3A42&rate=100/minute&burst=20&cost=2&algorithm=gcra").await);
     let post = bench.post("/v1/check", r#"{"key":"user:42","limit":{"rate":"100/minute","burst":20},"cost":0}"#).await;
     assert_eq!(body(&post)["remaining"], 18, "both count on one key");
+}
+
+/// The largest cost, and one above it.
+#[tokio::test]
+async fn costs_have_a_bound() {
+    let limit = "{rate: 10000000/second, burst: 9007199254740992}";
+    let rules = format!(
+        "domains: {{vast: {{rules: [{{name: all, limit: {limit}}}]}}, \
+         less: {{rules: [{{name: less, cost: cost - 1, limit: {limit}}}]}}}}"
+    );
+    let own = r#""key":"k","limit":{"rate":"10000000/second","burst":9007199254740992}"#;
+    let of = |domain: &str| format!(r#""domain":"{domain}","descriptors":[{{}}]"#);
+    for (asked, left) in [(own, 0), (&of("vast"), 0), (&of("less"), 1)] {
+        let bench = Bench::with(&rules, |_| {}, None);
+        let passed = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740992}}"#)).await;
+        assert_eq!((status(&passed), &body(&passed)["remaining"]), (200, &left.into()), "{asked}");
+        let refused = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740993}}"#)).await;
+        assert_eq!(
+            wrong(&refused),
+            "400 cost: 9007199254740993 is too large; use 0 to 9007199254740992 units, of which 0 only looks"
+        );
+    }
+    let bench = Bench::with(&rules, |_| {}, None);
+    for path in ["/v1/check?key=k&rate=10000000/second&burst=9007199254740992", "/v1/auth?domain=vast"] {
+        assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740992")).await), 200, "{path}");
+        assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740993")).await), 400, "{path}");
+    }
 }
 
 #[tokio::test]
