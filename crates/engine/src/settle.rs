@@ -56,8 +56,9 @@ fn unasked(planned: &Planned) -> Judged {
     let answer = match planned.step {
         Step::Blocked => Answer::Blocked,
         Step::Penalised(left) => Answer::Penalised(left),
-        // A charge is answered by its store.
-        Step::Unlimited | Step::Charge(_) => Answer::Unlimited,
+        Step::Unlimited => Answer::Unlimited,
+        // Its store has not answered yet, which denies nothing.
+        Step::Charge(_) => Answer::Failed { allowed: true },
     };
     let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
     Judged { descriptor, rule, limit, own, answer, veto, mode }

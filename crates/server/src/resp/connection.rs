@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, STALL};
+use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::service::Protocol;
 
@@ -216,9 +216,6 @@ struct Input {
 }
 
 impl Input {
-    /// So many small reads make the buffer smaller.
-    const SMALL_READS_MAX: u32 = 64;
-
     fn new() -> Input {
         Input { bytes: Vec::new(), room: READ_BYTES_MIN, small_reads: 0 }
     }
@@ -253,7 +250,7 @@ impl Input {
         } else {
             self.bytes.drain(..taken);
         }
-        if self.small_reads >= Input::SMALL_READS_MAX {
+        if self.small_reads >= SMALL_READS_MAX {
             self.small_reads = 0;
             self.room = (self.room / 2).max(READ_BYTES_MIN);
             self.bytes.shrink_to(self.room);

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::bounds::CLIENT_NAME_BYTES_MAX;
+use crate::bounds::{CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_TOLD_MAX};
 
 use super::super::parse::Command;
 use super::super::reply::{Shown, Version};
@@ -46,7 +46,7 @@ fn greet(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String>
             name = Some(client_name(command.get(at + 1))?);
             at += 2;
         } else {
-            return Err(format!("ERR Syntax error in HELLO option '{}'", Shown(option, 128)));
+            return Err(format!("ERR Syntax error in HELLO option '{}'", Shown(option, COMMAND_BYTES_TOLD_MAX)));
         }
     }
     if !authenticated {
@@ -159,7 +159,9 @@ fn set_info(context: &mut Context<'_>, command: &Command<'_>) {
     } else if option.eq_ignore_ascii_case(b"LIB-VER") {
         ("lib-ver", &mut context.session.library_version)
     } else {
-        return context.replies.error(format_args!("ERR Unrecognized option '{}'", Shown(option, 128)));
+        return context
+            .replies
+            .error(format_args!("ERR Unrecognized option '{}'", Shown(option, COMMAND_BYTES_TOLD_MAX)));
     };
     match client_name(value) {
         Ok(value) => {
