@@ -45,10 +45,6 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
-    /// What AUTH has to say on the protocol of Redis; none if it need not be said.
-    pub resp_password: Option<String>,
-    /// What administrators have to say over HTTP; none if they need not, as on loopback.
-    pub admin_token: Option<String>,
     /// Where decisions are written, if anywhere.
     pub decision_log: Option<DecisionLog>,
 }
@@ -63,8 +59,6 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
-            resp_password: None,
-            admin_token: None,
             decision_log: None,
         }
     }

@@ -23,7 +23,7 @@ use super::session::Session;
 /// Serves a connection until it ends.
 pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, drain: Drain) {
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
-    let authenticated = door.service.resp_password.is_none();
+    let authenticated = door.password.is_none();
     let connection = Connection {
         door,
         stream,

@@ -120,7 +120,7 @@ domains:
   large: {rules: [{name: large, match: {when: cost > 10}, limit: 30/minute}]}
   keyed: {rules: [{name: keyed, key: {expression: 'cost > 10'}, limit: 30/minute}]}
 ";
-    let bench = Bench::with(rules, |_| {}, None);
+    let bench = Bench::with(rules);
     for (path, more, remedy) in [
         ("inspect", "", "leave it out"),
         ("reset", "", "leave it out"),

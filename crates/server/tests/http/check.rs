@@ -37,7 +37,7 @@ async fn costs_have_a_bound() {
     let own = r#""key":"k","limit":{"rate":"10000000/second","burst":9007199254740992}"#;
     let of = |domain: &str| format!(r#""domain":"{domain}","descriptors":[{{}}]"#);
     for (asked, left) in [(own, 0), (&of("vast"), 0), (&of("less"), 1)] {
-        let bench = Bench::with(&rules, |_| {}, None);
+        let bench = Bench::with(&rules);
         let passed = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740992}}"#)).await;
         assert_eq!((status(&passed), &body(&passed)["remaining"]), (200, &left.into()), "{asked}");
         let refused = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740993}}"#)).await;
@@ -46,7 +46,7 @@ async fn costs_have_a_bound() {
             "400 cost: 9007199254740993 is too large; use 0 to 9007199254740992 units, of which 0 only looks"
         );
     }
-    let bench = Bench::with(&rules, |_| {}, None);
+    let bench = Bench::with(&rules);
     for path in ["/v1/check?key=k&rate=10000000/second&burst=9007199254740992", "/v1/auth?domain=vast"] {
         assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740992")).await), 200, "{path}");
         assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740993")).await), 400, "{path}");
@@ -178,7 +178,7 @@ domains:
 
 #[tokio::test]
 async fn a_hidden_denial_tells_nothing_of_other_rules() {
-    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let bench = Bench::with(TWO_RULES);
     let ask = r#"{"domain":"api","descriptors":[{"secret":"x"}]}"#;
     assert!(bench.post("/v1/check", ask).await.contains("\nratelimit-policy: \"wide\""));
     let denied = bench.post("/v1/check", ask).await;
@@ -188,7 +188,7 @@ async fn a_hidden_denial_tells_nothing_of_other_rules() {
 
 #[tokio::test]
 async fn a_denial_has_the_numbers_of_what_denies_or_none() {
-    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let bench = Bench::with(TWO_RULES);
     let strict = r#"{"domain":"api","descriptors":[{"strict":"x"}]}"#;
     bench.post("/v1/check", strict).await;
     for (ask, expected, retry) in [
@@ -236,7 +236,7 @@ async fn when_all_is_in_shadow() {
 #[tokio::test]
 async fn a_quota_in_shadow_says_so() {
     let rule = "{name: quota, mode: shadow, quota: true, limit: 1/minute}";
-    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rule}]}}}}"), |_| {}, None);
+    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rule}]}}}}"));
     let answer = bench.post("/v1/check", r#"{"domain":"api","descriptors":[{}]}"#).await;
     assert_eq!(body(&answer)["results"][0]["mode"], "shadow", "{answer}");
 }

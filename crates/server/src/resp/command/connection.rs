@@ -88,7 +88,7 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
         3 => (Some(command.get(1)), command.get(2)),
         _ => return context.replies.error("ERR syntax error"),
     };
-    if user.is_none() && context.door.service.resp_password.is_none() {
+    if user.is_none() && context.door.password.is_none() {
         return context.replies.error(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
              configuration is correct?",
@@ -107,7 +107,7 @@ fn is_password(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool
     if user.is_some_and(|user| user != b"default") {
         return false;
     }
-    context.door.service.resp_password.as_ref().is_none_or(|password| same(password.as_bytes(), given))
+    context.door.password.as_ref().is_none_or(|password| same(password.as_bytes(), given))
 }
 
 /// Whether two are the same, in a time that does not tell where they differ.
@@ -223,7 +223,7 @@ pub(super) fn reset(context: &mut Context<'_>) {
     let session = &mut *context.session;
     session.queue = None;
     session.name.clear();
-    session.authenticated = context.door.service.resp_password.is_none();
+    session.authenticated = context.door.password.is_none();
     context.replies.version = Version::Resp2;
     context.replies.simple("RESET");
 }
