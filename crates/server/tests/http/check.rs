@@ -19,6 +19,24 @@ async fn a_key_with_its_own_limit() {
 }
 
 #[tokio::test]
+async fn no_answer_may_be_kept() {
+    let bench = Bench::new();
+    let own = r#"{"key":"user:42","limit":"1/minute"}"#;
+    let list = r#"[{"key":"a","limit":"1/minute"},{"key":"b","limit":"1/minute"}]"#;
+    let rules = r#"{"domain":"api","descriptors":[{"plain":"x"}]}"#;
+    for expected in [200, 429] {
+        for ask in [own, list, rules] {
+            let answer = bench.post("/v1/check", ask).await;
+            assert_eq!(status(&answer), expected, "{ask}");
+            assert!(answer.contains("\ncache-control: no-store\n"), "{ask}: {answer}");
+        }
+        let answer = bench.get("/v1/check?key=query&rate=1/minute").await;
+        assert_eq!(status(&answer), expected);
+        assert!(answer.contains("\ncache-control: no-store\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn the_same_in_a_query() {
     let bench = Bench::new();
     insta::assert_snapshot!(bench.get("/v1/check?key=user%3A42&rate=100/minute&burst=20&cost=2&algorithm=gcra").await);
