@@ -57,7 +57,7 @@ pub struct RuleView {
 
 /// No rule of this name stands in this domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule: there is no `{rule}` in domain `{domain}`; GET /v1/rules lists them")]
+#[error("rule: there is no `{rule}` in domain `{domain}`")]
 pub struct UnknownRule {
     /// The domain.
     pub domain: String,

@@ -166,7 +166,7 @@ impl Plan {
         };
         match rule.action {
             Action::Unlimited => self.planned.push(first),
-            Action::Block => self.planned.push(Planned { step: Step::Blocked, veto: enforced, ..first }),
+            Action::Block => self.planned.push(Planned { step: Step::Blocked, ..first }),
             Action::Limit => self.add_limits(active, rule, question, ask, first)?,
         }
         Ok(())

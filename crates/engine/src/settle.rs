@@ -52,8 +52,9 @@ fn unasked(planned: &Planned) -> Judged {
     let answer = match planned.step {
         Step::Blocked => Answer::Blocked,
         Step::Penalised(left) => Answer::Penalised(left),
-        // A charge is answered by its store.
-        Step::Unlimited | Step::Charge(_) => Answer::Unlimited,
+        Step::Unlimited => Answer::Unlimited,
+        // Its store has not answered yet, which denies nothing.
+        Step::Charge(_) => Answer::Failed { allowed: true },
     };
     let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
     Judged { descriptor, rule, limit, own, answer, taken: None, veto, mode }
@@ -383,5 +384,14 @@ mod tests {
         assert_eq!(answers("allow"), [None; 3]);
         assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
         assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
+    }
+
+    #[test]
+    fn a_quota_that_blocks_denies_only_with_the_others() {
+        let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}", 3);
+        assert_eq!(
+            all.iter().map(|one| one.denial).collect::<Vec<_>>(),
+            [None, Some(Denial::Blocked), Some(Denial::Blocked)]
+        );
     }
 }

@@ -18,12 +18,11 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
+use crate::bounds::TRACE_WARNING;
+
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
 pub(crate) const TRACE_TARGET: &str = "tidegate::trace";
-
-/// Failing to send traces is warned of at most once in this time.
-const TRACE_WARNING_NANOS: u64 = 60 * 1_000_000_000;
 
 /// How logs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,7 +148,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched {
         let sent = self.exporter.export(batch).await;
         if let Err(error) = &sent {
             let (now, last) = (self.clock.now().as_nanos(), self.warned.load(Ordering::Relaxed));
-            if last == 0 || now.saturating_sub(last) >= TRACE_WARNING_NANOS {
+            if last == 0 || u128::from(now.saturating_sub(last)) >= TRACE_WARNING.as_nanos() {
                 self.warned.store(now, Ordering::Relaxed);
                 tracing::warn!(spans, %error, "traces were not sent; is a collector listening where --otlp says?");
             }

@@ -24,11 +24,15 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("count_denied", written.count_denied),
         ("for", written.penalty.is_some()),
         ("quota", written.quota && written.action == Action::Unlimited),
+        ("response/headers", written.response.headers.is_some()),
+        ("response/retry_jitter", written.response.retry_jitter.is_some()),
+        ("response/problem", written.response.problem.is_some() && written.action == Action::Unlimited),
         ("store", written.store.is_some()),
         ("on_store_failure", written.on_store_failure.is_some()),
     ];
     for (field, _) in only_counting.into_iter().filter(|(_, there)| *there && !counts) {
-        let message = format!("{field}: {kind} counts nothing, so it has no effect");
+        let name = field.trim_start_matches("response/");
+        let message = format!("{name}: {kind} counts nothing, so it has no effect");
         diagnostics.warning(&both.at(field), message, "leave it out");
     }
     if counts && written.on_store_failure.is_some() {
@@ -41,7 +45,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     }
     let spoken =
         [("retry_jitter", written.response.retry_jitter.is_some()), ("headers", written.response.headers.is_some())];
-    for (field, _) in spoken.into_iter().filter(|(_, there)| *there && rule.response.hidden) {
+    for (field, _) in spoken.into_iter().filter(|(_, there)| *there && counts && rule.response.hidden) {
         let message = format!("{field}: clients learn nothing from this rule (hidden), so it has no effect");
         diagnostics.warning(&both.at(&format!("response/{field}")), message, format!("leave out {field} or hidden"));
     }
@@ -107,6 +111,11 @@ mod tests {
         assert!(
             of_rule(json!({"action": "unlimited", "for": "1m"}))[0].contains("a rule without limits counts nothing")
         );
+        let response = json!({"headers": "legacy", "retry_jitter": "1s", "problem": false});
+        let all = of_rule(json!({"action": "block", "response": response}));
+        assert_eq!(all, ["headers", "retry_jitter"].map(|field| format!("/response/{field}: {field}: {blocks}")));
+        assert_eq!(of_rule(json!({"action": "unlimited", "response": response})).len(), 3);
+        assert_eq!(of_rule(json!({"limit": "1/s", "response": response})), [""; 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::answer::{Failure, quote};
 use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
@@ -56,6 +57,8 @@ pub(super) struct DescribedHttp<'a> {
 pub(super) struct Inline<'a> {
     pub(super) key: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
+    /// Whether the caller gave the name.
+    pub(super) is_named: bool,
     pub(super) limit: Limit,
     pub(super) shown: Shown,
     pub(super) cost: u64,
@@ -70,6 +73,26 @@ impl<'a> Asked<'a> {
             (true, true) => Err(Failure::bad("key", "not together with domain", format_args!("write {EXAMPLE}"))),
             (false, false) => Err(Failure::bad("body", "neither domain nor key", format_args!("write {EXAMPLE}"))),
         }
+    }
+
+    /// The same for a call that takes nothing. A cost that nobody looks at is refused, or it would be taken for units;
+    /// `instead` says what to do.
+    pub(super) fn take_for(
+        call: &str,
+        instead: &str,
+        fields: &mut Fields<'a>,
+        service: &Service,
+    ) -> Result<Asked<'a>, Failure> {
+        let has_cost = fields.has("cost");
+        let asked = Asked::take(fields)?;
+        let is_seen = match &asked {
+            Asked::Rules(subject) => service.engine.policy().looks_at_cost(&subject.domain),
+            Asked::Inline(_) => false,
+        };
+        if has_cost && !is_seen {
+            return Err(Failure::bad("cost", format_args!("{call} takes no units, so it has no effect"), instead));
+        }
+        Ok(asked)
     }
 
     /// Reads an object that holds nothing else.
@@ -202,13 +225,15 @@ impl<'a> Inline<'a> {
         let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
         let written = fields.need("limit", LIMIT_REMEDY)?;
         if let Some((limit, shown)) = remembered(written.get()) {
-            return Ok(Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), limit, shown, cost: cost(fields)? });
+            return Ok(Inline::unnamed(key, (limit, shown), cost(fields)?));
         }
         let JsonLimit { name, limit, shown } = read_json_limit(written)?;
-        if name.is_none() {
+        let unnamed = Inline::unnamed(key, (limit, shown), cost(fields)?);
+        let Some(name) = name else {
             remember(written.get(), (limit, shown));
-        }
-        Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost: cost(fields)? })
+            return Ok(unnamed);
+        };
+        Ok(Inline { name, is_named: true, ..unnamed })
     }
 
     /// What a query asks for.
@@ -228,8 +253,12 @@ impl<'a> Inline<'a> {
             slices,
             ..Numbers::default()
         };
-        let (limit, shown) = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
-        Ok(Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), limit, shown, cost: check_cost(cost)? })
+        let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
+        Ok(Inline::unnamed(key, read, check_cost(cost)?))
+    }
+
+    fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {
+        Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), is_named: false, limit, shown, cost }
     }
 }
 
@@ -252,14 +281,15 @@ fn remember(text: &str, read: Read) {
 }
 
 const UNITS: &str = "use 1 or more units";
-const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+pub(super) const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
 const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
 
 fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {
     check_cost(fields.whole("cost", COSTS)?.unwrap_or(1))
 }
 
-fn check_cost(cost: u64) -> Result<u64, Failure> {
+/// Holds a cost against its bound.
+pub(super) fn check_cost(cost: u64) -> Result<u64, Failure> {
     match cost {
         0..=COST_MAX => Ok(cost),
         _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), COSTS)),

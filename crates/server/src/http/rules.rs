@@ -125,7 +125,8 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, path: &str, body: &[u8]
         other => return Err(Failure::bad("mode", format_args!("{} is unknown", quote(other)), MODES)),
     };
     let set = service.engine.set_mode(&domain, &rule, mode);
-    let mode = set.map_err(|error| Failure::new(StatusCode::NOT_FOUND, error.to_string()))?;
+    let unknown = |error| Failure::new(StatusCode::NOT_FOUND, format!("{error}; GET /v1/rules lists them"));
+    let mode = set.map_err(unknown)?;
     let (who, asked) = (admin.who, &*name);
     tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
     Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))

@@ -12,6 +12,7 @@ use tidegate_core::Retry;
 use tidegate_engine::{Answer, Judgement, Outcome};
 use tidegate_policy::{Descriptor, Entry, Request};
 
+use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
 use crate::service::Protocol;
 
 use super::super::parse::Command;
@@ -41,7 +42,7 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     let checked = context.door.service.check(Protocol::Resp, &request).await;
     let outcome = checked.map_err(|error| format!("ERR {error}"))?;
     if !outcome.is_known_domain() {
-        let shown = Shown(domain.as_bytes(), 128);
+        let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
     }
     reply(context, &outcome);
@@ -59,12 +60,15 @@ fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
     }
     let given = command.get(count - 1);
     let cost = integer(given).and_then(|cost| u64::try_from(cost).ok());
-    let refused = || format!("ERR COST: `{}` is not a number of units; use a whole number from 0 on", Shown(given, 40));
+    let refused = || {
+        let shown = Shown(given, NUMBER_BYTES_TOLD_MAX);
+        format!("ERR COST: `{shown}` is not a number of units; use a whole number from 0 on")
+    };
     Ok((count - 2, cost.ok_or_else(refused)?))
 }
 
 fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
-    let shown = || bytes.get(..40).unwrap_or(bytes).escape_ascii();
+    let shown = || bytes.get(..NUMBER_BYTES_TOLD_MAX).unwrap_or(bytes).escape_ascii();
     std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", shown()))
 }
 
