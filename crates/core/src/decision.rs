@@ -191,7 +191,7 @@ impl Decision {
 
     /// The same answer of a charge that was not taken after all, because of another.
     #[must_use]
-    pub fn untaken(&self) -> Decision {
+    pub fn withdrawn(&self) -> Decision {
         let answer = if self.answer == Answer::Allow { Answer::AllowAlone } else { self.answer };
         Decision { answer, ..*self }
     }

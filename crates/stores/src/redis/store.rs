@@ -146,7 +146,7 @@ impl RedisStore {
                 self.give_back(names, charges, &mut answers).await;
             }
             for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
-                answers[number] = Some(if denied { decision.untaken() } else { *decision });
+                answers[number] = Some(if denied { decision.withdrawn() } else { *decision });
             }
         }
         let each = charges.iter().zip(answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
@@ -166,7 +166,7 @@ impl RedisStore {
                     *decision = *after;
                 }
             }
-            *decision = decision.untaken();
+            *decision = decision.withdrawn();
         }
     }
 
