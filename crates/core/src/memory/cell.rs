@@ -5,6 +5,7 @@
 //! serves states of several words as well. A state of one word can also be read without holding it: if nothing is to be
 //! written, as for a denial, that is enough.
 
+use super::pages::Zeroed;
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
 
@@ -13,6 +14,15 @@ const LOCKED: u64 = u64::MAX;
 
 #[repr(transparent)]
 pub(crate) struct Cell<const WORDS: usize>([AtomicU64; WORDS]);
+
+// SAFETY: a cell is made of `AtomicU64` alone.
+#[allow(unsafe_code)]
+unsafe impl<const WORDS: usize> Zeroed for Cell<WORDS> {
+    #[cfg(any(shuttle, miri))]
+    fn zero() -> Self {
+        Cell::fresh()
+    }
+}
 
 impl<const WORDS: usize> Cell<WORDS> {
     /// A state that equals never seen.

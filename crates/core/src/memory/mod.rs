@@ -1,9 +1,10 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
-//! entries of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once, `inspect.rs`
-//! shows what is known of one.
+//! entries of logs, `sketch.rs` and `annex.rs` count for keys that find no slot, `transaction.rs` charges several keys at
+//! once, `inspect.rs` shows what is known of one.
 
+mod annex;
 mod cell;
 mod fingerprint;
 mod inspect;
@@ -306,7 +307,7 @@ fn overflowed(part: Part<'_>, ask: Ask<'_>) -> Decision {
     let mut state = [arrival];
     let decision = ask.limit.as_bucket().decide(&mut state, ask.now, ask.op);
     if state[0] > arrival {
-        part.raise(ask.print, state[0]);
+        part.raise(ask.print, state[0], ask.now);
     }
     approximate(ask.limit, ask.op, decision)
 }
@@ -352,7 +353,7 @@ impl MemoryStoreBuilder {
     /// How many keys of each kind of state find an exact place: 100,000 if not said.
     ///
     /// A key takes 31 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
-    /// logs also the entries of [`MemoryStoreBuilder::log_entries`].
+    /// logs also the entries of [`MemoryStoreBuilder::log_entries`]. Seven bytes a key more are for floods beyond that.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self

@@ -346,9 +346,9 @@ impl Place<'_> {
                 store.pool.settle(&mut taken.before);
                 taken.held.release(taken.before);
             }
-            Kept::Overflow { arrival, scratch: [raised], .. } => {
+            Kept::Overflow { now, arrival, scratch: [raised] } => {
                 if allowed && raised > arrival {
-                    store.overflow.part(&self.limit).raise(self.print, raised);
+                    store.overflow.part(&self.limit).raise(self.print, raised, now);
                 }
             }
         }
