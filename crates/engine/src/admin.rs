@@ -6,6 +6,7 @@ use tidegate_core::{Decision, Key, KeyError, Limit, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
 use crate::engine::{Active, Engine, RequestError, inline_key};
+use crate::failure::guarded;
 use crate::outcome::effective;
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned};
@@ -152,8 +153,10 @@ impl Engine {
             let key = Key::new(key).map_err(RequestError::Key)?;
             made.push(tidegate_core::Charge { key, limit, op: *op, veto: true });
         }
-        let decisions = self.default_store.charge(&made).map_err(RequestError::Charges)?;
-        Ok(decisions.iter().copied().collect())
+        match guarded(|| self.default_store.charge(&made)) {
+            Ok(decisions) => Ok(decisions.map_err(RequestError::Charges)?.iter().copied().collect()),
+            Err(_) => Ok(charges.iter().map(|(_, limit, _)| self.undecided(limit)).collect()),
+        }
     }
 
     /// All rules, with what was counted of them.

@@ -1,7 +1,7 @@
 //! What front ends call.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -12,6 +12,7 @@ use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response
 use crate::bounds::{
     CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
 };
+use crate::failure::{guarded, guarded_future};
 use crate::outcome::{Judged, Outcome};
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Purpose};
@@ -41,6 +42,7 @@ pub struct Engine {
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
     series: AtomicUsize,
+    pub(crate) failed: AtomicU64,
 }
 
 /// A domain and the name of a rule in it.
@@ -179,6 +181,7 @@ impl Engine {
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 
@@ -240,6 +243,10 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        guarded_future(self.check_by_rules(request)).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
+    }
+
+    async fn check_by_rules(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
@@ -288,8 +295,14 @@ impl Engine {
             if units == 0 {
                 continue;
             }
+            let key = plan.key(&planned.key)?;
+            let Ok(decision) = guarded(|| store.decide(key, &limit.limit, Op::Debit(units))) else {
+                if let Some(record) = active.record(id) {
+                    record.all.add(Counter::Failed, 1);
+                }
+                continue;
+            };
             counted += 1;
-            let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
             // A rule of several limits counts a response once.
             if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
@@ -297,7 +310,8 @@ impl Engine {
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
                 let key = plan.penalty_key(rule, planned);
                 let key = Key::new(&key).map_err(RequestError::Key)?;
-                self.penalties.lengthen(store, key, length).map_err(RequestError::Penalty)?;
+                let lengthened = guarded(|| self.penalties.lengthen(store, key, length));
+                lengthened.unwrap_or(Ok(())).map_err(RequestError::Penalty)?;
             }
         }
         Ok(counted)
@@ -316,12 +330,12 @@ impl Engine {
         };
         short[0] = Purpose::Inline.byte();
         short[1..].copy_from_slice(key);
-        Ok(self.default_store.decide(Key::new(short)?, limit, op))
+        Ok(self.decide_guarded(Key::new(short)?, limit, op))
     }
 
     #[cold]
     fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.default_store.decide(Key::new(&inline_key(key)?)?, limit, op))
+        Ok(self.decide_guarded(Key::new(&inline_key(key)?)?, limit, op))
     }
 
     /// The policy's rules as they stand, for those who need more than decisions.

@@ -6,6 +6,7 @@
 //! | many keys at once | `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
+//! | what is answered when deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
@@ -18,6 +19,7 @@ pub mod bounds;
 mod admin;
 mod batch;
 mod engine;
+mod failure;
 mod outcome;
 mod penalty;
 mod plan;

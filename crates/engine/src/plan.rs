@@ -6,12 +6,14 @@ use std::time::Duration;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, Limit, Op};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request, Rule, RuleId,
 };
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::{Active, RequestError};
+use crate::failure::guarded;
 use crate::penalty::Penalties;
+use crate::stats::Counter;
 use crate::store::Backend;
 
 /// What keys begin with, so that those of different purposes never meet.
@@ -198,7 +200,7 @@ impl Plan {
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);
-        let penalised = self.penalty_left(active, penalties, rule, &parts)?;
+        let penalised = self.penalty_left(active, penalties, (first.rule, rule), &parts)?;
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
             let (step, veto) = match penalised {
@@ -213,12 +215,13 @@ impl Plan {
         Ok(())
     }
 
-    /// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it.
+    /// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it. Where the store
+    /// does not answer, a rule that denies then takes the key for denied, for a moment.
     fn penalty_left(
         &mut self,
         active: &Active,
         penalties: &Penalties,
-        rule: &Rule,
+        (id, rule): (Option<RuleId>, &Rule),
         parts: &[u8],
     ) -> Result<Option<Duration>, RequestError> {
         if rule.penalty.is_none() && !active.any_blocked() {
@@ -228,7 +231,13 @@ impl Plan {
             return Ok(None);
         };
         let key = penalty_key(&limit.namespace, parts);
-        Ok(penalties.left(store, Key::new(&key).map_err(RequestError::Key)?))
+        let key = Key::new(&key).map_err(RequestError::Key)?;
+        Ok(guarded(|| penalties.left(store, key)).unwrap_or_else(|_| {
+            if let Some(record) = id.and_then(|id| active.record(id)) {
+                record.all.add(Counter::Failed, 1);
+            }
+            matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1))
+        }))
     }
 
     /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
@@ -242,7 +251,9 @@ impl Plan {
         units: u64,
     ) -> Result<Duration, RequestError> {
         let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
-        Ok(store.decide(self.key(key)?, limit, Op::Ask(units)).retry_after().unwrap_or_default())
+        let key = self.key(key)?;
+        let asked = guarded(|| store.decide(key, limit, Op::Ask(units)));
+        Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
     /// Drops the limits that a rule beside them replaces.

@@ -8,6 +8,7 @@ use tidegate_core::{Charge, Decision, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule};
 
 use crate::engine::{Active, RequestError};
+use crate::failure::guarded;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned, Step};
@@ -217,7 +218,8 @@ impl<'a> Settling<'a> {
             if let (true, Some(length), Backend::Memory(store)) = (over, rule.penalty, backend) {
                 let key = plan.penalty_key(rule, planned);
                 let key = tidegate_core::Key::new(&key).map_err(RequestError::Key)?;
-                Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+                // A store that fails now leaves the denial without its penalty.
+                guarded(|| Penalties::impose(store, key, length)).unwrap_or(Ok(())).map_err(RequestError::Penalty)?;
                 self.judged[number].answer = penalised(&answer, length);
             }
         }
