@@ -51,7 +51,9 @@ fn every_metric_stands_on_its_page_and_no_other() {
     let starts = ["tidegate_", "ratelimit_"];
     let in_code = words(&literals, &starts);
     assert!(in_code.len() > 20, "{in_code:?}");
-    assert_eq!(words(&page("metrics.md"), &starts), in_code);
+    // A question may ask for the buckets of a histogram.
+    let asked = page("metrics.md").replace("_seconds_bucket", "_seconds");
+    assert_eq!(words(&asked, &starts), in_code);
 }
 
 #[test]

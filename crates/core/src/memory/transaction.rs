@@ -205,18 +205,17 @@ impl MemoryStore {
         algorithm: &impl Words<WORDS>,
         ask: Ask<'_>,
     ) -> Result<Taken<'a, WORDS>, Time> {
-        let kept =
-            table.lock(ask.print).map(|held| (held.state(), held)).filter(|(state, _)| algorithm.is_ready(state));
-        let Some((mut before, held)) = kept else {
-            let (held, before, now) = self.start(table, algorithm, ask)?;
-            return Ok(Taken { held, now, before, scratch: before });
+        let kept = table.lock(ask.print).filter(|held| algorithm.is_ready(&held.state()));
+        let Some(mut held) = kept else {
+            let (held, now) = self.start(table, algorithm, ask)?;
+            return Ok(Taken { scratch: held.state(), held, now });
         };
-        let now = self.clock.again_if(algorithm.is_ahead(&before, ask.now), ask.now);
-        if algorithm.is_ahead(&before, now) {
+        let now = self.clock.again_if(algorithm.is_ahead(&held.state(), ask.now), ask.now);
+        if algorithm.is_ahead(&held.state(), now) {
             // The clock did jump back. That is repaired whether the charges pass or not.
-            algorithm.decide(&mut before, now, Op::Debit(0));
+            algorithm.decide(held.state_mut(), now, Op::Debit(0));
         }
-        Ok(Taken { held, now, before, scratch: before })
+        Ok(Taken { scratch: held.state(), held, now })
     }
 }
 
@@ -255,7 +254,7 @@ enum Kept<'a> {
 struct Taken<'a, const WORDS: usize> {
     held: Held<'a, WORDS>,
     now: Time,
-    before: [u64; WORDS],
+    /// The state as it would be with all charges so far.
     scratch: [u64; WORDS],
 }
 
@@ -286,7 +285,7 @@ impl Place<'_> {
             (Kept::Window(taken), Shape::Window(window)) => taken.try_on_copy(&window.for_key(charge.key), charge.op),
             (Kept::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
             (Kept::Log(taken, pending), Shape::Log(log)) => {
-                let chain = PooledLog { log, pool: &store.pool }.chain(taken.before);
+                let chain = PooledLog { log, pool: &store.pool }.chain(taken.held.state());
                 let decision = log.foresee(&chain, taken.now, charge.op, *pending);
                 if let Op::Take(units) | Op::Debit(units) = charge.op
                     && decision.is_allowed()
@@ -311,7 +310,7 @@ impl Place<'_> {
             (Kept::Window(taken), Shape::Window(window)) => taken.untouched(&window.for_key(charge.key), op),
             (Kept::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
             (Kept::Log(taken, _), Shape::Log(log)) => {
-                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.before), taken.now, op, 0)
+                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.held.state()), taken.now, op, 0)
             }
             (Kept::Overflow { now, arrival, .. }, _) => {
                 approximate(charge.limit, op, charge.limit.as_bucket().decide(&mut [*arrival], *now, op))
@@ -326,11 +325,11 @@ impl Place<'_> {
             (Kept::Log(taken, _), Shape::Log(log)) => {
                 let pooled = PooledLog { log, pool: &store.pool };
                 if foreseen.is_allowed() {
-                    return pooled.decide(&mut taken.before, taken.now, charge.op);
+                    return pooled.decide(taken.held.state_mut(), taken.now, charge.op);
                 }
                 // What did not fit is not taken either if a refund or reset of the call made room: a charge after it
                 // may have been promised that room.
-                let looked = log.foresee(&pooled.chain(taken.before), taken.now, Op::Peek, 0);
+                let looked = log.foresee(&pooled.chain(taken.held.state()), taken.now, Op::Peek, 0);
                 Decision { answer: foreseen.answer, ..looked }
             }
             _ => foreseen,
@@ -348,13 +347,10 @@ impl Place<'_> {
             Kept::Bucket(taken) => taken.release(allowed),
             Kept::Window(taken) => taken.release(allowed),
             Kept::Counter(taken) => taken.release(allowed),
-            Kept::Log(mut taken, _) => {
-                store.pool.settle(&mut taken.before);
-                taken.held.release(taken.before);
-            }
-            Kept::Overflow { arrival, scratch: [raised], .. } => {
+            Kept::Log(mut taken, _) => store.pool.settle(taken.held.state_mut()),
+            Kept::Overflow { now, arrival, scratch: [raised] } => {
                 if allowed && raised > arrival {
-                    store.overflow.part(&self.limit).raise(self.print, raised);
+                    store.overflow.part(&self.limit).raise(self.print, raised, now);
                 }
             }
         }
@@ -367,11 +363,13 @@ impl<const WORDS: usize> Taken<'_, WORDS> {
     }
 
     fn untouched(&self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
-        algorithm.decide(&mut self.before.clone(), self.now, op)
+        algorithm.decide(&mut self.held.state(), self.now, op)
     }
 
     fn release(self, allowed: bool) {
-        self.held.release(if allowed { self.scratch } else { self.before });
+        if allowed {
+            self.held.release(self.scratch);
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+const UNDECIDED: &str = "tidegate_undecided_total";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
@@ -127,6 +128,8 @@ fn traffic(page: &mut Page, service: &Service) {
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
+    page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");
+    page.line(UNDECIDED, &[], service.engine.failed());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
