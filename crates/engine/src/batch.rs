@@ -3,14 +3,9 @@
 
 use tidegate_core::{Decision, Key, KeyError, Limit, Op};
 
+use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
 use crate::plan::Purpose;
-
-/// Most keys of a batch: what a processor fetches at once.
-const KEYS_MAX: usize = 16;
-
-/// Room for keys that a batch keeps when it is cleared.
-const ROOM_BYTES: usize = 2048;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
@@ -55,15 +50,15 @@ impl Batch {
     /// Whether one more would be decided apart.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.ends.len() >= KEYS_MAX
+        self.ends.len() >= BATCH_KEYS_MAX
     }
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        if self.bytes.capacity() > ROOM_BYTES {
-            self.bytes.shrink_to(ROOM_BYTES);
+        if self.bytes.capacity() > BATCH_ROOM_BYTES {
+            self.bytes.shrink_to(BATCH_ROOM_BYTES);
         }
     }
 }
@@ -73,10 +68,10 @@ impl Engine {
     #[inline]
     pub async fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let mut start = 0;
-        for ends in batch.ends.chunks(KEYS_MAX) {
+        for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
             // Some key, to be replaced by those of the batch.
             let Ok(blank) = Key::new(&[0_u8]) else { return };
-            let mut keys = [blank; KEYS_MAX];
+            let mut keys = [blank; BATCH_KEYS_MAX];
             for (key, end) in keys.iter_mut().zip(ends) {
                 let bytes = batch.bytes.get(start..*end).unwrap_or_default();
                 // Every key was checked when it was added.

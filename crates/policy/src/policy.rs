@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 
 use crate::address::ClientAddress;
 use crate::index::Index;
+use crate::key::Part;
 use crate::matching::Facts;
 use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Rule, RuleId};
@@ -121,6 +122,13 @@ impl Policy {
         self.client_address.find(peer, headers)
     }
 
+    /// Whether the cost of a request can change which rules of a domain apply to it, or whom they count it on. How much they
+    /// count is another matter.
+    #[must_use]
+    pub fn looks_at_cost(&self, domain: &str) -> bool {
+        self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_cost())
+    }
+
     /// How many expressions could not be evaluated so far.
     #[must_use]
     pub fn expression_errors(&self) -> u64 {
@@ -170,6 +178,14 @@ impl Rule {
             }
             _ => 0,
         }
+    }
+
+    fn looks_at_cost(&self) -> bool {
+        let of_key = self.key.iter().filter_map(|part| match part {
+            Part::Expression(expression) => Some(expression),
+            _ => None,
+        });
+        self.matching.when.iter().chain(of_key).any(|expression| expression.mentions_cost())
     }
 
     fn cost_of(&self, question: &Question<'_>) -> u64 {

@@ -50,10 +50,6 @@ pub struct Service {
     pub traffic: Traffic,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
-    /// What AUTH has to say on the protocol of Redis; none if it need not be said.
-    pub resp_password: Option<String>,
-    /// What administrators have to say over HTTP; none if they need not, as on loopback.
-    pub admin_token: Option<String>,
     /// Where decisions are written, if anywhere.
     pub decision_log: Option<DecisionLog>,
 }
@@ -69,8 +65,6 @@ impl Service {
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
             pages: Pages::default(),
-            resp_password: None,
-            admin_token: None,
             decision_log: None,
         }
     }

@@ -11,20 +11,18 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use tidegate_core::Clock;
+use tidegate_policy::json::quote;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::bounds::QUOTE_CHARS_MAX;
+use crate::bounds::TRACE_WARNING;
 
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
 pub(crate) const TRACE_TARGET: &str = "tidegate::trace";
-
-/// Failing to send traces is warned of at most once in this time.
-const TRACE_WARNING_NANOS: u64 = 60 * 1_000_000_000;
 
 /// How logs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,8 +120,7 @@ fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
 
 /// Only what can be sent to is taken: `http://` or `https://` and an authority. Tells whether it is the latter.
 fn check_endpoint(endpoint: &str) -> Result<bool, TelemetryError> {
-    let wrong =
-        |problem| Err(TelemetryError::Endpoint { endpoint: endpoint.chars().take(QUOTE_CHARS_MAX).collect(), problem });
+    let wrong = |problem| Err(TelemetryError::Endpoint { endpoint: quote(endpoint), problem });
     let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is no URL") };
     let is_encrypted = match uri.scheme_str() {
         Some("http") => false,
@@ -151,7 +148,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched {
         let sent = self.exporter.export(batch).await;
         if let Err(error) = &sent {
             let (now, last) = (self.clock.now().as_nanos(), self.warned.load(Ordering::Relaxed));
-            if last == 0 || now.saturating_sub(last) >= TRACE_WARNING_NANOS {
+            if last == 0 || u128::from(now.saturating_sub(last)) >= TRACE_WARNING.as_nanos() {
                 self.warned.store(now, Ordering::Relaxed);
                 tracing::warn!(spans, %error, "traces were not sent; is a collector listening where --otlp says?");
             }

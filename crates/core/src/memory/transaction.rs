@@ -58,23 +58,16 @@ impl Decisions {
         self.each.iter().map(|(decision, _)| decision)
     }
 
-    /// The answer that binds most among those that may veto: a denial, then the fewest remaining, then the latest
-    /// reset. Nothing if no charge may veto.
+    /// The strictest answer among those that may veto. Nothing if no charge may veto.
     #[must_use]
     pub fn strictest(&self) -> Option<&Decision> {
-        self.vetoing().min_by_key(|decision| {
-            (decision.is_allowed(), decision.remaining(), std::cmp::Reverse(decision.reset_after))
-        })
+        self.vetoing().min_by_key(|decision| decision.strictness())
     }
 
     /// When to ask again: the longest of the denials. Nothing if it is allowed.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
-        let length = |retry: &Retry| match retry {
-            Retry::Never => (1, std::time::Duration::MAX),
-            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
-        };
-        self.vetoing().filter_map(Decision::retry).max_by_key(length)
+        Retry::longest(self.vetoing().filter_map(Decision::retry))
     }
 
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {

@@ -61,6 +61,7 @@ pub struct HttpDoor {
     /// The same for a single request.
     brief: http1::Builder,
     address: Option<SocketAddr>,
+    admin_token: Option<String>,
 }
 
 /// What is known of a connection.
@@ -82,13 +83,19 @@ impl HttpDoor {
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
         let mut brief = http.clone();
         brief.keep_alive(false);
-        HttpDoor { service, http, brief, address: None }
+        HttpDoor { service, http, brief, address: None, admin_token: None }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
     #[must_use]
     pub fn listening_on(self, address: SocketAddr) -> HttpDoor {
         HttpDoor { address: Some(address), ..self }
+    }
+
+    /// The same for administrators who say this token; without one they need not, on loopback.
+    #[must_use]
+    pub fn with_admin_token(self, admin_token: Option<String>) -> HttpDoor {
+        HttpDoor { admin_token, ..self }
     }
 
     /// Answers a request.
@@ -132,7 +139,7 @@ impl HttpDoor {
             return Err(Failure::method(&route.methods.join(", ")));
         }
         let service = &*self.service;
-        let guarded = guard::admit(service, caller, parts)?;
+        let guarded = guard::admit(self.admin_token.as_deref(), caller, parts)?;
         match (&parts.method, path) {
             (&Method::POST, "/v1/inspect") => admin::inspect(service, &body::read(body).await?).await,
             (&Method::POST, "/v1/reset") => admin::reset(&guarded, service, &body::read(body).await?).await,

@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 
 use super::answer::{Answered, Failure, JSON, TEXT, reply};
 use super::pulse::{Pulse, Reading};
-use super::{metrics, reference, rules};
+use super::{metrics, rules};
 use crate::bounds::{PAGE_SHARED, PAGES_FRESH};
+use crate::rls;
 use crate::service::Service;
 
 /// Which page.
@@ -46,7 +47,7 @@ impl Kind {
         match self {
             Kind::Metrics => metrics::page(service).into_bytes(),
             Kind::Rules => rules::page(service),
-            Kind::Limits => reference::limits(service).into_bytes(),
+            Kind::Limits => rls::limits::page(service).into_bytes(),
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, STALL};
+use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::service::Protocol;
 
@@ -23,7 +23,7 @@ use super::session::Session;
 /// Serves a connection until it ends.
 pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, drain: Drain) {
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
-    let authenticated = door.service.resp_password.is_none();
+    let authenticated = door.password.is_none();
     let connection = Connection {
         door,
         stream,
@@ -221,9 +221,6 @@ struct Input {
 }
 
 impl Input {
-    /// So many small reads make the buffer smaller.
-    const SMALL_READS_MAX: u32 = 64;
-
     fn new() -> Input {
         Input { bytes: Vec::new(), room: READ_BYTES_MIN, small_reads: 0 }
     }
@@ -258,7 +255,7 @@ impl Input {
         } else {
             self.bytes.drain(..taken);
         }
-        if self.small_reads >= Input::SMALL_READS_MAX {
+        if self.small_reads >= SMALL_READS_MAX {
             self.small_reads = 0;
             self.room = (self.room / 2).max(READ_BYTES_MIN);
             self.bytes.shrink_to(self.room);

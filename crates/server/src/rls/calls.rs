@@ -125,7 +125,7 @@ impl Limits {
 }
 
 /// Answers a message of Envoy, whatever carried it.
-pub(crate) async fn decide(
+pub(super) async fn decide(
     service: &Service,
     protocol: Protocol,
     message: &RateLimitRequest,

@@ -64,7 +64,7 @@ domains:
     - {name: shops, match: {entries: [{shop: eu*}]}, limit: 3/minute, metrics: {by_entries: [shop]}}
     - {name: plan, match: {entries: [{plan: free}, {seat: '*'}]}, limit: 3/minute, metrics: {by_entries: [plan, seat]}}
 ";
-    let bench = Bench::with(RULES, |_| {}, None);
+    let bench = Bench::with(RULES);
     for entries in [r#"{"user":"ann"}"#, r#"{"shop":"eu-1"}"#, r#"[{"plan":"free"},{"seat":"7"}]"#] {
         bench.post("/v1/check", &format!(r#"{{"domain":"api","descriptors":[{entries}]}}"#)).await;
     }
