@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use crate::Limit;
+
 /// What to do to a key's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -128,6 +130,12 @@ impl Decision {
     /// A place for a decision to be written to.
     pub(crate) const BLANK: Decision =
         Decision { answer: Answer::Allow, limit: 0, room: 0, unit: 1, reset_after: 0, receipt: Receipt(0) };
+
+    /// An answer of nobody: it lets pass, and nothing was taken. For callers who must answer when a store cannot.
+    #[must_use]
+    pub fn untaken(limit: &Limit) -> Decision {
+        Decision { answer: Answer::AllowAlone, limit: limit.units(), room: limit.units(), ..Decision::BLANK }
+    }
 
     /// Whether the request may pass.
     #[inline]

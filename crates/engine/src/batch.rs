@@ -5,6 +5,7 @@ use tidegate_core::{Decision, Key, KeyError, Limit, Op};
 
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
+use crate::failure::guarded;
 use crate::plan::Purpose;
 
 /// Keys to decide together, under one limit that the caller brings.
@@ -78,8 +79,22 @@ impl Engine {
                 *key = Key::new(bytes).unwrap_or(blank);
                 start = *end;
             }
-            self.default_store.decide_batch(keys.get(..ends.len()).unwrap_or_default(), limit, op, decisions);
+            let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
+            if guarded(|| self.default_store.decide_batch(keys, limit, op, decisions)).is_err() {
+                self.decide_rest(keys, limit, op, answered, decisions);
+            }
         }
+    }
+
+    /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
+    /// of the key at fault.
+    #[cold]
+    fn decide_rest(&self, keys: &[Key<'_>], limit: &Limit, op: Op, answered: usize, decisions: &mut Vec<Decision>) {
+        let begun = decisions.len().saturating_sub(answered);
+        if let (1.., Some(last)) = (begun, decisions.last_mut()) {
+            *last = self.undecided(limit);
+        }
+        decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(*key, limit, op)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -10,6 +10,7 @@ use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSp
 
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
+use crate::failure::{guarded, guarded_future};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::settle::settle;
@@ -38,6 +39,7 @@ pub struct Engine {
     any_blocked: Arc<AtomicBool>,
     /// How many series are kept for values of entries.
     pub(crate) series: AtomicUsize,
+    pub(crate) failed: AtomicU64,
 }
 
 /// A domain and the name of a rule in it.
@@ -129,6 +131,7 @@ impl Engine {
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 
@@ -185,6 +188,10 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        guarded_future(self.check_by_rules(request)).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
+    }
+
+    async fn check_by_rules(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
@@ -233,14 +240,20 @@ impl Engine {
             if units == 0 {
                 continue;
             }
+            let key = plan.key(&planned.key)?;
+            let Ok(decision) = guarded(|| store.decide(key, &limit.limit, Op::Debit(units))) else {
+                if let Some(record) = active.record(id) {
+                    record.all.add(Counter::Failed, 1);
+                }
+                continue;
+            };
             counted += 1;
-            let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
             // A rule of several limits counts a response once.
             if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
             }
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
-                plan.penalty(store, rule, planned).lengthen(length)?;
+                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
             }
         }
         Ok(counted)

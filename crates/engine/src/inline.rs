@@ -4,6 +4,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 
 use crate::engine::Engine;
 use crate::error::RequestError;
+use crate::failure::guarded;
 use crate::plan::Purpose;
 
 impl Engine {
@@ -20,12 +21,12 @@ impl Engine {
         };
         short[0] = Purpose::Inline.byte();
         short[1..].copy_from_slice(key);
-        Ok(self.default_store.decide(Key::new(short)?, limit, op))
+        Ok(self.decide_guarded(Key::new(short)?, limit, op))
     }
 
     #[cold]
     fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.default_store.decide(Key::new(&inline_key(key)?)?, limit, op))
+        Ok(self.decide_guarded(Key::new(&inline_key(key)?)?, limit, op))
     }
 
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
@@ -40,7 +41,10 @@ impl Engine {
             let key = Key::new(key).map_err(RequestError::Key)?;
             made.push(Charge { key, limit, op: *op, veto: true });
         }
-        self.default_store.charge(&made).map_err(RequestError::Charges)
+        match guarded(|| self.default_store.charge(&made)) {
+            Ok(decisions) => decisions.map_err(RequestError::Charges),
+            Err(_) => Ok(made.iter().map(|charge| (self.undecided(charge.limit), charge.veto)).collect()),
+        }
     }
 
     /// What is known of a key under a limit that the caller brings.

@@ -6,6 +6,7 @@
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
+//! | what is answered when deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
@@ -20,6 +21,7 @@ mod batch;
 mod count;
 mod engine;
 mod error;
+mod failure;
 mod inline;
 mod outcome;
 mod penalty;

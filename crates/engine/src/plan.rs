@@ -6,13 +6,15 @@ use std::time::Duration;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, Limit, MemoryStore, Op};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request, Rule, RuleId,
 };
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::Active;
 use crate::error::RequestError;
+use crate::failure::guarded;
 use crate::penalty::Penalty;
+use crate::stats::Counter;
 use crate::store::Backend;
 
 /// What keys begin with, so that those of different purposes never meet.
@@ -195,7 +197,7 @@ impl Plan {
         let count = rule.count(question);
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
-        let penalised = if gives_back { None } else { penalty_left(active, rule, &parts)? };
+        let penalised = if gives_back { None } else { penalty_left(active, first.rule, rule, &parts)? };
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
             let step = match penalised {
@@ -221,7 +223,9 @@ impl Plan {
         units: u64,
     ) -> Result<Duration, RequestError> {
         let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
-        Ok(store.decide(self.key(key)?, limit, Op::Ask(units)).retry_after().unwrap_or_default())
+        let key = self.key(key)?;
+        let asked = guarded(|| store.decide(key, limit, Op::Ask(units)));
+        Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
     /// Drops the limits that a rule beside them replaces.
@@ -267,13 +271,24 @@ impl Plan {
     }
 }
 
-/// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it.
-fn penalty_left(active: &Active, rule: &Rule, parts: &[u8]) -> Result<Option<Duration>, RequestError> {
+/// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it. Where the store does not
+/// answer, a rule that denies then takes the key for denied, for a moment.
+fn penalty_left(
+    active: &Active,
+    id: Option<RuleId>,
+    rule: &Rule,
+    parts: &[u8],
+) -> Result<Option<Duration>, RequestError> {
     if rule.penalty.is_none() && !active.any_blocked() {
         return Ok(None);
     }
     let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(None) };
-    Penalty::of(store, rule, parts).left()
+    guarded(|| Penalty::of(store, rule, parts).left()).unwrap_or_else(|_| {
+        if let Some(record) = id.and_then(|id| active.record(id)) {
+            record.all.add(Counter::Failed, 1);
+        }
+        Ok(matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1)))
+    })
 }
 
 fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

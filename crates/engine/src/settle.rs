@@ -12,6 +12,7 @@ use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
 use crate::error::RequestError;
+use crate::failure::guarded;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::plan::{Plan, Planned, Step};
 use crate::store::{Backend, ChargeFailure, StoreError};
@@ -269,7 +270,8 @@ impl<'a> Settling<'a> {
             if let (false, Some(length), Some(Backend::Memory(store))) =
                 (answer.is_allowed(), rule.penalty, active.store(planned.store))
             {
-                plan.penalty(store, rule, planned).lengthen(length)?;
+                // A store that fails now leaves the denial without its penalty.
+                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
                 self.judged[number].answer = penalised(&answer, length);
             }
         }

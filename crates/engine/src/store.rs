@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_core::{CapacityError, Charge, ChargeError, Clock, Decisions, MemoryStore};
 use tidegate_policy::StoreSpec;
 
+use crate::failure::guarded;
+
 /// A store that charges are put to.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
@@ -32,7 +34,9 @@ pub(crate) enum ChargeFailure {
 impl Backend {
     pub(crate) fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
         match self {
-            Backend::Memory(store) => store.charge(charges).map_err(ChargeFailure::Refused),
+            Backend::Memory(store) => {
+                guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
+            }
             #[cfg(test)]
             Backend::Unreachable => Err(ChargeFailure::Store(StoreError)),
         }
