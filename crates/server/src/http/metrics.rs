@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use tidegate_engine::{Counts, RuleView};
-use tidegate_policy::Mode;
+use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
 use crate::service::{Protocol, Service};
@@ -89,8 +89,13 @@ fn rules(page: &mut Page, views: &[RuleView]) {
     }
     page.head(RULE_MODE, "gauge", "The mode of a rule as it is now: the one with the value 1.");
     for view in views {
+        let action = match view.action {
+            Action::Limit => "limit",
+            Action::Block => "block",
+            Action::Unlimited => "unlimited",
+        };
         for (name, mode) in [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)] {
-            let labels = [("domain", &*view.domain), ("rule", &*view.name), ("mode", name)];
+            let labels = [("domain", &*view.domain), ("rule", &*view.name), ("mode", name), ("action", action)];
             page.line(RULE_MODE, &labels, u64::from(view.mode == mode));
         }
     }
