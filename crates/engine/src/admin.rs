@@ -1,13 +1,15 @@
 //! What people do to keys and rules while it runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{MemoryStore, Op, Snapshot};
-use tidegate_policy::{Action, Mode, Request, Rule};
+use tidegate_core::{Decision, Op, Snapshot};
+use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 
 use crate::engine::{Active, Engine, PolicyGuard};
 use crate::error::RequestError;
 use crate::outcome::effective;
+use crate::penalty;
 use crate::plan::{Plan, Planned};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
@@ -69,12 +71,13 @@ impl Engine {
     /// What is known of the keys that a request counts on. Modes make no difference but for `off`.
     ///
     /// # Errors
-    /// If the request itself is at fault.
+    /// If the request itself is at fault, or a store does not answer.
     pub async fn inspect(&self, request: &Request<'_>) -> Result<Vec<Inspected>, RequestError> {
+        let keys = self.keys(request)?;
         let mut all: Vec<(u32, Inspected)> = Vec::new();
-        self.each_key(request, |store, rule, plan, planned| {
-            let Some(limit) = rule.limits.get(planned.limit as usize) else { return Ok(()) };
-            let snapshot = store.inspect(plan.key(&planned.key)?, &limit.limit);
+        for (planned, rule, limit, backend) in keys.each() {
+            let (key, tag) = (keys.plan.key(&planned.key)?, keys.plan.placing(planned).tag);
+            let snapshot = backend.inspect(key, &limit.limit, tag).await?;
             let told = InspectedLimit { name: limit.name.clone(), snapshot };
             match all
                 .last_mut()
@@ -82,47 +85,62 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let penalised = plan.penalty(store, rule, planned).left()?;
+                    let penalised = match keys.active.store_of(rule) {
+                        Some(backend) => keys.plan.penalty(rule, planned).left(backend).await??,
+                        None => None,
+                    };
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
             }
-            Ok(())
-        })?;
+        }
         Ok(all.into_iter().map(|(_, inspected)| inspected).collect())
     }
 
     /// Forgets the keys that a request counts on, their penalties too. Tells how many limits forgot one.
     ///
     /// # Errors
-    /// If the request itself is at fault.
+    /// If the request itself is at fault, or a store does not answer.
     pub async fn reset(&self, request: &Request<'_>) -> Result<usize, RequestError> {
-        self.each_key(request, |store, rule, plan, planned| {
-            let Some(limit) = rule.limits.get(planned.limit as usize) else { return Ok(()) };
-            store.decide(plan.key(&planned.key)?, &limit.limit, Op::Reset);
-            plan.penalty(store, rule, planned).lift()
-        })
+        let keys = self.keys(request)?;
+        for (planned, rule, limit, backend) in keys.each() {
+            keys.decide(planned, limit, backend, Op::Reset).await?;
+            if let Some(backend) = keys.active.store_of(rule) {
+                keys.plan.penalty(rule, planned).lift(backend).await??;
+            }
+        }
+        Ok(keys.each().count())
     }
 
     /// Gives units back to the keys that a request counts on. Tells to how many limits.
     ///
     /// # Errors
-    /// If the request itself is at fault.
+    /// If the request itself is at fault, or a store does not answer.
     pub async fn grant(&self, request: &Request<'_>, units: u64) -> Result<usize, RequestError> {
-        self.each_key(request, |store, rule, plan, planned| {
-            let Some(limit) = rule.limits.get(planned.limit as usize) else { return Ok(()) };
-            store.decide(plan.key(&planned.key)?, &limit.limit, Op::Refund(units, None));
-            Ok(())
-        })
+        let keys = self.keys(request)?;
+        for (planned, _, limit, backend) in keys.each() {
+            keys.decide(planned, limit, backend, Op::Refund(units, None)).await?;
+        }
+        Ok(keys.each().count())
     }
 
-    /// Denies the keys that a request counts on for this long. Tells how many limits know of it.
+    /// Denies the keys that a request counts on for this long. Tells how many limits know of it. Nodes that share a store
+    /// learn of it within a second.
     ///
     /// # Errors
-    /// If the request itself or the length is at fault.
+    /// If the request itself or the length is at fault, or a store does not answer.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
         self.note_blocked();
-        self.each_key(request, |store, rule, plan, planned| plan.penalty(store, rule, planned).impose(length))
+        let keys = self.keys(request)?;
+        for (planned, rule, ..) in keys.each() {
+            let Some(backend) = keys.active.store_of(rule) else { continue };
+            keys.plan.penalty(rule, planned).impose(backend, length).await??;
+            if let Backend::Shared(shared) = backend {
+                penalty::note_any(backend, length).await??;
+                shared.note_blocked();
+            }
+        }
+        Ok(keys.each().count())
     }
 
     /// All rules, with what was counted of them.
@@ -147,25 +165,42 @@ impl Engine {
         Ok(effective(record.mode(rule.mode), active.shadow))
     }
 
-    /// Does something to each key that a request counts on, by the rules that limit it. Tells how many there were.
-    fn each_key(
+    /// The keys that a request counts on.
+    fn keys(&self, request: &Request<'_>) -> Result<Keys, RequestError> {
+        let active = self.active.load_full();
+        let plan = match active.policy.domain(request.domain) {
+            Some(domain) => Plan::of(&active, domain, request)?,
+            None => Plan::default(),
+        };
+        Ok(Keys { active, plan })
+    }
+}
+
+/// The keys that a request counts on.
+struct Keys {
+    active: Arc<Active>,
+    plan: Plan,
+}
+
+impl Keys {
+    /// Each of them, by the rules that limit it, with the store that counts it.
+    fn each(&self) -> impl Iterator<Item = (&Planned, &Rule, &RuleLimit, &Backend)> {
+        self.plan.planned.iter().filter_map(|planned| {
+            let rule = self.active.policy.rules().get(planned.rule?.index())?;
+            let limit = rule.limits.get(planned.limit as usize)?;
+            Some((planned, rule, limit, self.active.store(limit.store)?))
+        })
+    }
+
+    async fn decide(
         &self,
-        request: &Request<'_>,
-        mut work: impl FnMut(&MemoryStore, &Rule, &Plan, &Planned) -> Result<(), RequestError>,
-    ) -> Result<usize, RequestError> {
-        let active = self.active.load();
-        let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, domain, request)?;
-        let mut done = 0;
-        for planned in &plan.planned {
-            let rule = planned.rule.and_then(|id| active.policy.rules().get(id.index()));
-            let (Some(rule), Some(Backend::Memory(store))) = (rule, active.store(planned.store)) else { continue };
-            if rule.action == Action::Limit {
-                work(store, rule, &plan, planned)?;
-                done += 1;
-            }
-        }
-        Ok(done)
+        planned: &Planned,
+        limit: &RuleLimit,
+        backend: &Backend,
+        op: Op,
+    ) -> Result<Decision, RequestError> {
+        let (key, placing) = (self.plan.key(&planned.key)?, self.plan.placing(planned));
+        Ok(backend.decide(key, &limit.limit, op, placing).await?)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Keys that are decided together: their memory is fetched at once, which makes a pipeline of many keys much cheaper
 //! than one decision after the other.
 
-use tidegate_core::{Decision, Key, KeyError, Limit, Op};
+use futures_util::future::join_all;
+use tidegate_core::{Decision, Key, KeyError, Limit, MemoryStore, Op};
 
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
 use crate::failure::guarded;
 use crate::plan::Purpose;
+use crate::store::Backend;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
@@ -80,8 +82,14 @@ impl Engine {
                 start = *end;
             }
             let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
-            if guarded(|| self.default_store.decide_batch(keys, limit, op, decisions)).is_err() {
-                self.decide_rest(keys, limit, op, answered, decisions);
+            match &self.default_store {
+                Backend::Memory(store) => {
+                    if guarded(|| store.decide_batch(keys, limit, op, decisions)).is_err() {
+                        self.decide_rest(store, keys, limit, op, answered, decisions);
+                    }
+                }
+                // Asked for at once, they travel together.
+                _ => decisions.extend(join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await),
             }
         }
     }
@@ -89,12 +97,20 @@ impl Engine {
     /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
     /// of the key at fault.
     #[cold]
-    fn decide_rest(&self, keys: &[Key<'_>], limit: &Limit, op: Op, answered: usize, decisions: &mut Vec<Decision>) {
+    fn decide_rest(
+        &self,
+        store: &MemoryStore,
+        keys: &[Key<'_>],
+        limit: &Limit,
+        op: Op,
+        answered: usize,
+        decisions: &mut Vec<Decision>,
+    ) {
         let begun = decisions.len().saturating_sub(answered);
         if let (1.., Some(last)) = (begun, decisions.last_mut()) {
             *last = self.undecided(limit);
         }
-        decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(*key, limit, op)));
+        decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(store, *key, limit, op)));
     }
 }
 
@@ -106,7 +122,7 @@ mod tests {
     use crate::Options;
 
     fn engine() -> Engine {
-        Engine::new(Options { clock: FakeClock::new().into(), keys: Some(1_000), shadow: false }).unwrap()
+        Engine::new(Options { clock: FakeClock::new().into(), keys: Some(1_000), ..Options::default() }).unwrap()
     }
 
     /// The futures of a store in memory are ready at once.

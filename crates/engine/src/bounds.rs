@@ -36,3 +36,7 @@ pub const SERIES_VALUE_BYTES_MAX: usize = 256;
 
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
+
+/// How often a node looks whether any key of a shared store was blocked, in nanoseconds: so long may a block on another
+/// node go unnoticed.
+pub const BLOCKED_LOOK_NANOS: u64 = 500_000_000;

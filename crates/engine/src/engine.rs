@@ -5,23 +5,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tidegate_core::{CapacityError, Clock, MemoryStore, Op};
-use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
+use tidegate_core::{Clock, MemoryStore, Op};
+use tidegate_policy::{Mode, Policy, Question, Request, Response, Rule, RuleId, StoreSpec};
 
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
-use crate::failure::{guarded, guarded_future};
+use crate::failure::guarded_future;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
-use crate::store::{Backend, Stores};
+use crate::store::{Backend, InstallError, Stores, build_memory};
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where time comes from.
     pub clock: Clock,
+    /// The URL of the default store, if it is shared and the configuration does not say.
+    pub store: Option<Box<str>>,
     /// Keys that find an exact place in the default store, if the configuration does not say.
     pub keys: Option<usize>,
     /// Whether all rules are in shadow: answers tell what they would deny. Limits that callers bring still hold.
@@ -33,13 +35,17 @@ pub struct Options {
 pub struct Engine {
     pub(crate) active: ArcSwap<Active>,
     stores: Stores,
-    pub(crate) default_store: Arc<MemoryStore>,
+    /// Where limits count that callers bring.
+    pub(crate) default_store: Backend,
+    /// The memory of this process: for when a shared store does not answer.
+    pub(crate) local: Arc<MemoryStore>,
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
     /// How many series are kept for values of entries.
     pub(crate) series: AtomicUsize,
     pub(crate) failed: AtomicU64,
+    pub(crate) fell_back: AtomicU64,
 }
 
 /// A domain and the name of a rule in it.
@@ -71,6 +77,20 @@ impl Active {
         self.stores.get(number)
     }
 
+    /// The store of a rule's first limit, which has its penalties too.
+    pub(crate) fn store_of(&self, rule: &Rule) -> Option<&Backend> {
+        self.store(rule.limits.first()?.store)
+    }
+
+    /// Learns of keys that other nodes blocked.
+    async fn learn_of_blocks(&self) {
+        for backend in &self.stores {
+            if let Backend::Shared(backend) = backend {
+                backend.learn_of_blocks().await;
+            }
+        }
+    }
+
     pub(crate) fn records(&self) -> &[Arc<Record>] {
         &self.records
     }
@@ -95,7 +115,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the system has no memory for its store.
-    pub fn new(options: Options) -> Result<Engine, CapacityError> {
+    pub fn new(options: Options) -> Result<Engine, InstallError> {
         let spec = default_spec(&options);
         Engine::beside(options, &spec)
     }
@@ -105,21 +125,25 @@ impl Engine {
     ///
     /// # Errors
     /// If the system has no memory for its stores.
-    pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, CapacityError> {
+    pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, InstallError> {
         let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
-        spec.keys = spec.keys.or(options.keys);
+        complete(&mut spec, &options);
         let engine = Engine::beside(options, &spec)?;
         engine.install(policy)?;
         Ok(engine)
     }
 
-    fn beside(options: Options, default: &StoreSpec) -> Result<Engine, CapacityError> {
+    fn beside(options: Options, default: &StoreSpec) -> Result<Engine, InstallError> {
         let (stores, default_store) = Stores::new(options.clock.clone(), default)?;
+        let local = match &default_store {
+            Backend::Memory(store) => Arc::clone(store),
+            _ => Arc::new(build_memory(&StoreSpec { url: None, ..default.clone() }, &options.clock)?),
+        };
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
             policy: Policy::default(),
             records: Vec::new(),
-            stores: vec![Backend::Memory(Arc::clone(&default_store))],
+            stores: vec![default_store.clone()],
             any_blocked: Arc::clone(&any_blocked),
             shadow: options.shadow,
         };
@@ -127,11 +151,13 @@ impl Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
+            local,
             options,
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
             failed: AtomicU64::new(0),
+            fell_back: AtomicU64::new(0),
         })
     }
 
@@ -141,7 +167,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the system has no memory for a new store: the old policy goes on.
-    pub fn install(&self, policy: Policy) -> Result<Vec<Box<str>>, CapacityError> {
+    pub fn install(&self, policy: Policy) -> Result<Vec<Box<str>>, InstallError> {
         // Held to the end: of two policies at a time, the one that is in force is the one whose stores are kept.
         let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let mut specs = policy.stores().to_vec();
@@ -150,10 +176,10 @@ impl Engine {
         }
         // The size of the command line is that of the default store, which is the first.
         if let Some(default) = specs.first_mut() {
-            default.keys = default.keys.or(self.options.keys);
+            complete(default, &self.options);
         }
         let found = self.stores.install(&specs)?;
-        let stores = found.stores.into_iter().map(Backend::Memory).collect();
+        let stores = found.stores;
         let records: Vec<Arc<Record>> = policy
             .rules()
             .iter()
@@ -196,8 +222,9 @@ impl Engine {
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
+        active.learn_of_blocks().await;
         let plan = Plan::of(&active, domain, request)?;
-        let local = Backend::Memory(Arc::clone(&self.default_store));
+        let local = Backend::Memory(Arc::clone(&self.local));
         let settled = settle(&active, &local, &plan).await?;
         let outcome = Outcome {
             active,
@@ -232,16 +259,15 @@ impl Engine {
                 cost: planned.cost,
             };
             let units = rule.count_response(&question, response).min(COST_MAX);
-            let (Some(limit), Some(Backend::Memory(store))) =
-                (rule.limits.get(planned.limit as usize), active.store(planned.store))
+            let (Some(limit), Some(backend)) = (rule.limits.get(planned.limit as usize), active.store(planned.store))
             else {
                 continue;
             };
             if units == 0 {
                 continue;
             }
-            let key = plan.key(&planned.key)?;
-            let Ok(decision) = guarded(|| store.decide(key, &limit.limit, Op::Debit(units))) else {
+            let (key, placing) = (plan.key(&planned.key)?, plan.placing(planned));
+            let Ok(decision) = backend.decide(key, &limit.limit, Op::Debit(units), placing).await else {
                 if let Some(record) = active.record(id) {
                     record.all.add(Counter::Failed, 1);
                 }
@@ -252,8 +278,9 @@ impl Engine {
             if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
             }
-            if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
-                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
+            if let (0, Some(length), Some(backend)) = (decision.remaining(), rule.penalty, active.store_of(rule)) {
+                // What happened is counted, with or without a penalty.
+                let _ = plan.penalty(rule, planned).lengthen(backend, length).await?;
             }
         }
         Ok(counted)
@@ -274,7 +301,7 @@ impl Engine {
     /// The clock of the default store.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        self.default_store.clock()
+        self.local.clock()
     }
 
     pub(crate) fn note_blocked(&self) {
@@ -294,6 +321,12 @@ impl std::ops::Deref for PolicyGuard {
     }
 }
 
+/// What the configuration does not say of the default store, the command line does.
+fn complete(spec: &mut StoreSpec, options: &Options) {
+    spec.url = spec.url.take().or_else(|| options.store.clone());
+    spec.keys = spec.keys.or(options.keys);
+}
+
 fn default_spec(options: &Options) -> StoreSpec {
-    StoreSpec { name: "default".into(), url: None, keys: options.keys, log_entries: None }
+    StoreSpec { name: "default".into(), url: options.store.clone(), keys: options.keys, log_entries: None }
 }

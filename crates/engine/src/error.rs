@@ -3,6 +3,8 @@
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{ChargeError, KeyError, LimitError};
 
+use crate::store::StoreError;
+
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 
 /// Why a request was not decided: it is itself at fault.
@@ -47,4 +49,7 @@ pub enum RequestError {
     /// A penalty of a length that cannot be kept.
     #[error(transparent)]
     Penalty(LimitError),
+    /// A store that would have to answer does not.
+    #[error("store: it does not answer; see the log, and ask again")]
+    Store(#[from] StoreError),
 }

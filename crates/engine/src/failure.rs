@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use tidegate_core::{Decision, Key, Limit, Op};
+use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
 use tidegate_policy::{Mode, OnStoreFailure, Request};
 
 use crate::engine::Engine;
@@ -42,10 +42,10 @@ impl Engine {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Decides in the default store under a limit that the caller brings.
+    /// Decides in memory under a limit that the caller brings.
     #[inline]
-    pub(crate) fn decide_guarded(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        guarded(|| self.default_store.decide(key, limit, op)).unwrap_or_else(|_| self.undecided(limit))
+    pub(crate) fn decide_guarded(&self, store: &MemoryStore, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        guarded(|| store.decide(key, limit, op)).unwrap_or_else(|_| self.undecided(limit))
     }
 
     /// The answer for a key under a limit that the caller brings. No rule chose what happens then, so it passes, as under

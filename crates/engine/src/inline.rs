@@ -1,11 +1,14 @@
 //! Keys under limits that callers bring, apart from all rules.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snapshot};
 
 use crate::engine::Engine;
 use crate::error::RequestError;
-use crate::failure::guarded;
 use crate::plan::Purpose;
+use crate::store::{Backend, ChargeFailure, Placing};
 
 impl Engine {
     /// Decides for a key under a limit that the caller brings, in the default store.
@@ -17,16 +20,31 @@ impl Engine {
         let mut bytes = [0; 64];
         // Most keys are short, and need no allocation to get their first byte.
         let Some(short) = bytes.get_mut(..=key.len()).filter(|_| !key.is_empty()) else {
-            return self.decide_long(key, limit, op);
+            let key = inline_key(key)?;
+            return Ok(self.decide_key(Key::new(&key)?, limit, op).await);
         };
         short[0] = Purpose::Inline.byte();
         short[1..].copy_from_slice(key);
-        Ok(self.decide_guarded(Key::new(short)?, limit, op))
+        Ok(self.decide_key(Key::new(short)?, limit, op).await)
     }
 
+    /// Decides for a key in the default store; in the memory of this process if that does not answer.
+    #[inline]
+    pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        if let Backend::Memory(store) = &self.default_store {
+            return self.decide_guarded(store, key, limit, op);
+        }
+        match self.default_store.decide(key, limit, op, Placing::default()).await {
+            Ok(decision) => decision,
+            Err(_) => self.decide_here(key, limit, op),
+        }
+    }
+
+    /// Decides in the memory of this process, because the default store does not answer.
     #[cold]
-    fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.decide_guarded(Key::new(&inline_key(key)?)?, limit, op))
+    fn decide_here(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        self.fell_back.fetch_add(1, Ordering::Relaxed);
+        self.decide_guarded(&self.local, key, limit, op)
     }
 
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
@@ -41,18 +59,35 @@ impl Engine {
             let key = Key::new(key).map_err(RequestError::Key)?;
             made.push(Charge { key, limit, op: *op, veto: true });
         }
-        match guarded(|| self.default_store.charge(&made)) {
-            Ok(decisions) => decisions.map_err(RequestError::Charges),
-            Err(_) => Ok(made.iter().map(|charge| (self.undecided(charge.limit), charge.veto)).collect()),
+        let placings = vec![Placing::default(); made.len()];
+        let mut decisions = self.default_store.charge(&made, &placings).await;
+        if matches!(decisions, Err(ChargeFailure::Store(_))) && matches!(self.default_store, Backend::Shared(_)) {
+            self.fell_back.fetch_add(1, Ordering::Relaxed);
+            decisions = Backend::Memory(Arc::clone(&self.local)).charge(&made, &placings).await;
+        }
+        match decisions {
+            Ok(decisions) => Ok(decisions),
+            Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
+            Err(ChargeFailure::Store(_)) => {
+                Ok(made.iter().map(|charge| (self.undecided(charge.limit), charge.veto)).collect())
+            }
         }
     }
 
     /// What is known of a key under a limit that the caller brings.
     ///
     /// # Errors
-    /// If the key is empty or too long.
-    pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, KeyError> {
-        Ok(self.default_store.inspect(Key::new(&inline_key(key)?)?, limit))
+    /// If the key is empty or too long, or the store does not answer.
+    pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, RequestError> {
+        let key = inline_key(key).map_err(RequestError::Key)?;
+        Ok(self.default_store.inspect(Key::new(&key).map_err(RequestError::Key)?, limit, &[]).await?)
+    }
+
+    /// Keys under limits of their own that were decided in the memory of this process, because the default store did not
+    /// answer.
+    #[must_use]
+    pub fn fell_back(&self) -> u64 {
+        self.fell_back.load(Ordering::Relaxed)
     }
 }
 

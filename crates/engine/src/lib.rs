@@ -27,6 +27,7 @@ mod outcome;
 mod penalty;
 mod plan;
 mod settle;
+mod shared;
 mod stats;
 mod store;
 
@@ -36,4 +37,4 @@ pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};
-pub use store::StoreError;
+pub use store::{InstallError, StoreError, check_store_url};

@@ -4,24 +4,27 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Limit, MemoryStore, Op};
+use tidegate_core::{Key, MemoryStore, Op};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request, Rule, RuleId,
+    Action, Ask, Consistency, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
+    Rule, RuleId, RuleLimit,
 };
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::Active;
 use crate::error::RequestError;
 use crate::failure::guarded;
-use crate::penalty::Penalty;
+use crate::penalty::{self, Penalty};
 use crate::stats::Counter;
-use crate::store::Backend;
+use crate::store::{Backend, Placing};
 
 /// What keys begin with, so that those of different purposes never meet.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Rule = b'r' as isize,
     Penalty = b'p' as isize,
+    /// One key for all, of a shared store.
+    AnyBlocked = b'b' as isize,
     OwnLimit = b'o' as isize,
     Inline = b'i' as isize,
 }
@@ -57,6 +60,11 @@ pub(crate) struct Planned {
     /// Whether its denial denies the request if all others of this kind deny too.
     pub(crate) quota: bool,
     pub(crate) store: usize,
+    /// The key of the penalty that is asked for together with the charge; none if that is known already.
+    pub(crate) penalty: Option<Range<usize>>,
+    /// The hash tag of the key; empty if there is none.
+    pub(crate) tag: Range<usize>,
+    pub(crate) consistency: Consistency,
 }
 
 /// What is to be done for a limit.
@@ -103,11 +111,17 @@ impl Plan {
         Key::new(self.keys.get(range.clone()).unwrap_or_default()).map_err(RequestError::Key)
     }
 
+    /// How a charge is put to a shared store.
+    pub(crate) fn placing(&self, planned: &Planned) -> Placing<'_> {
+        let tag = self.keys.get(planned.tag.clone()).unwrap_or_default();
+        Placing { tag, consistency: planned.consistency }
+    }
+
     /// The penalty of the key that a charge of a rule counts on.
-    pub(crate) fn penalty<'s>(&self, store: &'s MemoryStore, rule: &Rule, planned: &Planned) -> Penalty<'s> {
+    pub(crate) fn penalty(&self, rule: &Rule, planned: &Planned) -> Penalty<'_> {
         let key = self.keys.get(planned.key.clone()).unwrap_or_default();
         let namespace = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
-        Penalty::of(store, rule, key.get(1 + namespace..).unwrap_or_default())
+        Penalty::of(rule, key.get(1 + namespace..).unwrap_or_default(), self.placing(planned).tag)
     }
 
     fn add_own(
@@ -136,6 +150,9 @@ impl Plan {
             mode: Mode::Enforce,
             quota: false,
             store: 0,
+            penalty: None,
+            tag: 0..0,
+            consistency: Consistency::Exact,
         });
         Ok(())
     }
@@ -164,7 +181,10 @@ impl Plan {
             veto: enforced && !rule.quota,
             mode,
             quota: enforced && rule.quota,
-            store: rule.store,
+            store: 0,
+            penalty: None,
+            tag: 0..0,
+            consistency: rule.consistency,
         };
         match rule.action {
             Action::Unlimited => self.planned.push(first),
@@ -197,17 +217,29 @@ impl Plan {
         let count = rule.count(question);
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
-        let penalised = if gives_back { None } else { penalty_left(active, first.rule, rule, &parts)? };
+        let mut penalty = None;
+        let mut penalised = None;
+        if !gives_back && may_be_penalised(active, rule) {
+            match active.store_of(rule) {
+                // It costs nothing to look at once.
+                Some(Backend::Memory(store)) => penalised = penalty_left(active, first.rule, rule, store, &parts)?,
+                _ => penalty = Some(self.push_key(Purpose::Penalty, penalty::namespace(rule), &parts)?),
+            }
+        }
+        let tag = self.push_tag(rule, &parts);
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
             let step = match penalised {
                 Some(left) => {
-                    let wait = self.wait(active, rule, &limit.limit, &key, units(count))?;
+                    let wait = self.wait(active, limit, &key, units(count))?;
                     Step::Penalised(left.max(wait))
                 }
                 None => Step::Charge(op(count, ask)),
             };
-            self.planned.push(Planned { limit: number, key, step, cost: units(count), ..first.clone() });
+            // One look is enough for all limits of the rule.
+            let penalty = penalty.take();
+            let (cost, store, tag) = (units(count), limit.store, tag.clone());
+            self.planned.push(Planned { limit: number, key, step, cost, store, penalty, tag, ..first.clone() });
         }
         Ok(())
     }
@@ -217,14 +249,13 @@ impl Plan {
     fn wait(
         &self,
         active: &Active,
-        rule: &Rule,
-        limit: &Limit,
+        limit: &RuleLimit,
         key: &Range<usize>,
         units: u64,
     ) -> Result<Duration, RequestError> {
-        let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
+        let Some(Backend::Memory(store)) = active.store(limit.store) else { return Ok(Duration::ZERO) };
         let key = self.key(key)?;
-        let asked = guarded(|| store.decide(key, limit, Op::Ask(units)));
+        let asked = guarded(|| store.decide(key, &limit.limit, Op::Ask(units)));
         Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
@@ -259,6 +290,17 @@ impl Plan {
         Ok(start..self.keys.len())
     }
 
+    /// Appends the hash tag of a rule's key, if it has one.
+    fn push_tag(&mut self, rule: &Rule, parts: &[u8]) -> Range<usize> {
+        let start = self.keys.len();
+        if let Some(tag) = &rule.hash_tag {
+            self.keys.extend_from_slice(tag.as_bytes());
+            self.keys.push(b':');
+            self.keys.extend_from_slice(parts);
+        }
+        start..self.keys.len()
+    }
+
     /// Appends a part of a key, with its length before it.
     fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
         let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len() });
@@ -271,24 +313,31 @@ impl Plan {
     }
 }
 
-/// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it. Where the store does not
-/// answer, a rule that denies then takes the key for denied, for a moment.
+/// Whether a key of a rule may be denied whatever its count. Without a penalty in the rule only an operator can have blocked
+/// it.
+fn may_be_penalised(active: &Active, rule: &Rule) -> bool {
+    let may_be_blocked = || match active.store_of(rule) {
+        Some(Backend::Shared(backend)) => backend.may_be_blocked(),
+        _ => active.any_blocked(),
+    };
+    rule.penalty.is_some() || may_be_blocked()
+}
+
+/// How long a key stays denied. Where the store does not answer, a rule that denies then takes the key for denied, for a
+/// moment.
 fn penalty_left(
     active: &Active,
     id: Option<RuleId>,
     rule: &Rule,
+    store: &MemoryStore,
     parts: &[u8],
 ) -> Result<Option<Duration>, RequestError> {
-    if rule.penalty.is_none() && !active.any_blocked() {
-        return Ok(None);
-    }
-    let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(None) };
-    guarded(|| Penalty::of(store, rule, parts).left()).unwrap_or_else(|_| {
+    Ok(Penalty::of(rule, parts, &[]).left_in(store)?.unwrap_or_else(|_| {
         if let Some(record) = id.and_then(|id| active.record(id)) {
             record.all.add(Counter::Failed, 1);
         }
-        Ok(matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1)))
-    })
+        matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1))
+    }))
 }
 
 fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

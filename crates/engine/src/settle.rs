@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Limit, Op, Retry};
+use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Retry};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
 use crate::error::RequestError;
-use crate::failure::guarded;
 use crate::outcome::{Answer, Denial, Judged};
+use crate::penalty;
 use crate::plan::{Plan, Planned, Step};
-use crate::store::{Backend, ChargeFailure, StoreError};
+use crate::store::{Backend, ChargeFailure, Placing, StoreError};
 
 /// What the stores said, and whether that denies the request.
 pub(crate) struct Settled {
@@ -26,24 +26,25 @@ pub(crate) struct Settled {
 /// Asks all stores in turn. What an earlier one gave goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let judged = plan.planned.iter().map(unasked).collect();
-    let mut settling = Settling { active, local, plan, judged, fell_back: Vec::new() };
+    let look = penalty::longest()?;
+    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new() };
     let mut denied = settling.is_denied();
     for store in 0..active.store_count() {
         let mut from = 0;
         while let Some(batch) = settling.batch(store, &mut from) {
-            if let Err(error) = settling.ask(store, batch, denied) {
-                settling.give_back(|_, _| true);
+            if let Err(error) = settling.ask(store, batch, denied).await {
+                settling.give_back(|_, _| true).await;
                 return Err(error);
             }
             if !denied && settling.is_denied() {
-                settling.give_back(|_, _| true);
+                settling.give_back(|_, _| true).await;
                 denied = true;
             }
         }
     }
     // One call decides a rule as a whole. Its limits can part only where there were several.
-    settling.give_back(|settling, number| settling.is_over(number));
-    settling.follow_up(denied)?;
+    settling.give_back(|settling, number| settling.is_over(number)).await;
+    settling.follow_up(denied).await?;
     let denial = settling.denial();
     Ok(Settled { judged: settling.judged, denial })
 }
@@ -71,10 +72,35 @@ fn group(judged: &Judged) -> Group {
     (judged.descriptor, judged.rule)
 }
 
+/// What a charge is for, by the number of the plan.
+enum Part {
+    Limit(usize),
+    /// Whether the key of that charge is penalised.
+    Penalty(usize),
+}
+
+/// Charges as they are put to a store.
+#[derive(Default)]
+struct Put<'a> {
+    parts: ArrayVec<Part, CHARGES_MAX>,
+    charges: ArrayVec<Charge<'a>, CHARGES_MAX>,
+    placings: ArrayVec<Placing<'a>, CHARGES_MAX>,
+}
+
+impl<'a> Put<'a> {
+    fn push(&mut self, part: Part, charge: Charge<'a>, placing: Placing<'a>) {
+        self.parts.push(part);
+        self.charges.push(charge);
+        self.placings.push(placing);
+    }
+}
+
 struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
     plan: &'a Plan,
+    /// The limit that penalties are looked at with.
+    look: Limit,
     /// In the order of the plan.
     judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
@@ -85,16 +111,17 @@ impl<'a> Settling<'a> {
     /// The next charges of a store from this place of the plan on. A store decides so many at once; of a request with
     /// more, what the first of them took goes back if the others deny.
     fn batch(&self, store: usize, from: &mut usize) -> Option<Batch> {
-        let mut batch = Batch::new();
+        let (mut batch, mut charges) = (Batch::new(), 0);
         for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
             let is_charge = matches!(planned.step, Step::Charge(_)) && limit(self.active, planned).is_some();
             if is_charge && planned.store == store {
+                charges += 1 + usize::from(planned.penalty.is_some());
+                if charges > CHARGES_MAX {
+                    break;
+                }
                 batch.push(number);
             }
             *from = number + 1;
-            if batch.is_full() {
-                break;
-            }
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -104,48 +131,78 @@ impl<'a> Settling<'a> {
     /// Quotas, and rules in shadow that have several limits, are put as if they denied the request. If one of them does,
     /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
     /// covers is never taken, and mostly one call will do.
-    fn ask(&mut self, store: usize, mut batch: Batch, denied: bool) -> Result<(), RequestError> {
+    async fn ask(&mut self, store: usize, mut batch: Batch, mut denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
+        let look = self.look;
         while !batch.is_empty() {
-            let mut charges: ArrayVec<Charge<'_>, CHARGES_MAX> = ArrayVec::new();
+            let mut put = Put::default();
             for number in &batch {
                 let planned = &plan.planned[*number];
                 let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
                 let op = if denied { looking(op) } else { op };
                 let veto = !denied && (planned.veto || self.is_tentative(planned));
-                charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto });
+                if let Some(penalty) = &planned.penalty {
+                    let charge = Charge { key: plan.key(penalty)?, limit: &look, op: Op::Ask(1), veto };
+                    let placing = Placing { tag: plan.placing(planned).tag, ..Placing::default() };
+                    put.push(Part::Penalty(*number), charge, placing);
+                }
+                let charge = Charge { key: plan.key(&planned.key)?, limit, op, veto };
+                put.push(Part::Limit(*number), charge, plan.placing(planned));
             }
             let decisions = match active.store(store) {
-                Some(backend) => backend.charge(&charges),
+                Some(backend) => backend.charge(&put.charges, &put.placings).await,
                 None => Err(ChargeFailure::Store(StoreError)),
             };
             let decisions = match decisions {
                 Ok(decisions) => decisions,
                 Err(ChargeFailure::Refused(error)) => return Err(RequestError::Charges(error)),
                 Err(ChargeFailure::Store(_)) => {
-                    batch.into_iter().zip(charges).for_each(|(number, charge)| self.fail(number, charge));
+                    for (part, charge) in put.parts.into_iter().zip(put.charges) {
+                        if let Part::Limit(number) = part {
+                            self.fail(number, charge).await;
+                        }
+                    }
                     return Ok(());
                 }
             };
-            for ((number, charge), decision) in batch.iter().zip(&charges).zip(decisions.iter()) {
-                self.note(*number, charge.op, decision);
-            }
+            self.note_all(&batch, &put, &decisions);
             if decisions.is_allowed() {
                 return Ok(());
             }
             if self.is_denied() || !self.leave_out_what_is_over(&mut batch) {
                 // Nothing was taken. What comes back comes back all the same.
                 batch.retain(|number| matches!(plan.planned[*number].step, Step::Charge(Op::Refund(..))));
-                return self.ask(store, batch, true);
+                denied = true;
             }
         }
         Ok(())
     }
 
+    /// Keeps the answers to charges. A key that is penalised is denied whatever its limits say, but no shorter than they say.
+    fn note_all(&mut self, batch: &[usize], put: &Put<'_>, decisions: &Decisions) {
+        let mut penalised: ArrayVec<(Group, Duration), CHARGES_MAX> = ArrayVec::new();
+        for ((part, charge), decision) in put.parts.iter().zip(&put.charges).zip(decisions.iter()) {
+            match part {
+                Part::Limit(number) => self.note(*number, charge.op, decision),
+                Part::Penalty(number) if !decision.is_allowed() => {
+                    penalised.push((group(&self.judged[*number]), decision.reset_after()));
+                }
+                Part::Penalty(_) => {}
+            }
+        }
+        for number in batch {
+            let judged = &mut self.judged[*number];
+            if let Some((_, left)) = penalised.iter().find(|(of, _)| *of == group(judged)) {
+                judged.answer = Answer::Penalised(penalised_for(&judged.answer, *left));
+                judged.taken = None;
+            }
+        }
+    }
+
     /// Whether a charge that does not veto is put as if it did.
     fn is_tentative(&self, planned: &Planned) -> bool {
         let rule = || self.active.policy.rules().get(planned.rule?.index());
-        planned.quota || rule().is_some_and(|rule| rule.limits.len() > 1)
+        planned.quota || planned.penalty.is_some() || rule().is_some_and(|rule| rule.limits.len() > 1)
     }
 
     /// Leaves the rules that are over out of a batch of which nothing was taken. Tells whether there were any.
@@ -171,7 +228,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Does what the rule chose for a store that does not answer.
-    fn fail(&mut self, number: usize, charge: Charge<'_>) {
+    async fn fail(&mut self, number: usize, charge: Charge<'_>) {
         let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
         let failed = |allowed| Answer::Failed { allowed };
         match choice {
@@ -180,7 +237,8 @@ impl<'a> Settling<'a> {
             OnStoreFailure::Local(limit) => {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));
-                let decisions = self.local.charge(&[Charge { limit: &limit, ..charge }]).ok();
+                let charge = Charge { limit: &limit, ..charge };
+                let decisions = self.local.charge(&[charge], &[Placing::default()]).await.ok();
                 match decisions.as_ref().and_then(|decisions| decisions.iter().next()) {
                     Some(decision) => self.note(number, charge.op, decision),
                     None => self.judged[number].answer = failed(true),
@@ -223,7 +281,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Refunds what was taken so far and is `wanted` back, to where it was taken.
-    fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
+    async fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
         for number in 0..self.judged.len() {
             if self.judged[number].taken.is_none() || !wanted(self, number) {
                 continue;
@@ -237,7 +295,8 @@ impl<'a> Settling<'a> {
             let Ok(key) = self.plan.key(&self.plan.planned[number].key) else { continue };
             let refund = Charge { key, limit: &limit, op: Op::Refund(units, receipt), veto: false };
             // If the store fails now, the units come back by themselves.
-            let refunded = backend.charge(&[refund]).ok();
+            let placing = self.plan.placing(&self.plan.planned[number]);
+            let refunded = backend.charge(&[refund], &[placing]).await.ok();
             // The numbers are told as they are after it.
             if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
                 self.judged[number].answer = Answer::Decided(*decision);
@@ -255,7 +314,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Counts denied requests where a rule asks for it, and imposes penalties.
-    fn follow_up(&mut self, denied: bool) -> Result<(), RequestError> {
+    async fn follow_up(&mut self, denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
         for (number, planned) in plan.planned.iter().enumerate() {
             let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
@@ -264,15 +323,17 @@ impl<'a> Settling<'a> {
             {
                 let debit = Charge { key: plan.key(&planned.key)?, limit: &limit, op: Op::Debit(units), veto: false };
                 // A store that fails now has failed the request's own charge too, and that was answered.
-                let _ = backend.charge(&[debit]);
+                let _ = backend.charge(&[debit], &[plan.placing(planned)]).await;
             }
             let answer = self.judged[number].answer;
-            if let (false, Some(length), Some(Backend::Memory(store))) =
-                (answer.is_allowed(), rule.penalty, active.store(planned.store))
+            let is_penalised = matches!(answer, Answer::Penalised(_));
+            if let (false, false, Some(length), Some(backend)) =
+                (is_penalised, answer.is_allowed(), rule.penalty, active.store_of(rule))
             {
                 // A store that fails now leaves the denial without its penalty.
-                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
-                self.judged[number].answer = penalised(&answer, length);
+                if plan.penalty(rule, planned).lengthen(backend, length).await?.is_ok() {
+                    self.judged[number].answer = penalised(&answer, length);
+                }
             }
         }
         Ok(())
@@ -290,6 +351,14 @@ fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
     }
     let rule = active.policy.rules().get(planned.rule?.index())?;
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
+}
+
+/// How long a penalised key is told to wait: until the penalty is over, and its limit lets it pass.
+fn penalised_for(answer: &Answer, left: Duration) -> Duration {
+    match answer.retry() {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) => left.max(wait),
+        Some(Retry::Never) | None => left,
+    }
 }
 
 /// A denial that imposed a penalty: who waits until the limit alone would let it pass is still denied.

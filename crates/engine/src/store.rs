@@ -1,20 +1,47 @@
-//! Where counts live: one memory store for each store of the configuration.
+//! Where counts live: in the memory of this process, or in a store that several processes share.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tidegate_core::{CapacityError, Charge, ChargeError, Clock, Decisions, MemoryStore};
-use tidegate_policy::StoreSpec;
+use tidegate_core::{
+    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot,
+};
+use tidegate_policy::{Consistency, StoreSpec};
+use tidegate_stores::redis::{self, OpenError, RedisStore, Target, TargetError};
 
+use crate::bounds::BLOCKED_LOOK_NANOS;
 use crate::failure::guarded;
+use crate::penalty;
+use crate::shared::{Shared, SharedCharge};
 
 /// A store that charges are put to.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Memory(Arc<MemoryStore>),
+    Shared(Arc<SharedBackend>),
     /// Stands for a store that does not answer.
     #[cfg(test)]
     Unreachable,
+}
+
+/// A shared store, and what is known of it here.
+#[derive(Debug)]
+pub(crate) struct SharedBackend {
+    pub(crate) shared: Shared,
+    clock: Clock,
+    /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
+    blocked_until: AtomicU64,
+    look_at: AtomicU64,
+}
+
+/// How a charge is put to a shared store. It makes no difference to one in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Placing<'a> {
+    /// The hash tag that chooses its slot on a Cluster; none if empty.
+    pub(crate) tag: &'a [u8],
+    pub(crate) consistency: Consistency,
 }
 
 /// A store did not answer.
@@ -32,19 +59,103 @@ pub(crate) enum ChargeFailure {
 }
 
 impl Backend {
-    pub(crate) fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
+    /// Decides charges at one instant. There is a placing for each of them.
+    pub(crate) async fn charge(
+        &self,
+        charges: &[Charge<'_>],
+        placings: &[Placing<'_>],
+    ) -> Result<Decisions, ChargeFailure> {
         match self {
             Backend::Memory(store) => {
                 guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
             }
+            Backend::Shared(backend) => backend.charge(charges, placings).await,
             #[cfg(test)]
             Backend::Unreachable => Err(ChargeFailure::Store(StoreError)),
         }
     }
+
+    /// Decides one op.
+    pub(crate) async fn decide(
+        &self,
+        key: Key<'_>,
+        limit: &Limit,
+        op: Op,
+        placing: Placing<'_>,
+    ) -> Result<Decision, StoreError> {
+        if let Backend::Memory(store) = self {
+            return guarded(|| store.decide(key, limit, op));
+        }
+        let decisions = self.charge(&[Charge { key, limit, op, veto: true }], &[placing]).await;
+        decisions.ok().and_then(|decisions| decisions.iter().next().copied()).ok_or(StoreError)
+    }
+
+    /// Looks at a key, with the entries of its log where the limit keeps one.
+    pub(crate) async fn inspect(&self, key: Key<'_>, limit: &Limit, tag: &[u8]) -> Result<Snapshot, StoreError> {
+        match self {
+            Backend::Memory(store) => guarded(|| store.inspect(key, limit)),
+            Backend::Shared(backend) => backend.shared.inspect(key, tag, limit).await.map_err(|error| {
+                tracing::debug!(%error, "a look failed");
+                StoreError
+            }),
+            #[cfg(test)]
+            Backend::Unreachable => Err(StoreError),
+        }
+    }
+}
+
+impl SharedBackend {
+    fn new(store: RedisStore, clock: Clock) -> SharedBackend {
+        let shared = Shared::new(store);
+        SharedBackend { shared, clock, blocked_until: AtomicU64::new(0), look_at: AtomicU64::new(0) }
+    }
+
+    async fn charge(&self, charges: &[Charge<'_>], placings: &[Placing<'_>]) -> Result<Decisions, ChargeFailure> {
+        let mut shared: Vec<SharedCharge<'_>> = Vec::with_capacity(charges.len());
+        for (charge, placing) in charges.iter().zip(placings) {
+            shared.push(SharedCharge { charge: *charge, tag: placing.tag, consistency: placing.consistency });
+        }
+        self.shared.charge(&shared).await.map_err(|error| match error {
+            redis::StoreError::Charges(error) => ChargeFailure::Refused(error),
+            error => {
+                tracing::debug!(%error, "charges were not decided");
+                ChargeFailure::Store(StoreError)
+            }
+        })
+    }
+
+    /// Learns once a second whether an operator blocked any key, on whatever node: only then every key has to be looked up
+    /// among the blocked ones.
+    pub(crate) async fn learn_of_blocks(&self) {
+        let now = self.clock.now().as_nanos();
+        let due = self.look_at.load(Ordering::Relaxed);
+        let next = now.saturating_add(BLOCKED_LOOK_NANOS);
+        // One caller looks, the others go by what is known.
+        if due > now || self.look_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let (Ok(limit), Ok(key)) = (penalty::longest(), Key::new(&penalty::ANY_KEY)) else { return };
+        let look = Charge { key, limit: &limit, op: Op::Peek, veto: false };
+        if let Ok(decisions) = self.charge(&[look], &[Placing::default()]).await {
+            let left = decisions.iter().next().map_or(Duration::ZERO, Decision::reset_after);
+            let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            self.blocked_until.store(now.saturating_add(left), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an operator may have blocked a key.
+    pub(crate) fn may_be_blocked(&self) -> bool {
+        self.blocked_until.load(Ordering::Relaxed) > self.clock.now().as_nanos()
+    }
+
+    /// Looks again at the next request.
+    pub(crate) fn note_blocked(&self) {
+        self.look_at.store(0, Ordering::Relaxed);
+    }
 }
 
 /// A store, and what it was made by.
-type Made = (StoreSpec, Arc<MemoryStore>);
+type Made = (StoreSpec, Backend);
 
 /// The stores of the policy in force, by name. A store outlives the policies that name it, so that what was counted stays
 /// counted; one that the next policy does not name is let go, and its memory with the last request that still asks it.
@@ -57,34 +168,63 @@ pub(crate) struct Stores {
 /// What became of the stores of a policy.
 pub(crate) struct Found {
     /// In the order of the policy.
-    pub(crate) stores: Vec<Arc<MemoryStore>>,
+    pub(crate) stores: Vec<Backend>,
     /// Those that would have to be made anew to be as the policy says.
     pub(crate) unchanged: Vec<Box<str>>,
 }
 
+/// Why a store could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The system has no memory for it.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+    /// Its URL is none.
+    #[error("store {store}: {error}")]
+    Url {
+        /// Its name.
+        store: Box<str>,
+        /// What is wrong with the URL.
+        error: TargetError,
+    },
+    /// A file that its URL names cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// Whether this is the URL of a store that several processes share.
+///
+/// # Errors
+/// What is wrong with it, and what would do.
+pub fn check_store_url(url: &str) -> Result<(), String> {
+    url.parse::<Target>().map(|_| ()).map_err(|error| error.to_string())
+}
+
 impl Stores {
     /// The first store alone, which every policy names.
-    pub(crate) fn new(clock: Clock, first: &StoreSpec) -> Result<(Stores, Arc<MemoryStore>), CapacityError> {
-        let store = Arc::new(build(first, &clock)?);
-        let made = (first.clone(), Arc::clone(&store));
+    pub(crate) fn new(clock: Clock, first: &StoreSpec) -> Result<(Stores, Backend), InstallError> {
+        let store = build(first, &clock)?;
+        let made = (first.clone(), store.clone());
         Ok((Stores { clock, by_name: Mutex::new(HashMap::from([(first.name.clone(), made)])) }, store))
     }
 
     /// The stores of a policy, those made that are not there yet; all others are let go. If one cannot be made, all stay
     /// as they were.
-    pub(crate) fn install(&self, specs: &[StoreSpec]) -> Result<Found, CapacityError> {
+    pub(crate) fn install(&self, specs: &[StoreSpec]) -> Result<Found, InstallError> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Found { stores: Vec::with_capacity(specs.len()), unchanged: Vec::new() };
         let mut named = HashMap::with_capacity(specs.len());
-        for spec in specs {
+        for (place, spec) in specs.iter().enumerate() {
             let (made_as, store) = match by_name.get(&spec.name) {
-                Some((made_as, store)) => (made_as.clone(), Arc::clone(store)),
-                None => (spec.clone(), Arc::new(build(spec, &self.clock)?)),
+                // What is kept elsewhere is not lost with the connections to it. The default store stays as it was made.
+                Some((made_as, _)) if place > 0 && made_as.url != spec.url => (spec.clone(), build(spec, &self.clock)?),
+                Some((made_as, store)) => (made_as.clone(), store.clone()),
+                None => (spec.clone(), build(spec, &self.clock)?),
             };
             if made_as != *spec {
                 found.unchanged.push(spec.name.clone());
             }
-            found.stores.push(Arc::clone(&store));
+            found.stores.push(store.clone());
             named.insert(spec.name.clone(), (made_as, store));
         }
         *by_name = named;
@@ -92,7 +232,15 @@ impl Stores {
     }
 }
 
-fn build(spec: &StoreSpec, clock: &Clock) -> Result<MemoryStore, CapacityError> {
+fn build(spec: &StoreSpec, clock: &Clock) -> Result<Backend, InstallError> {
+    if let Some(url) = &spec.url {
+        let target: Target = url.parse().map_err(|error| InstallError::Url { store: spec.name.clone(), error })?;
+        return Ok(Backend::Shared(Arc::new(SharedBackend::new(RedisStore::open(&target)?, clock.clone()))));
+    }
+    Ok(Backend::Memory(Arc::new(build_memory(spec, clock)?)))
+}
+
+pub(crate) fn build_memory(spec: &StoreSpec, clock: &Clock) -> Result<MemoryStore, CapacityError> {
     let mut builder = MemoryStore::builder().clock(clock.clone());
     if let Some(keys) = spec.keys {
         builder = builder.keys(keys);
@@ -112,6 +260,13 @@ mod tests {
         StoreSpec { name: name.into(), url: None, keys: Some(keys), log_entries: None }
     }
 
+    fn memory(backend: &Backend) -> &Arc<MemoryStore> {
+        match backend {
+            Backend::Memory(store) => store,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn stores_that_are_no_longer_named_are_freed() {
         let (stores, _) = Stores::new(Clock::system(), &spec("default", 100)).unwrap();
@@ -120,14 +275,14 @@ mod tests {
             stores.install(&specs).unwrap().stores
         };
         let first = install(&["default", "sessions"]);
-        let [kept, dropped]: [Weak<MemoryStore>; 2] = [0, 1].map(|number| Arc::downgrade(&first[number]));
+        let [kept, dropped]: [Weak<MemoryStore>; 2] = [0, 1].map(|number| Arc::downgrade(memory(&first[number])));
         let second = install(&["default", "visits"]);
         assert!(dropped.strong_count() == 1, "a request of the first policy still asks it");
         drop(first);
         assert!(dropped.upgrade().is_none(), "now nobody does");
-        assert!(kept.upgrade().is_some_and(|kept| Arc::ptr_eq(&kept, &second[0])), "its name stayed");
+        assert!(kept.upgrade().is_some_and(|kept| Arc::ptr_eq(&kept, memory(&second[0]))), "its name stayed");
         let third = install(&["default", "sessions"]);
-        assert!(!Weak::ptr_eq(&dropped, &Arc::downgrade(&third[1])), "the same name again is a new store");
+        assert!(!Weak::ptr_eq(&dropped, &Arc::downgrade(memory(&third[1]))), "the same name again is a new store");
     }
 
     #[test]
@@ -136,8 +291,9 @@ mod tests {
         let before = stores.install(&[spec("default", 100), spec("sessions", 100)]).unwrap().stores;
         assert!(stores.install(&[spec("default", 100), spec("vast", usize::MAX)]).is_err());
         let after = stores.install(&[spec("default", 200), spec("sessions", 100)]).unwrap();
-        assert!(before.iter().zip(&after.stores).all(|(before, after)| Arc::ptr_eq(before, after)));
-        assert!(Arc::ptr_eq(&default, &after.stores[0]));
-        assert_eq!(after.unchanged, ["default".into()]);
+        let same = |(before, after): (&Backend, &Backend)| Arc::ptr_eq(memory(before), memory(after));
+        assert!(before.iter().zip(&after.stores).all(same));
+        assert!(Arc::ptr_eq(memory(&default), memory(&after.stores[0])));
+        assert_eq!(after.unchanged, vec![Box::<str>::from("default")]);
     }
 }

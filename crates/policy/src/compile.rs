@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::Rate;
 use tidegate_core::bounds::{KEY_BYTES_MAX, KEYS_MAX, LOG_ENTRIES_MAX};
+use tidegate_core::{Algorithm, Rate};
 
 use crate::address::{ClientAddress, Trust};
 use crate::bounds::{
@@ -25,11 +25,14 @@ use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
 use crate::request::Shown;
 use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
-use crate::schema::{self, Action};
+use crate::schema::{self, Action, Consistency};
+
+/// Says what is wrong with the URL of a store that is not in memory.
+pub type CheckStore = fn(&str) -> Result<(), String>;
 
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
 /// must not be used.
-pub fn compile(config: &schema::Config, diagnostics: &mut Diagnostics<'_>) -> Policy {
+pub fn compile(config: &schema::Config, check_store: Option<CheckStore>, diagnostics: &mut Diagnostics<'_>) -> Policy {
     let mut compiler = Compiler {
         diagnostics,
         expression_errors: Arc::default(),
@@ -37,6 +40,7 @@ pub fn compile(config: &schema::Config, diagnostics: &mut Diagnostics<'_>) -> Po
         values: 0,
         stores: Vec::new(),
         lengths: (32, 64),
+        check_store,
     };
     let policy = compiler.config(config);
     if !diagnostics.has_errors() {
@@ -56,6 +60,7 @@ pub(crate) struct Compiler<'d, 'l> {
     stores: Vec<StoreSpec>,
     /// Bits of addresses that tell clients apart.
     lengths: (u8, u8),
+    check_store: Option<CheckStore>,
 }
 
 impl Compiler<'_, '_> {
@@ -99,17 +104,36 @@ impl Compiler<'_, '_> {
 
     fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
         let pointer = child("/stores", name);
-        if let Some(url) = &store.url
-            && !["memory", "memory:", "memory://"].contains(&url.as_str())
-        {
-            let message = format!("url: `{}` is not a store that there is", quote(url));
-            self.diagnostics.error(&child(&pointer, "url"), message, "write memory:");
+        let elsewhere = store.url.as_deref().filter(|url| !["memory", "memory:", "memory://"].contains(url));
+        if let Some(url) = elsewhere {
+            self.store_elsewhere(url, store, &pointer);
         }
         StoreSpec {
             name: name.into(),
-            url: store.url.as_deref().map(Box::from),
+            url: elsewhere.map(Box::from),
             keys: self.capacity("keys", store.keys, KEYS_MAX, &pointer),
             log_entries: self.capacity("log_entries", store.log_entries, LOG_ENTRIES_MAX, &pointer),
+        }
+    }
+
+    fn store_elsewhere(&mut self, url: &str, store: &schema::Store, pointer: &str) {
+        match self.check_store {
+            None => {
+                let message = format!("url: `{}` is not a store that there is", quote(url));
+                self.diagnostics.error(&child(pointer, "url"), message, "write memory:");
+            }
+            Some(check) => {
+                if let Err(problem) = check(url) {
+                    let hint = "write memory:, redis://host:6379, redis+sentinel://… or redis+cluster://…";
+                    self.diagnostics.error(&child(pointer, "url"), format!("url: {problem}"), hint);
+                }
+            }
+        }
+        for (field, is_set) in [("keys", store.keys.is_some()), ("log_entries", store.log_entries.is_some())] {
+            if is_set {
+                let message = format!("{field}: only a store in memory is sized");
+                self.diagnostics.error(&child(pointer, field), message, format!("leave out {field}"));
+            }
         }
     }
 
@@ -188,9 +212,10 @@ impl Compiler<'_, '_> {
             penalty: self.duration("for", rule.penalty.as_deref(), PENALTY_MAX, &at("for")),
             on_store_failure: self.on_store_failure(rule.on_store_failure.as_ref(), &at("on_store_failure")),
             response: self.response(&rule.response, response, &at("response")),
-            store: self.store_of(rule.store.as_deref(), &at("store")),
             told_as: self.told_as(rule, &at("told_as")),
             quota: rule.quota,
+            consistency: rule.consistency,
+            hash_tag: rule.hash_tag.as_deref().map(Box::from),
             replaces: rule.replaces.iter().map(|name| name.as_str().into()).collect(),
             metric_entries: rule.metrics.by_entries.iter().map(|name| name.as_str().into()).collect(),
             metadata: rule.metadata.clone(),
@@ -230,9 +255,13 @@ impl Compiler<'_, '_> {
         let mut names = HashSet::new();
         let mut limits = Vec::with_capacity(written.len());
         for (pointer, limit) in written {
-            let own = match limit {
-                schema::Limit::Numbers(numbers) => numbers.name.as_deref(),
-                schema::Limit::Rate(_) => None,
+            let (own, store) = match limit {
+                schema::Limit::Numbers(numbers) => (numbers.name.as_deref(), numbers.store.as_deref()),
+                schema::Limit::Rate(_) => (None, None),
+            };
+            let store = match store {
+                Some(store) => self.store_of(Some(store), &child(&pointer, "store")),
+                None => self.store_of(rule.store.as_deref(), &at("store")),
             };
             let name = own.unwrap_or(&rule.name);
             if let Some(own) = own {
@@ -247,12 +276,32 @@ impl Compiler<'_, '_> {
                 Ok((limit, shown)) => {
                     let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
                     let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
-                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
+                    self.check_consistency(rule, &limit, &at("consistency"));
+                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace, store });
                 }
                 Err(problem) => self.limit_problem("limit", &problem, &pointer),
             }
         }
         limits
+    }
+
+    /// Refuses what an algorithm cannot do without letting too much pass.
+    fn check_consistency(&mut self, rule: &schema::Rule, limit: &tidegate_core::Limit, pointer: &str) {
+        let algorithm = limit.algorithm();
+        let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        let (can, those) = match rule.consistency {
+            Consistency::Exact => (true, ""),
+            Consistency::Leased => (is_bucket || algorithm == Algorithm::FixedWindow, "fixed_window"),
+            Consistency::Async => (
+                is_bucket || matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingCounter),
+                "fixed_window, sliding_counter",
+            ),
+        };
+        if !can {
+            let message = format!("consistency: {algorithm} cannot be {}", rule.consistency);
+            let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket or one of {those}");
+            self.diagnostics.error(pointer, message, hint);
+        }
     }
 
     fn told_as(&mut self, rule: &schema::Rule, pointer: &str) -> Option<ToldAs> {

@@ -10,7 +10,7 @@ use crate::{Count, Diagnostics, Location, OnStoreFailure, Policy, Question, Resp
 fn compiled(config: Value) -> (Policy, Vec<String>) {
     let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
     let mut diagnostics = Diagnostics::new(&locate);
-    let policy = compile(&serde_json::from_value(config).unwrap(), &mut diagnostics);
+    let policy = compile(&serde_json::from_value(config).unwrap(), None, &mut diagnostics);
     let is_broken = diagnostics.has_errors();
     let all = diagnostics.finish();
     assert!(all.iter().all(|one| !one.message.is_empty() && !one.hint.is_empty()), "{all:?}");
@@ -150,7 +150,7 @@ fn what_is_made() {
     assert_eq!(errors, [""; 0]);
     assert_eq!(policy.stores().iter().map(|store| &*store.name).collect::<Vec<_>>(), ["default", "big"]);
     let [a, b, c] = policy.rules() else { panic!("three rules") };
-    assert_eq!((a.store, a.penalty), (1, Some(Duration::from_secs(5400))));
+    assert_eq!((a.limits[0].store, a.penalty), (1, Some(Duration::from_secs(5400))));
     assert_eq!(a.limits.iter().map(|limit| &*limit.name).collect::<Vec<_>>(), ["a", "day"]);
     assert!(a.response.hidden && a.response.problem == Some(false) && a.response.retry_jitter.is_zero());
     assert!(

@@ -18,7 +18,7 @@ pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
 fn policy_of(config: &schema::Config) -> Policy {
     let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
     let mut diagnostics = Diagnostics::new(&locate);
-    let policy = compile(config, &mut diagnostics);
+    let policy = compile(config, None, &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     policy
 }

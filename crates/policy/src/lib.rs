@@ -49,7 +49,7 @@ mod request;
 mod rule;
 mod yaml;
 
-pub use compile::compile;
+pub use compile::{CheckStore, compile};
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
 pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit};
@@ -58,5 +58,6 @@ pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 pub use rule::{
-    Action, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit, ToldAs,
+    Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,
+    ToldAs,
 };

@@ -113,6 +113,8 @@ fn json_numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, Numbers), Fie
         window_ns: fields.whole("window_ns", format_args!("use 1 to {WINDOW_NANOS_MAX} nanoseconds"))?,
         slices: fields.whole("slices", format_args!("use 1 to {SLICES_MAX}"))?,
         stagger: fields.flag("stagger")?,
+        // Callers who bring a limit all count in the default store.
+        store: None,
     };
     fields.finish("limit")?;
     Ok((name, numbers))

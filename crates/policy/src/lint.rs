@@ -56,7 +56,7 @@ mod tests {
     pub(super) fn warnings(config: serde_json::Value) -> Vec<String> {
         let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
         let mut diagnostics = Diagnostics::new(&locate);
-        compile(&serde_json::from_value(config).unwrap(), &mut diagnostics);
+        compile(&serde_json::from_value(config).unwrap(), None, &mut diagnostics);
         let all = diagnostics.finish();
         assert!(all.iter().all(|one| one.severity == Severity::Warning && !one.hint.is_empty()), "{all:?}");
         all.into_iter().map(|one| format!("{}: {}", one.location, one.message)).collect()

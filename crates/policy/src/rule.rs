@@ -10,7 +10,7 @@ use crate::matching::Matching;
 use crate::request::Shown;
 use crate::schema;
 
-pub use schema::{Action, Headers, Mode};
+pub use schema::{Action, Consistency, Headers, Mode};
 
 /// The number of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +47,10 @@ pub struct Rule {
     pub on_store_failure: OnStoreFailure,
     /// What its answers say.
     pub response: ResponseOptions,
-    /// The place of its store in [`Policy::stores`](crate::Policy::stores).
-    pub store: usize,
+    /// How closely nodes that share a store agree.
+    pub consistency: Consistency,
+    /// What, beside its key, chooses the slot of its counts on a Redis Cluster; each limit has its own if nothing does.
+    pub hash_tag: Option<Box<str>>,
     /// Whether it denies only if all such rules of a request would.
     pub quota: bool,
     /// Names of limits that do not apply where this rule does.
@@ -82,6 +84,8 @@ pub struct RuleLimit {
     pub shown: Shown,
     /// The first bytes of each key under this limit, which no other limit of any domain shares.
     pub namespace: Box<[u8]>,
+    /// The place of its store in [`Policy::stores`](crate::Policy::stores).
+    pub store: usize,
 }
 
 /// What Envoy is told of a rule that blocks: a limit of no units.

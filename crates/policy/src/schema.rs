@@ -27,7 +27,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// `memory:`, the memory of this process, is the only kind so far.
+    /// `memory:`, the memory of this process, or where Redis or Valkey is, for all nodes that share it: `redis://host:6379`,
+    /// `rediss://` with TLS, `redis+unix:///path`, `redis+sentinel://host,host/name`, `redis+cluster://host,host`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "memory:"))]
     pub url: Option<String>,
@@ -141,6 +142,15 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "default"))]
     pub store: Option<String>,
+    /// How closely nodes that share a store agree: `exact` asks it each time, `leased` takes a slice of the limit in
+    /// advance and never lets more pass, `async` decides at once and tells the others after, with an error.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "exact"))]
+    pub consistency: Consistency,
+    /// On a Redis Cluster, counts of the same tag and key have one slot: limits of this rule, and of others with this tag,
+    /// are then decided at one instant. Without it each limit has its own slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_tag: Option<String>,
     /// Whether it denies only if every rule of this kind that applies to the request would deny.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
@@ -267,6 +277,29 @@ pub enum Action {
     Unlimited,
 }
 
+/// How closely nodes that share a store agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Consistency {
+    /// The store decides every request.
+    #[default]
+    Exact,
+    /// A node takes a slice of the limit in advance and spends it by itself. Never more passes than the limit.
+    Leased,
+    /// A node decides by what it knows, and tells the store after.
+    Async,
+}
+
+impl std::fmt::Display for Consistency {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Consistency::Exact => "exact",
+            Consistency::Leased => "leased",
+            Consistency::Async => "async",
+        })
+    }
+}
+
 /// What Envoy is told of a rule that blocks: a limit of 0 units. Files of envoyproxy/ratelimit have such limits, with a
 /// `requests_per_unit` of 0.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -329,6 +362,10 @@ pub struct Numbers {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub stagger: Option<bool>,
+    /// The store that keeps its counts: the rule's if not said. A local bucket in `memory:` before a shared limit spares
+    /// the shared store what is denied anyway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 /// A rate as text, or its units alone.

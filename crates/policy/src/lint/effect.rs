@@ -55,7 +55,7 @@ pub(super) fn of_stores(policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
     for (place, store) in policy.stores().iter().enumerate().skip(1) {
         let pointer = child("/stores", &store.name);
         let mut limits =
-            policy.rules().iter().filter(|rule| rule.store == place).flat_map(|rule| &rule.limits).peekable();
+            policy.rules().iter().flat_map(|rule| &rule.limits).filter(|limit| limit.store == place).peekable();
         if limits.peek().is_none() {
             let message = format!("store `{}`: no rule counts in it", quote(&store.name));
             diagnostics.warning(&pointer, message, "name it in a rule (store:) or leave it out");

@@ -25,7 +25,7 @@ pub(crate) use problems::{Problems, at, list, suggest};
 
 use crate::schema::Config;
 use crate::yaml::{self, Kind, Node, quote};
-use crate::{Diagnostic, Diagnostics, Policy, Severity, envoy};
+use crate::{CheckStore, Diagnostic, Diagnostics, Policy, Severity, envoy};
 use files::Source;
 use problems::{nearest, whole};
 
@@ -36,11 +36,13 @@ pub struct Options {
     pub merge_domains: bool,
     /// How the limits of Envoy's files count, unless those say so themselves.
     pub envoy_algorithm: Algorithm,
+    /// Whether a URL is that of a store elsewhere, and what is wrong with it; without this, all stores are in memory.
+    pub check_store: Option<CheckStore>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { merge_domains: false, envoy_algorithm: Algorithm::FixedWindow }
+        Options { merge_domains: false, envoy_algorithm: Algorithm::FixedWindow, check_store: None }
     }
 }
 
@@ -92,14 +94,14 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
         read(&source, &mut assembly, &mut problems);
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
-    let policy = compile(&assembly, &mut problems);
+    let policy = compile(&assembly, options, &mut problems);
     Loaded { policy, config: assembly.config, diagnostics: problems.finish(), files }
 }
 
-fn compile(assembly: &Assembly, problems: &mut Problems) -> Option<Policy> {
+fn compile(assembly: &Assembly, options: &Options, problems: &mut Problems) -> Option<Policy> {
     let locate = |pointer: &str| assembly.locate(pointer);
     let mut diagnostics = Diagnostics::new(&locate);
-    let policy = crate::compile(&assembly.config, &mut diagnostics);
+    let policy = crate::compile(&assembly.config, options.check_store, &mut diagnostics);
     // What was left out may be just what a warning misses.
     let whole = problems.errors() == 0;
     let told = diagnostics.finish().into_iter().filter(|diagnostic| whole || diagnostic.severity == Severity::Error);
