@@ -39,7 +39,11 @@ Examples:
 
 impl Source {
     pub(crate) fn load(&self) -> Loaded {
-        let options = LoadOptions { merge_domains: self.merge_domains, envoy_algorithm: self.envoy_algorithm };
+        let options = LoadOptions {
+            merge_domains: self.merge_domains,
+            envoy_algorithm: self.envoy_algorithm,
+            check_store: Some(tidegate_engine::check_store_url),
+        };
         tidegate_policy::load(&self.paths, &options)
     }
 }

@@ -27,8 +27,9 @@ pub(crate) struct Args {
     /// Where the protocol of Redis is spoken
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = address)]
     resp: SocketAddr,
-    /// Where counts are kept: `memory:`, or `memory:KEYS` for room for that many keys
-    #[arg(long, value_name = "URL", default_value = "memory:", value_parser = store)]
+    /// Where counts are kept: `memory:`, `memory:KEYS` for room for that many keys, or a Redis or Valkey that nodes share:
+    /// `redis://HOST:PORT`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST,HOST/NAME`, `redis+cluster://HOST,HOST`
+    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:", value_parser = store)]
     store: Store,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
@@ -122,16 +123,21 @@ fn secret(text: &str) -> Result<String, String> {
 }
 
 /// A store by its URL.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Store {
     keys: Option<usize>,
+    url: Option<Box<str>>,
 }
 
 fn store(url: &str) -> Result<Store, String> {
     let wrong = || "write memory: or memory:KEYS, like memory:1000000".to_owned();
-    match url.strip_prefix("memory:").ok_or_else(wrong)? {
-        "" => Ok(Store { keys: None }),
-        keys => keys.parse().map(|keys| Store { keys: Some(keys) }).map_err(|_| wrong()),
+    match url.strip_prefix("memory:") {
+        Some("") => Ok(Store { keys: None, url: None }),
+        Some(keys) => keys.parse().map(|keys| Store { keys: Some(keys), url: None }).map_err(|_| wrong()),
+        None => {
+            tidegate_engine::check_store_url(url)?;
+            Ok(Store { keys: None, url: Some(url.into()) })
+        }
     }
 }
 
@@ -149,11 +155,20 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn options(args: Args) -> Options {
     Options {
         config: args.config,
-        load: tidegate_policy::LoadOptions { merge_domains: args.merge_domains, envoy_algorithm: args.envoy_algorithm },
+        load: tidegate_policy::LoadOptions {
+            merge_domains: args.merge_domains,
+            envoy_algorithm: args.envoy_algorithm,
+            check_store: Some(tidegate_engine::check_store_url),
+        },
         http: args.http,
         grpc: args.grpc,
         resp: args.resp,
-        engine: tidegate_engine::Options { keys: args.store.keys, shadow: args.shadow, ..Default::default() },
+        engine: tidegate_engine::Options {
+            keys: args.store.keys,
+            store: args.store.url,
+            shadow: args.shadow,
+            ..Default::default()
+        },
         threads: args.threads.map(usize::from),
         drain_delay: Duration::from_secs(args.drain_delay),
         decision_log: args.decision_log.map(|path| (path, args.decision_log_every)),

@@ -85,8 +85,10 @@ impl Active {
     /// Learns of keys that other nodes blocked.
     async fn learn_of_blocks(&self) {
         for backend in &self.stores {
-            if let Backend::Shared(backend) = backend {
-                backend.learn_of_blocks().await;
+            if let Backend::Shared(backend) = backend
+                && let Some(turn) = backend.turn_to_look()
+            {
+                Box::pin(backend.learn_of_blocks(turn)).await;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{
-    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot,
+    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot, Time,
 };
 use tidegate_policy::{Consistency, StoreSpec};
 use tidegate_stores::redis::{self, OpenError, RedisStore, Target, TargetError};
@@ -69,7 +69,8 @@ impl Backend {
             Backend::Memory(store) => {
                 guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
             }
-            Backend::Shared(backend) => backend.charge(charges, placings).await,
+            // Boxed: what waits for a network may allocate, and what decides in memory stays small.
+            Backend::Shared(backend) => Box::pin(backend.charge(charges, placings)).await,
             #[cfg(test)]
             Backend::Unreachable => Err(ChargeFailure::Store(StoreError)),
         }
@@ -94,7 +95,7 @@ impl Backend {
     pub(crate) async fn inspect(&self, key: Key<'_>, limit: &Limit, tag: &[u8]) -> Result<Snapshot, StoreError> {
         match self {
             Backend::Memory(store) => guarded(|| store.inspect(key, limit)),
-            Backend::Shared(backend) => backend.shared.inspect(key, tag, limit).await.map_err(|error| {
+            Backend::Shared(backend) => Box::pin(backend.shared.inspect(key, tag, limit)).await.map_err(|error| {
                 tracing::debug!(%error, "a look failed");
                 StoreError
             }),
@@ -124,22 +125,25 @@ impl SharedBackend {
         })
     }
 
-    /// Learns once a second whether an operator blocked any key, on whatever node: only then every key has to be looked up
-    /// among the blocked ones.
-    pub(crate) async fn learn_of_blocks(&self) {
-        let now = self.clock.now().as_nanos();
+    /// Now, if it is the caller's turn to look whether an operator blocked any key on another node: one caller looks from
+    /// time to time, the others go by what is known.
+    pub(crate) fn turn_to_look(&self) -> Option<Time> {
+        let now = self.clock.now();
         let due = self.look_at.load(Ordering::Relaxed);
-        let next = now.saturating_add(BLOCKED_LOOK_NANOS);
-        // One caller looks, the others go by what is known.
-        if due > now || self.look_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return;
-        }
+        let next = now.as_nanos().saturating_add(BLOCKED_LOOK_NANOS);
+        let is_due = due <= now.as_nanos();
+        let is_ours = || self.look_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        (is_due && is_ours()).then_some(now)
+    }
+
+    /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones.
+    pub(crate) async fn learn_of_blocks(&self, now: Time) {
         let (Ok(limit), Ok(key)) = (penalty::longest(), Key::new(&penalty::ANY_KEY)) else { return };
         let look = Charge { key, limit: &limit, op: Op::Peek, veto: false };
         if let Ok(decisions) = self.charge(&[look], &[Placing::default()]).await {
             let left = decisions.iter().next().map_or(Duration::ZERO, Decision::reset_after);
             let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-            self.blocked_until.store(now.saturating_add(left), Ordering::Relaxed);
+            self.blocked_until.store(now.as_nanos().saturating_add(left), Ordering::Relaxed);
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_core::CapacityError;
+use tidegate_engine::InstallError;
 use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
 
 use crate::bounds::RELOAD_LOOK;
@@ -19,9 +19,9 @@ pub enum BadConfig {
     /// What it says cannot be used.
     #[error("{}", first(.0))]
     Problems(Vec<Diagnostic>),
-    /// The system has no memory for its stores.
+    /// A store of it cannot be made.
     #[error(transparent)]
-    Capacity(#[from] CapacityError),
+    Store(#[from] InstallError),
 }
 
 /// One line: the first error, and how to see the others.
@@ -76,7 +76,7 @@ impl Reloader {
                 }
                 tracing::error!(reason, problems = diagnostics.len(), "configuration refused: the old one stays");
             }
-            Err(error @ BadConfig::Capacity(_)) => {
+            Err(error @ BadConfig::Store(_)) => {
                 tracing::error!(reason, %error, "configuration refused: the old one stays");
             }
         }

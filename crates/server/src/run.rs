@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::CapacityError;
-use tidegate_engine::Engine;
+use tidegate_engine::{Engine, InstallError};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -71,9 +70,9 @@ pub enum RunError {
     /// A listener cannot be opened.
     #[error(transparent)]
     Listener(#[from] ListenerError),
-    /// The system has no memory for the stores.
+    /// A store cannot be made.
     #[error(transparent)]
-    Capacity(#[from] CapacityError),
+    Store(#[from] InstallError),
     /// Certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -112,7 +112,11 @@ impl From<KeyError> for Failure {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Failure {
-        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
+        let status = match error {
+            RequestError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Failure::new(status, error.to_string())
     }
 }
 

@@ -94,7 +94,7 @@ fn timeout(text: &[u8]) -> Option<Duration> {
 fn refusal(error: &RequestError) -> Status {
     match error {
         // No request is at fault for how long a rule denies.
-        RequestError::Penalty(_) => Status::unavailable(error.to_string()),
+        RequestError::Penalty(_) | RequestError::Store(_) => Status::unavailable(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
 }
