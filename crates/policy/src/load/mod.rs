@@ -93,12 +93,12 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
     let policy = compile(&assembly, &mut problems);
-    Loaded { policy, config: assembly.config, diagnostics: problems.finish(), files }
+    Loaded { policy, config: assembly.into_config(), diagnostics: problems.finish(), files }
 }
 
 fn compile(assembly: &Assembly, problems: &mut Problems) -> Option<Policy> {
     let locate = |pointer: &str| assembly.locate(pointer);
-    let mut diagnostics = Diagnostics::new(&locate);
+    let mut diagnostics = Diagnostics::new(&locate).without(&assembly.left_out);
     let policy = crate::compile(&assembly.config, &mut diagnostics);
     // What was left out may be just what a warning misses.
     let whole = problems.errors() == 0;
