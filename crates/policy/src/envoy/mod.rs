@@ -74,8 +74,9 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
         let mark = root.pair("domain").map_or(root.mark, |pair| pair.mark);
         fields.error(mark, "this file has no domain", "write `domain: …` at its top");
     }
-    let mut reader = Reader { document, fields };
+    let mut reader = Reader { document, fields, limits: 0 };
     let descriptors = reader.descriptors(root, "");
+    assembly.written += reader.limits;
     if domain.is_empty() {
         return;
     }
@@ -95,6 +96,8 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
 struct Reader<'a> {
     document: usize,
     fields: Fields<'a>,
+    /// How many there are, also bad ones.
+    limits: usize,
 }
 
 impl Reader<'_> {
@@ -161,6 +164,7 @@ impl Reader<'_> {
 
     fn rate_limit(&mut self, descriptor: &Node) -> Option<RateLimit> {
         let node = descriptor.get("rate_limit").filter(|node| !node.is_null())?;
+        self.limits += 1;
         let Kind::Map(_) = &node.kind else {
             let message = format!("`rate_limit` is {}", node.describe());
             self.fields.error(node.mark, message, "it must be a map with `unit` and `requests_per_unit`");

@@ -27,6 +27,8 @@ pub(crate) struct Assembly {
     rules: BTreeMap<String, Vec<Origin>>,
     /// Pointers to values that were told already: they are not there, or stand-ins are.
     pub(crate) left_out: BTreeSet<String>,
+    /// How many rules the files have, also bad ones.
+    pub(crate) written: usize,
 }
 
 /// A document and a place in it.

@@ -51,6 +51,8 @@ pub struct Loaded {
     pub policy: Option<Policy>,
     /// The configuration that all files make, without the parts that have errors.
     pub config: Config,
+    /// How many rules the files have, also those with errors.
+    pub rules: usize,
     /// All problems, in the order of the files.
     pub diagnostics: Vec<Diagnostic>,
     /// The files that were read, in order.
@@ -93,7 +95,8 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
     let policy = compile(&assembly, &mut problems);
-    Loaded { policy, config: assembly.into_config(), diagnostics: problems.finish(), files }
+    let rules = assembly.written;
+    Loaded { policy, rules, config: assembly.into_config(), diagnostics: problems.finish(), files }
 }
 
 fn compile(assembly: &Assembly, problems: &mut Problems) -> Option<Policy> {

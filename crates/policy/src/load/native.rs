@@ -28,6 +28,7 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
         }
     }
     for (name, node) in entries(root, "domains", &file, problems) {
+        assembly.written += node.get("rules").map_or(0, |rules| rules.items().len());
         if assembly.domain(document, node.mark, &name, problems) {
             read_domain(document, &name, node, assembly, problems);
         }

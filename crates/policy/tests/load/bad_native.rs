@@ -179,6 +179,7 @@ fn every_mistake_of_a_file_is_told_at_once() {
       limit: 0/minute
 ";
     let loaded = super::load(text);
+    assert_eq!(loaded.rules, 9);
     assert_snapshot!(super::told(&loaded));
 }
 
