@@ -189,7 +189,16 @@ impl Reader<'_> {
             limit.burst = self.fields.burst(place).or(limit.burst);
         }
         // A rule made of what is wrong would only be found wrong once more.
-        (errors == self.fields.problems.errors()).then_some(limit)
+        if errors != self.fields.problems.errors() {
+            return None;
+        }
+        let requests = node.get("requests_per_unit").filter(|node| !node.is_null());
+        if requests.is_none() && !limit.unlimited {
+            let message = "`rate_limit` has no `requests_per_unit`: that means 0, so every request is denied";
+            let hint = "write how many may pass, or `requests_per_unit: 0` if none may";
+            self.fields.problems.warning(at(self.fields.file, node.mark), message, hint);
+        }
+        Some(limit)
     }
 
     fn unit(&mut self, node: &Node, limit: &mut RateLimit) {
