@@ -13,7 +13,7 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidegate_policy::{Mode, Shown};
+use tidegate_policy::{Action, Mode, Shown};
 
 use super::answer::{Answered, Failure, Reply, TEXT, forbid_caching, json as json_reply, quote, reply};
 use super::body::{Fields, list, text, utf8};
@@ -42,16 +42,17 @@ pub(super) fn config(service: &Service) -> Reply {
     let policy = service.engine.policy();
     for (rule, view) in policy.rules().iter().zip(service.engine.rules()) {
         let path = rule.metric_path.join(".");
-        let shown = rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
-        for shown in shown {
+        let limits = rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
+        // What has no limit is told as one without a unit.
+        let none = (rule.action == Action::Unlimited).then_some((Cow::Borrowed("UNKNOWN"), 0));
+        for (unit, units) in limits.map(|shown| (unit(shown), shown.units)).chain(none) {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 lines,
-                "{}.{path}: unit={} requests_per_unit={}, shadow_mode: {}",
+                "{}.{path}: unit={unit} requests_per_unit={units}, shadow_mode: {}, quota_mode: {}",
                 rule.domain,
-                unit(shown),
-                shown.units,
                 view.mode == Mode::Shadow,
+                rule.quota,
             );
         }
     }
