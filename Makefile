@@ -29,8 +29,8 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 soak: rust compiler ## run the slow and heavy tests of the server, some minutes (SOAK="crowd stops" for these alone)
 	cargo test --locked --release --package tidegate-cli --test soak -- $(SOAK)
 
-bench: rust compiler ## measure Tidegate beside its peers
-	cargo bench --locked --package tidegate-bench
+bench: rust compiler ## measure Tidegate beside its peers (BENCH=matching: 10,000 rules beside a scan of them)
+	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
 
 bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic
 	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client protoc:protobuf-compiler; do \

@@ -10,6 +10,7 @@
 //! | `subjects/` | one file a limiter: how it is built, and how it decides on one request |
 //! | `harness.rs` | rounds: threads, warm-up, timing |
 //! | `scenario.rs` | which subjects run on which workload |
+//! | `matching.rs` | from a request to its rules among ten thousand; a bench target of its own |
 //! | `memory.rs` | resident bytes a key, each subject in a process of its own |
 //! | `targets.rs` | the ratios that the project wants to reach |
 //! | `report.rs` | the Markdown tables and the JSON file |
@@ -23,6 +24,7 @@
 )]
 
 mod harness;
+mod matching;
 mod memory;
 mod options;
 mod report;
@@ -62,6 +64,11 @@ pub fn run() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The same for the time from a request to its rules.
+pub fn matching() {
+    matching::run();
 }
 
 fn measure(options: &Options) -> Report {

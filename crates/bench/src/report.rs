@@ -69,6 +69,12 @@ impl Machine {
     }
 }
 
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} cores, load {:.1} at the start", self.cpu, self.cores, self.load)
+    }
+}
+
 fn load_average() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -160,11 +166,7 @@ impl fmt::Display for Cell<'_> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}, {} cores, load {:.1} at the start, median of {} interleaved rounds",
-            self.machine.cpu, self.machine.cores, self.machine.load, self.rounds
-        )?;
+        writeln!(f, "{}, median of {} interleaved rounds", self.machine, self.rounds)?;
         if !self.timings.is_empty() {
             writeln!(f, "\n## Nanoseconds a decision a thread (ratio to {BASELINE}: more is faster)\n")?;
             self.write_timings(f)?;

@@ -4,11 +4,11 @@
 /// is skipped without being kept.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most fields of one JSON object: three times what any operation takes. Each is compared with those before it.
-pub(crate) const FIELDS_MAX: usize = 16;
+/// Most threads of `serve`: more than any machine has cores for.
+pub(crate) const THREADS_MAX: u16 = 1024;
+
+/// Longest time, in seconds, that `serve` stays open after it was told to stop: load balancers notice within minutes.
+pub(crate) const DRAIN_DELAY_SECONDS_MAX: u64 = 3600;
 
 /// Most keys whose state `decide` keeps at once: about 230 MB with short keys under a bucket or a counter.
 pub(crate) const KEYS_MAX: usize = 1_000_000;
-
-/// Most characters of a value that an error repeats.
-pub(crate) const QUOTE_CHARS_MAX: usize = 40;

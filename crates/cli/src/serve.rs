@@ -9,6 +9,8 @@ use clap::ValueEnum;
 use tidegate::Algorithm;
 use tidegate_server::{Addresses, LogFormat, Options, Telemetry, TlsFiles};
 
+use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, THREADS_MAX};
+
 /// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", default_value = "memory:", value_parser = store)]
     store: Store,
     /// Threads that serve [default: one a core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u16>,
     /// Put all rules in shadow: count, and tell what they would deny. Limits that callers bring still hold
     #[arg(long)]
@@ -62,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dynamic_metadata: bool,
     /// Seconds to stay open, unready, after being told to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=DRAIN_DELAY_SECONDS_MAX))]
     drain_delay: u64,
     /// How logs are written to stderr
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -70,7 +72,7 @@ pub(crate) struct Args {
     /// What is logged: this and what is graver
     #[arg(long, value_enum, default_value_t = Level::Info)]
     log_level: Level,
-    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317
+    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317, or https:// for TLS
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     /// Append decisions there, as JSON lines

@@ -105,7 +105,15 @@ impl SystemClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct FakeClock(Arc<AtomicU64>);
+pub struct FakeClock(Arc<Hands>);
+
+#[derive(Debug)]
+struct Hands {
+    nanos: AtomicU64,
+    /// How many more times it can be read until it panics, once; 0 for never.
+    #[cfg(debug_assertions)]
+    reads_left: AtomicU64,
+}
 
 impl FakeClock {
     /// A clock that stands at one second after the Unix epoch.
@@ -117,24 +125,48 @@ impl FakeClock {
     /// A clock that stands at `time`.
     #[must_use]
     pub fn at(time: Time) -> FakeClock {
-        FakeClock(Arc::new(AtomicU64::new(time.as_nanos())))
+        FakeClock(Arc::new(Hands {
+            nanos: AtomicU64::new(time.as_nanos()),
+            #[cfg(debug_assertions)]
+            reads_left: AtomicU64::new(0),
+        }))
     }
 
     /// The instant the clock stands at.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::from_nanos(self.0.load(Ordering::Relaxed))
+        #[cfg(debug_assertions)]
+        self.count_down();
+        Time::from_nanos(self.0.nanos.load(Ordering::Relaxed))
+    }
+
+    /// The read after so many more panics, once: for tests of what a panic in the middle of a decision leaves behind. Not
+    /// in release builds.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    pub fn break_after(&self, reads: u64) {
+        self.0.reads_left.store(reads + 1, Ordering::Relaxed);
+    }
+
+    #[cfg(debug_assertions)]
+    #[allow(clippy::panic, reason = "that is what it is for, and only in tests")]
+    fn count_down(&self) {
+        let one_less = |left: u64| left.checked_sub(1);
+        if self.0.reads_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) == Ok(1) {
+            panic!("the clock was told to break");
+        }
     }
 
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
-        self.set(self.now().plus(by));
+        let now = Time::from_nanos(self.0.nanos.load(Ordering::Relaxed));
+        self.set(now.plus(by));
     }
 
     /// Sets the clock, also backwards.
     pub fn set(&self, time: Time) {
-        self.0.store(time.as_nanos(), Ordering::Relaxed);
+        self.0.nanos.store(time.as_nanos(), Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,9 @@
 //! What is asked of a limit, and what it answers.
 
+use std::cmp::Reverse;
 use std::time::Duration;
+
+use crate::Limit;
 
 /// What to do to a key's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,33 @@ pub enum Retry {
     Unknown(Duration),
 }
 
+impl Retry {
+    /// When to ask again after several denials: the longest of them. Never is longer than any wait.
+    #[must_use]
+    pub fn longest(retries: impl Iterator<Item = Retry>) -> Option<Retry> {
+        retries.max_by_key(|retry| match retry {
+            Retry::Never => (1, Duration::ZERO),
+            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
+        })
+    }
+}
+
+/// How strict an answer is. Less is stricter: a denial, then the fewest remaining, then the latest reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Strictness {
+    is_allowed: bool,
+    remaining: u64,
+    reset_after: Reverse<Duration>,
+}
+
+impl Strictness {
+    /// That of an answer with these numbers.
+    #[must_use]
+    pub const fn new(is_allowed: bool, remaining: u64, reset_after: Duration) -> Strictness {
+        Strictness { is_allowed, remaining, reset_after: Reverse(reset_after) }
+    }
+}
+
 /// A limit's answer to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -100,6 +130,12 @@ impl Decision {
     /// A place for a decision to be written to.
     pub(crate) const BLANK: Decision =
         Decision { answer: Answer::Allow, limit: 0, room: 0, unit: 1, reset_after: 0, receipt: Receipt(0) };
+
+    /// An answer of nobody: it lets pass, and nothing was taken. For callers who must answer when a store cannot.
+    #[must_use]
+    pub fn untaken(limit: &Limit) -> Decision {
+        Decision { answer: Answer::AllowAlone, limit: limit.units(), room: limit.units(), ..Decision::BLANK }
+    }
 
     /// Whether the request may pass.
     #[inline]
@@ -159,6 +195,13 @@ impl Decision {
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.reset_after)
+    }
+
+    /// How strict the answer is, beside others.
+    #[inline]
+    #[must_use]
+    pub fn strictness(&self) -> Strictness {
+        Strictness::new(self.is_allowed(), self.remaining(), self.reset_after())
     }
 
     /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look

@@ -134,12 +134,11 @@ impl DirectLimiter {
                 return decision;
             }
         }
-        let held = cell.lock();
-        let mut state = held.state();
-        let now = self.clock.again_if(algorithm.is_ahead(&state, now), now);
-        decision = algorithm.decide(&mut state, now, op);
-        algorithm.settle(&mut state);
-        held.release(state);
+        let mut held = cell.lock();
+        let state = held.state_mut();
+        let now = self.clock.again_if(algorithm.is_ahead(state, now), now);
+        decision = algorithm.decide(state, now, op);
+        algorithm.settle(state);
         decision
     }
 }

@@ -26,7 +26,7 @@ mod time;
 
 pub use algorithm::{State, decide};
 pub use clock::{Clock, FakeClock, SystemClock};
-pub use decision::{Decision, Op, Receipt, Retry, Verdict};
+pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use direct::DirectLimiter;
 pub use key::{Key, KeyBuf, KeyError};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};

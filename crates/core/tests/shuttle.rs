@@ -219,6 +219,29 @@ fn a_full_table_counts_newcomers_once() {
     });
 }
 
+/// Newcomers beyond a full table drive each other from place to place while one of them is charged.
+#[test]
+fn a_flood_never_lets_a_key_exceed_its_limit() {
+    let limit = Limit::gcra(Rate::per_second(1).unwrap(), 2).unwrap();
+    check(SCHEDULES, move || {
+        let store = store(&FakeClock::new(), 1);
+        for name in ["b", "c", "d", "e", "f"] {
+            store.decide(key(name), &limit, Op::Take(1));
+        }
+        let flood: Task = {
+            let store = Arc::clone(&store);
+            Box::new(move || {
+                for name in ["g", "h", "i", "j", "k", "l", "m"] {
+                    store.decide(key(name), &limit, Op::Take(1));
+                }
+                0
+            })
+        };
+        let passed = sum_of(vec![taking(&store, limit, "a", 2), flood, taking(&store, limit, "a", 2)]);
+        assert!(passed <= 2, "{passed} units passed");
+    });
+}
+
 #[test]
 fn logs_share_a_pool_without_losing_a_block() {
     let limit = Limit::sliding_log(9, Duration::from_nanos(1_000)).unwrap();

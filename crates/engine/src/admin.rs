@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, KeyError, Limit, Op, Snapshot};
+use tidegate_core::{MemoryStore, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule};
 
-use crate::engine::{Active, Engine, RequestError, inline_key};
+use crate::engine::{Active, Engine, PolicyGuard};
+use crate::error::RequestError;
 use crate::outcome::effective;
-use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
@@ -57,7 +57,7 @@ pub struct RuleView {
 
 /// No rule of this name stands in this domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule: there is no `{rule}` in domain `{domain}`; GET /v1/rules lists them")]
+#[error("rule: there is no `{rule}` in domain `{domain}`")]
 pub struct UnknownRule {
     /// The domain.
     pub domain: String,
@@ -82,8 +82,7 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let key = plan.penalty_key(rule, planned);
-                    let penalised = self.penalties.left(store, Key::new(&key).map_err(RequestError::Key)?);
+                    let penalised = plan.penalty(store, rule, planned).left()?;
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
@@ -101,9 +100,7 @@ impl Engine {
         self.each_key(request, |store, rule, plan, planned| {
             let Some(limit) = rule.limits.get(planned.limit as usize) else { return Ok(()) };
             store.decide(plan.key(&planned.key)?, &limit.limit, Op::Reset);
-            let key = plan.penalty_key(rule, planned);
-            self.penalties.lift(store, Key::new(&key).map_err(RequestError::Key)?);
-            Ok(())
+            plan.penalty(store, rule, planned).lift()
         })
     }
 
@@ -125,42 +122,13 @@ impl Engine {
     /// If the request itself or the length is at fault.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
         self.note_blocked();
-        self.each_key(request, |store, rule, plan, planned| {
-            let key = plan.penalty_key(rule, planned);
-            let key = Key::new(&key).map_err(RequestError::Key)?;
-            Penalties::impose(store, key, length).map_err(RequestError::Penalty)
-        })
-    }
-
-    /// What is known of a key under a limit that the caller brings.
-    ///
-    /// # Errors
-    /// If the key is empty or too long.
-    pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, KeyError> {
-        Ok(self.default_store.inspect(Key::new(&inline_key(key)?)?, limit))
-    }
-
-    /// Decides several keys under limits that the caller brings, all or none.
-    ///
-    /// # Errors
-    /// If a key is empty or too long, or the charges cannot be made together.
-    pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Vec<Decision>, RequestError> {
-        let keys: Result<Vec<Vec<u8>>, KeyError> = charges.iter().map(|(key, ..)| inline_key(key)).collect();
-        let keys = keys.map_err(RequestError::Key)?;
-        let mut made = Vec::with_capacity(charges.len());
-        for ((_, limit, op), key) in charges.iter().zip(&keys) {
-            let key = Key::new(key).map_err(RequestError::Key)?;
-            made.push(tidegate_core::Charge { key, limit, op: *op, veto: true });
-        }
-        let decisions = self.default_store.charge(&made).map_err(RequestError::Charges)?;
-        Ok(decisions.iter().copied().collect())
+        self.each_key(request, |store, rule, plan, planned| plan.penalty(store, rule, planned).impose(length))
     }
 
     /// All rules, with what was counted of them.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
-        let active = self.active.load();
-        active.policy.rules().iter().enumerate().filter_map(|(number, rule)| view(&active, number, rule)).collect()
+        self.policy().views().map(|(_, view)| view).collect()
     }
 
     /// Switches a rule while it runs; no mode goes back to the configuration's. Tells the mode that counts now.
@@ -183,11 +151,11 @@ impl Engine {
     fn each_key(
         &self,
         request: &Request<'_>,
-        mut work: impl FnMut(&tidegate_core::MemoryStore, &Rule, &Plan, &Planned) -> Result<(), RequestError>,
+        mut work: impl FnMut(&MemoryStore, &Rule, &Plan, &Planned) -> Result<(), RequestError>,
     ) -> Result<usize, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let mut done = 0;
         for planned in &plan.planned {
             let rule = planned.rule.and_then(|id| active.policy.rules().get(id.index()));
@@ -198,6 +166,15 @@ impl Engine {
             }
         }
         Ok(done)
+    }
+}
+
+impl PolicyGuard {
+    /// All rules of this policy, each with what was counted of it.
+    pub fn views(&self) -> impl Iterator<Item = (&Rule, RuleView)> {
+        let active = &*self.0;
+        let rules = active.policy.rules().iter().enumerate();
+        rules.filter_map(move |(number, rule)| Some((rule, view(active, number, rule)?)))
     }
 }
 

@@ -3,14 +3,10 @@
 
 use tidegate_core::{Decision, Key, KeyError, Limit, Op};
 
+use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
+use crate::failure::guarded;
 use crate::plan::Purpose;
-
-/// Most keys of a batch: what a processor fetches at once.
-const KEYS_MAX: usize = 16;
-
-/// Room for keys that a batch keeps when it is cleared.
-const ROOM_BYTES: usize = 2048;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
@@ -55,15 +51,15 @@ impl Batch {
     /// Whether one more would be decided apart.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.ends.len() >= KEYS_MAX
+        self.ends.len() >= BATCH_KEYS_MAX
     }
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        if self.bytes.capacity() > ROOM_BYTES {
-            self.bytes.shrink_to(ROOM_BYTES);
+        if self.bytes.capacity() > BATCH_ROOM_BYTES {
+            self.bytes.shrink_to(BATCH_ROOM_BYTES);
         }
     }
 }
@@ -73,18 +69,32 @@ impl Engine {
     #[inline]
     pub async fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let mut start = 0;
-        for ends in batch.ends.chunks(KEYS_MAX) {
+        for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
             // Some key, to be replaced by those of the batch.
             let Ok(blank) = Key::new(&[0_u8]) else { return };
-            let mut keys = [blank; KEYS_MAX];
+            let mut keys = [blank; BATCH_KEYS_MAX];
             for (key, end) in keys.iter_mut().zip(ends) {
                 let bytes = batch.bytes.get(start..*end).unwrap_or_default();
                 // Every key was checked when it was added.
                 *key = Key::new(bytes).unwrap_or(blank);
                 start = *end;
             }
-            self.default_store.decide_batch(keys.get(..ends.len()).unwrap_or_default(), limit, op, decisions);
+            let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
+            if guarded(|| self.default_store.decide_batch(keys, limit, op, decisions)).is_err() {
+                self.decide_rest(keys, limit, op, answered, decisions);
+            }
         }
+    }
+
+    /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
+    /// of the key at fault.
+    #[cold]
+    fn decide_rest(&self, keys: &[Key<'_>], limit: &Limit, op: Op, answered: usize, decisions: &mut Vec<Decision>) {
+        let begun = decisions.len().saturating_sub(answered);
+        if let (1.., Some(last)) = (begun, decisions.last_mut()) {
+            *last = self.undecided(limit);
+        }
+        decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(*key, limit, op)));
     }
 }
 

@@ -9,8 +9,20 @@ pub const ENTRIES_MAX: usize = 64;
 /// Most limits that one request is held against, over all its descriptors: each of them takes a lock and is answered.
 pub const CHARGES_MAX: usize = 512;
 
-/// Most units that a request may ask for. Beyond it no limit could let it pass, and sums of a few stay within 64 bits.
-pub const COST_MAX: u64 = 1 << 53;
+/// One bound for what requests say and for what expressions of rules make of it.
+pub use tidegate_policy::bounds::COST_MAX;
+
+const _: () = assert!(COST_MAX.checked_mul(CHARGES_MAX as u64).is_some(), "a sum over all limits must not overflow");
+
+/// Most keys that are decided at once: as many as a processor fetches from memory side by side.
+pub const BATCH_KEYS_MAX: usize = 16;
+
+/// Bytes for keys that a batch keeps when it is cleared: full batches of common keys fit, and a connection that once sent
+/// long ones gives the rest back.
+pub const BATCH_ROOM_BYTES: usize = 2048;
+
+/// Most places that threads count in: each takes two cache lines for every rule, and more threads than this seldom meet.
+pub const COUNTER_SHARDS_MAX: usize = 16;
 
 /// Most series that metrics keep for values of entries, over all rules: beyond it they are counted together.
 pub const SERIES_MAX: usize = 1_000;

@@ -1,20 +1,18 @@
-//! What front ends call.
+//! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{CapacityError, ChargeError, Clock, Decision, Key, KeyError, Limit, LimitError, MemoryStore, Op};
-use tidegate_policy::{Ask, Descriptor, Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
+use tidegate_core::{CapacityError, Clock, MemoryStore, Op};
+use tidegate_policy::{Mode, Policy, Question, Request, Response, RuleId, StoreSpec};
 
-use crate::bounds::{
-    CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, RULES_GONE_MAX, SERIES_MAX, SERIES_VALUE_BYTES_MAX,
-};
-use crate::outcome::{Judged, Outcome};
-use crate::penalty::Penalties;
-use crate::plan::{Plan, Purpose};
+use crate::bounds::{COST_MAX, RULES_GONE_MAX};
+use crate::error::RequestError;
+use crate::failure::{guarded, guarded_future};
+use crate::outcome::Outcome;
+use crate::plan::Plan;
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, Stores};
@@ -37,10 +35,11 @@ pub struct Engine {
     stores: Stores,
     pub(crate) default_store: Arc<MemoryStore>,
     options: Options,
-    pub(crate) penalties: Penalties,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
-    series: AtomicUsize,
+    /// How many series are kept for values of entries.
+    pub(crate) series: AtomicUsize,
+    pub(crate) failed: AtomicU64,
 }
 
 /// A domain and the name of a rule in it.
@@ -91,50 +90,6 @@ impl Active {
     }
 }
 
-/// Why a request was not decided: it is itself at fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// Nothing to decide.
-    #[error("descriptors: none; give at least one")]
-    NoDescriptors,
-    /// More than are looked up.
-    #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
-    TooManyDescriptors {
-        /// How many there were.
-        count: usize,
-    },
-    /// More than are matched.
-    #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
-    TooManyEntries {
-        /// How many there were.
-        count: usize,
-    },
-    /// More limits than are charged for one request.
-    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
-    TooManyLimits,
-    /// More units than any limit has.
-    #[error("cost: {cost} is too large; use at most {COST_MAX}")]
-    Cost {
-        /// The cost.
-        cost: u64,
-    },
-    /// A key that cannot be counted on.
-    #[error(transparent)]
-    Key(KeyError),
-    /// What a rule would count on is too long.
-    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
-    KeyTooLong {
-        /// The rule.
-        rule: Box<str>,
-    },
-    /// Charges that cannot be made together.
-    #[error(transparent)]
-    Charges(ChargeError),
-    /// A penalty of a length that cannot be kept.
-    #[error(transparent)]
-    Penalty(LimitError),
-}
-
 impl Engine {
     /// An engine without rules: it decides what brings its own limit.
     ///
@@ -159,8 +114,7 @@ impl Engine {
     }
 
     fn beside(options: Options, default: &StoreSpec) -> Result<Engine, CapacityError> {
-        let stores = Stores::new(options.clock.clone());
-        let (default_store, _) = stores.get(default)?;
+        let (stores, default_store) = Stores::new(options.clock.clone(), default)?;
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
             policy: Policy::default(),
@@ -169,27 +123,27 @@ impl Engine {
             any_blocked: Arc::clone(&any_blocked),
             shadow: options.shadow,
         };
-        let penalties = Penalties::new();
         Ok(Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
             options,
-            penalties,
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 
-    /// Decides by this policy from now on. What was counted stays, as far as names, algorithms and windows do. Tells
-    /// the names of stores that keep the size they were made with, though the policy says another.
+    /// Decides by this policy from now on. What was counted stays, as far as names, algorithms and windows do; a store that
+    /// the policy does not name is forgotten, and is a new one should it be named again. Tells the names of stores that keep
+    /// the size they were made with, though the policy says another.
     ///
     /// # Errors
     /// If the system has no memory for a new store: the old policy goes on.
     pub fn install(&self, policy: Policy) -> Result<Vec<Box<str>>, CapacityError> {
-        let mut unchanged = Vec::new();
-        let mut stores = Vec::new();
+        // Held to the end: of two policies at a time, the one that is in force is the one whose stores are kept.
+        let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let mut specs = policy.stores().to_vec();
         if specs.is_empty() {
             specs.push(default_spec(&self.options));
@@ -198,14 +152,8 @@ impl Engine {
         if let Some(default) = specs.first_mut() {
             default.keys = default.keys.or(self.options.keys);
         }
-        for spec in &specs {
-            let (store, differs) = self.stores.get(spec)?;
-            if differs {
-                unchanged.push(spec.name.clone());
-            }
-            stores.push(Backend::Memory(store));
-        }
-        let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.stores.install(&specs)?;
+        let stores = found.stores.into_iter().map(Backend::Memory).collect();
         let records: Vec<Arc<Record>> = policy
             .rules()
             .iter()
@@ -217,7 +165,7 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         self.active.store(Arc::new(Active { policy, records, stores, any_blocked, shadow }));
-        Ok(unchanged)
+        Ok(found.unchanged)
     }
 
     /// Makes room for the series of rules that are there, and forgets the others if they are too many.
@@ -240,11 +188,15 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        guarded_future(self.check_by_rules(request)).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
+    }
+
+    async fn check_by_rules(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let local = Backend::Memory(Arc::clone(&self.default_store));
         let settled = settle(&active, &local, &plan).await?;
         let outcome = Outcome {
@@ -265,7 +217,7 @@ impl Engine {
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, &self.penalties, domain, request)?;
+        let plan = Plan::of(&active, domain, request)?;
         let mut counted = 0;
         for planned in &plan.planned {
             let (Some(id), Some(descriptor)) = (planned.rule, request.descriptors.get(planned.descriptor as usize))
@@ -288,40 +240,23 @@ impl Engine {
             if units == 0 {
                 continue;
             }
+            let key = plan.key(&planned.key)?;
+            let Ok(decision) = guarded(|| store.decide(key, &limit.limit, Op::Debit(units))) else {
+                if let Some(record) = active.record(id) {
+                    record.all.add(Counter::Failed, 1);
+                }
+                continue;
+            };
             counted += 1;
-            let decision = store.decide(plan.key(&planned.key)?, &limit.limit, Op::Debit(units));
             // A rule of several limits counts a response once.
             if let (0, Some(record)) = (planned.limit, active.record(id)) {
                 record.all.add(Counter::Reported, units);
             }
             if let (0, Some(length)) = (decision.remaining(), rule.penalty) {
-                let key = plan.penalty_key(rule, planned);
-                let key = Key::new(&key).map_err(RequestError::Key)?;
-                self.penalties.lengthen(store, key, length).map_err(RequestError::Penalty)?;
+                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
             }
         }
         Ok(counted)
-    }
-
-    /// Decides for a key under a limit that the caller brings, in the default store.
-    ///
-    /// # Errors
-    /// If the key is empty or too long.
-    #[inline]
-    pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        let mut bytes = [0; 64];
-        // Most keys are short, and need no allocation to get their first byte.
-        let Some(short) = bytes.get_mut(..=key.len()).filter(|_| !key.is_empty()) else {
-            return self.decide_long(key, limit, op);
-        };
-        short[0] = Purpose::Inline.byte();
-        short[1..].copy_from_slice(key);
-        Ok(self.default_store.decide(Key::new(short)?, limit, op))
-    }
-
-    #[cold]
-    fn decide_long(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.default_store.decide(Key::new(&inline_key(key)?)?, limit, op))
     }
 
     /// The policy's rules as they stand, for those who need more than decisions.
@@ -342,70 +277,6 @@ impl Engine {
         self.default_store.clock()
     }
 
-    /// Adds a request to the counts of the rules that judged it.
-    fn count(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome) {
-        let mut number = 0;
-        while let Some(first) = outcome.judged.get(number) {
-            let same = |judged: &&Judged| (judged.descriptor, judged.rule) == (first.descriptor, first.rule);
-            let group = number..number + outcome.judged[number..].iter().take_while(same).count();
-            self.count_rule(request, plan, outcome, group.clone());
-            number = group.end;
-        }
-    }
-
-    /// Adds the judgements of one rule, one for each of its limits, to its counts.
-    fn count_rule(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, group: std::ops::Range<usize>) {
-        let (Some(judged), Some(planned)) = (outcome.judged.get(group.clone()), plan.planned.get(group)) else {
-            return;
-        };
-        let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
-        let Some((id, record)) = first.rule.and_then(|id| Some((id, outcome.active.record(id)?))) else { return };
-        let over = judged.iter().any(|judged| !judged.answer.is_allowed());
-        let denies = over && !outcome.shadow && judged.iter().any(|judged| judged.veto);
-        // Units that come back were not asked for.
-        let is_refund = matches!(
-            request.descriptors.get(first.descriptor as usize),
-            Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
-        );
-        let units = if is_refund { 0 } else { asked.cost };
-        let mut amounts = Vec::with_capacity(4);
-        amounts.push((Counter::Hits, units));
-        match (over, denies) {
-            (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
-            (true, false) => {
-                amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
-            }
-            (false, _) => {
-                amounts.push((Counter::Allowed, 1));
-                if outcome.denial.is_none() {
-                    amounts.push((Counter::WithinLimit, units));
-                    let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units));
-                    amounts.push((Counter::NearLimit, near.max().unwrap_or(0)));
-                }
-            }
-        }
-        for (counter, amount) in &amounts {
-            record.all.add(*counter, *amount);
-        }
-        let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };
-        if let (false, Some(descriptor)) =
-            (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
-        {
-            let entry = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
-            let value = |name: &str| match entry(name).map_or("", |entry| entry.value) {
-                value if value.len() <= SERIES_VALUE_BYTES_MAX => Some(value.into()),
-                _ => None,
-            };
-            let values = rule.metric_entries.iter().map(|name| value(name)).collect();
-            record.add_to_series(values, || self.room_for_series(), &amounts);
-        }
-    }
-
-    fn room_for_series(&self) -> bool {
-        let one_more = |count: usize| (count < SERIES_MAX).then_some(count + 1);
-        self.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
-    }
-
     pub(crate) fn note_blocked(&self) {
         self.any_blocked.store(true, Ordering::Relaxed);
     }
@@ -413,7 +284,7 @@ impl Engine {
 
 /// A policy that stays as it is while it is looked at.
 #[derive(Clone, Debug)]
-pub struct PolicyGuard(Arc<Active>);
+pub struct PolicyGuard(pub(crate) Arc<Active>);
 
 impl std::ops::Deref for PolicyGuard {
     type Target = Policy;
@@ -421,20 +292,6 @@ impl std::ops::Deref for PolicyGuard {
     fn deref(&self) -> &Policy {
         &self.0.policy
     }
-}
-
-/// A key of a caller who brings the limit.
-pub(crate) fn inline_key(key: &[u8]) -> Result<Vec<u8>, KeyError> {
-    // Empty keys are refused here, or they would all be one key.
-    Key::new(key)?;
-    Ok([&[Purpose::Inline.byte()], key].concat())
-}
-
-/// How many of the units just taken lie above four fifths of the limit.
-fn near(decision: &Decision, units: u64) -> u64 {
-    let used = decision.limit().saturating_sub(decision.remaining());
-    let threshold = u64::try_from(u128::from(decision.limit()) * 4 / 5).unwrap_or(u64::MAX);
-    used.saturating_sub(threshold).min(units)
 }
 
 fn default_spec(options: &Options) -> StoreSpec {

@@ -3,21 +3,26 @@
 //! | to find | look in |
 //! |---|---|
 //! | what front ends call | `engine.rs` |
-//! | many keys at once | `batch.rs` |
+//! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
-//! | what came out, for front ends to encode | `outcome.rs` |
+//! | what is answered when deciding panics | `failure.rs` |
+//! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
-//! | what was counted of each rule | `stats.rs` |
+//! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
 mod admin;
 mod batch;
+mod count;
 mod engine;
+mod error;
+mod failure;
+mod inline;
 mod outcome;
 mod penalty;
 mod plan;
@@ -27,7 +32,8 @@ mod store;
 
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use batch::Batch;
-pub use engine::{Engine, Options, PolicyGuard, RequestError};
-pub use outcome::{Answer, Denial, Judgement, Outcome};
+pub use engine::{Engine, Options, PolicyGuard};
+pub use error::RequestError;
+pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};
 pub use store::StoreError;

@@ -1,10 +1,9 @@
 //! What came out of a request, for front ends to encode.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Retry};
+use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::engine::Active;
@@ -42,6 +41,8 @@ pub(crate) struct Judged {
     /// Of a limit that the request brought with it.
     pub(crate) own: Option<OwnLimit>,
     pub(crate) answer: Answer,
+    /// Where units were taken for it, until they are given back.
+    pub(crate) taken: Option<Receipt>,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,
@@ -120,6 +121,15 @@ impl Answer {
         }
     }
 
+    fn strictness(&self) -> Strictness {
+        match self {
+            Answer::Decided(decision) => decision.strictness(),
+            Answer::Penalised(left) => Strictness::new(false, 0, *left),
+            Answer::Blocked | Answer::Failed { allowed: false } => Strictness::new(false, 0, Duration::MAX),
+            Answer::Unlimited | Answer::Failed { allowed: true } => Strictness::new(true, u64::MAX, Duration::ZERO),
+        }
+    }
+
     pub(crate) fn denial(&self) -> Option<Denial> {
         match self {
             Answer::Decided(decision) => (!decision.is_allowed()).then_some(Denial::OverLimit),
@@ -136,6 +146,27 @@ impl Judgement<'_> {
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()
+    }
+
+    /// How much it binds, beside others.
+    #[must_use]
+    pub fn binding(&self) -> Binding {
+        Binding::new(self.veto, self.answer.strictness())
+    }
+}
+
+/// How much an answer binds. Less binds more: what may deny comes first, and then the strictest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding {
+    cannot_deny: bool,
+    strictness: Strictness,
+}
+
+impl Binding {
+    /// That of an answer, given whether its denial denies.
+    #[must_use]
+    pub const fn new(veto: bool, strictness: Strictness) -> Binding {
+        Binding { cannot_deny: !veto, strictness }
     }
 }
 
@@ -161,12 +192,15 @@ impl Outcome {
     /// When to ask again: the longest of the denials.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
-        let length = |retry: &Retry| match retry {
-            Retry::Never => (1, Duration::MAX),
-            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
-        };
+        self.retry_among(|_| true)
+    }
+
+    /// The longest of those denials that are `wanted`, as by somebody who may not hear of all.
+    #[must_use]
+    pub fn retry_among(&self, wanted: impl Fn(&Judgement<'_>) -> bool) -> Option<Retry> {
         self.denial()?;
-        self.judgements().filter(Judgement::denies).filter_map(|judgement| judgement.answer.retry()).max_by_key(length)
+        let denials = self.judgements().filter(|judgement| judgement.denies() && wanted(judgement));
+        Retry::longest(denials.filter_map(|judgement| judgement.answer.retry()))
     }
 
     /// What each limit said, in the order of descriptors and rules.
@@ -189,11 +223,16 @@ impl Outcome {
         })
     }
 
-    /// The judgement that binds a descriptor most: a denial, then what may deny, then the fewest remaining, then the
-    /// latest reset.
+    /// The judgement that binds a descriptor most.
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
-        self.judgements().filter(|judgement| judgement.descriptor == descriptor).min_by_key(strictness)
+        self.strictest_among(|judgement| judgement.descriptor == descriptor)
+    }
+
+    /// The one that binds most of those that are `wanted`.
+    #[must_use]
+    pub fn strictest_among(&self, wanted: impl Fn(&Judgement<'_>) -> bool) -> Option<Judgement<'_>> {
+        self.judgements().filter(|judgement| wanted(judgement)).min_by_key(Judgement::binding)
     }
 }
 
@@ -203,15 +242,4 @@ pub(crate) fn effective(mode: Mode, shadow: bool) -> Mode {
         Mode::Enforce if shadow => Mode::Shadow,
         mode => mode,
     }
-}
-
-/// Less is stricter.
-fn strictness(judgement: &Judgement<'_>) -> (bool, bool, bool, u64, Reverse<Duration>) {
-    let (remaining, reset) = match judgement.answer {
-        Answer::Decided(decision) => (decision.remaining(), decision.reset_after()),
-        Answer::Penalised(left) => (0, left),
-        Answer::Blocked | Answer::Failed { allowed: false } => (0, Duration::MAX),
-        Answer::Unlimited | Answer::Failed { allowed: true } => (u64::MAX, Duration::ZERO),
-    };
-    (!judgement.denies(), !judgement.veto, judgement.answer.is_allowed(), remaining, Reverse(reset))
 }

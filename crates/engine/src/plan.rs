@@ -4,14 +4,17 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, Limit, Op};
+use tidegate_core::{Key, Limit, MemoryStore, Op};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OwnLimit, Question, Request, Rule, RuleId,
+    Action, Ask, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request, Rule, RuleId,
 };
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::engine::{Active, RequestError};
-use crate::penalty::Penalties;
+use crate::engine::Active;
+use crate::error::RequestError;
+use crate::failure::guarded;
+use crate::penalty::Penalty;
+use crate::stats::Counter;
 use crate::store::Backend;
 
 /// What keys begin with, so that those of different purposes never meet.
@@ -47,9 +50,11 @@ pub(crate) struct Planned {
     pub(crate) step: Step,
     /// Units that the request asks for here.
     pub(crate) cost: u64,
+    /// Whether its denial denies the request.
     pub(crate) veto: bool,
     /// Of the rule.
     pub(crate) mode: Mode,
+    /// Whether its denial denies the request if all others of this kind deny too.
     pub(crate) quota: bool,
     pub(crate) store: usize,
 }
@@ -65,12 +70,7 @@ pub(crate) enum Step {
 
 impl Plan {
     /// Finds the rules of all descriptors.
-    pub(crate) fn of(
-        active: &Active,
-        penalties: &Penalties,
-        domain: DomainId,
-        request: &Request<'_>,
-    ) -> Result<Plan, RequestError> {
+    pub(crate) fn of(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Plan, RequestError> {
         if request.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
@@ -88,7 +88,7 @@ impl Plan {
             found.clear();
             active.policy.find(domain, &question, &mut found);
             for id in &found {
-                plan.add_rule(active, penalties, number, *id, &question, descriptor.ask)?;
+                plan.add_rule(active, number, *id, &question, descriptor.ask)?;
                 if plan.planned.len() > CHARGES_MAX {
                     return Err(RequestError::TooManyLimits);
                 }
@@ -103,12 +103,11 @@ impl Plan {
         Key::new(self.keys.get(range.clone()).unwrap_or_default()).map_err(RequestError::Key)
     }
 
-    /// The key that the penalty of a charge is kept under: one for all limits of its rule.
-    pub(crate) fn penalty_key(&self, rule: &Rule, planned: &Planned) -> Vec<u8> {
+    /// The penalty of the key that a charge of a rule counts on.
+    pub(crate) fn penalty<'s>(&self, store: &'s MemoryStore, rule: &Rule, planned: &Planned) -> Penalty<'s> {
         let key = self.keys.get(planned.key.clone()).unwrap_or_default();
-        let own = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
-        let first = rule.limits.first().map_or(&[][..], |limit| &limit.namespace);
-        penalty_key(first, key.get(1 + own..).unwrap_or_default())
+        let namespace = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
+        Penalty::of(store, rule, key.get(1 + namespace..).unwrap_or_default())
     }
 
     fn add_own(
@@ -144,7 +143,6 @@ impl Plan {
     fn add_rule(
         &mut self,
         active: &Active,
-        penalties: &Penalties,
         descriptor: u32,
         id: RuleId,
         question: &Question<'_>,
@@ -170,8 +168,8 @@ impl Plan {
         };
         match rule.action {
             Action::Unlimited => self.planned.push(first),
-            Action::Block => self.planned.push(Planned { step: Step::Blocked, veto: enforced, ..first }),
-            Action::Limit => self.add_limits(active, penalties, rule, question, ask, first)?,
+            Action::Block => self.planned.push(Planned { step: Step::Blocked, ..first }),
+            Action::Limit => self.add_limits(active, rule, question, ask, first)?,
         }
         Ok(())
     }
@@ -179,7 +177,6 @@ impl Plan {
     fn add_limits(
         &mut self,
         active: &Active,
-        penalties: &Penalties,
         rule: &Rule,
         question: &Question<'_>,
         ask: Option<Ask>,
@@ -198,37 +195,21 @@ impl Plan {
         }
         let parts = self.keys.split_off(parts_start);
         let count = rule.count(question);
-        let penalised = self.penalty_left(active, penalties, rule, &parts)?;
+        // Who gives back asks for nothing that could be denied.
+        let gives_back = matches!(ask, Some(Ask::Refund(_)));
+        let penalised = if gives_back { None } else { penalty_left(active, first.rule, rule, &parts)? };
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
-            let (step, veto) = match penalised {
+            let step = match penalised {
                 Some(left) => {
                     let wait = self.wait(active, rule, &limit.limit, &key, units(count))?;
-                    (Step::Penalised(left.max(wait)), first.veto || first.quota)
+                    Step::Penalised(left.max(wait))
                 }
-                None => (Step::Charge(op(count, ask)), first.veto),
+                None => Step::Charge(op(count, ask)),
             };
-            self.planned.push(Planned { limit: number, key, step, cost: units(count), veto, ..first.clone() });
+            self.planned.push(Planned { limit: number, key, step, cost: units(count), ..first.clone() });
         }
         Ok(())
-    }
-
-    /// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it.
-    fn penalty_left(
-        &mut self,
-        active: &Active,
-        penalties: &Penalties,
-        rule: &Rule,
-        parts: &[u8],
-    ) -> Result<Option<Duration>, RequestError> {
-        if rule.penalty.is_none() && !active.any_blocked() {
-            return Ok(None);
-        }
-        let (Some(limit), Some(Backend::Memory(store))) = (rule.limits.first(), active.store(rule.store)) else {
-            return Ok(None);
-        };
-        let key = penalty_key(&limit.namespace, parts);
-        Ok(penalties.left(store, Key::new(&key).map_err(RequestError::Key)?))
     }
 
     /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
@@ -242,7 +223,9 @@ impl Plan {
         units: u64,
     ) -> Result<Duration, RequestError> {
         let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(Duration::ZERO) };
-        Ok(store.decide(self.key(key)?, limit, Op::Ask(units)).retry_after().unwrap_or_default())
+        let key = self.key(key)?;
+        let asked = guarded(|| store.decide(key, limit, Op::Ask(units)));
+        Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
     /// Drops the limits that a rule beside them replaces.
@@ -288,9 +271,24 @@ impl Plan {
     }
 }
 
-/// The key that a penalty of a rule is kept under.
-pub(crate) fn penalty_key(namespace: &[u8], parts: &[u8]) -> Vec<u8> {
-    [&[Purpose::Penalty.byte()], namespace, parts].concat()
+/// How long a key stays denied. Without a penalty in the rule only an operator can have blocked it. Where the store does not
+/// answer, a rule that denies then takes the key for denied, for a moment.
+fn penalty_left(
+    active: &Active,
+    id: Option<RuleId>,
+    rule: &Rule,
+    parts: &[u8],
+) -> Result<Option<Duration>, RequestError> {
+    if rule.penalty.is_none() && !active.any_blocked() {
+        return Ok(None);
+    }
+    let Some(Backend::Memory(store)) = active.store(rule.store) else { return Ok(None) };
+    guarded(|| Penalty::of(store, rule, parts).left()).unwrap_or_else(|_| {
+        if let Some(record) = id.and_then(|id| active.record(id)) {
+            record.all.add(Counter::Failed, 1);
+        }
+        Ok(matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1)))
+    })
 }
 
 fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

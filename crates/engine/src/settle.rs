@@ -1,17 +1,21 @@
 //! Asks the stores for what was planned: all of it is taken, or nothing.
+//!
+//! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
+//! has several calls: for several stores, or for more charges than one call has.
 
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Limit, Op, Retry};
-use tidegate_policy::{OnStoreFailure, Rule};
+use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
-use crate::engine::{Active, RequestError};
+use crate::engine::Active;
+use crate::error::RequestError;
+use crate::failure::guarded;
 use crate::outcome::{Answer, Denial, Judged};
-use crate::penalty::Penalties;
 use crate::plan::{Plan, Planned, Step};
-use crate::store::{Backend, ChargeFailure};
+use crate::store::{Backend, ChargeFailure, StoreError};
 
 /// What the stores said, and whether that denies the request.
 pub(crate) struct Settled {
@@ -21,32 +25,25 @@ pub(crate) struct Settled {
 
 /// Asks all stores in turn. What an earlier one gave goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
-    let mut settling = Settling {
-        active,
-        local,
-        plan,
-        judged: plan.planned.iter().map(unasked).collect(),
-        fell_back: Vec::new(),
-        gave_back: false,
-    };
+    let judged = plan.planned.iter().map(unasked).collect();
+    let mut settling = Settling { active, local, plan, judged, fell_back: Vec::new() };
     let mut denied = settling.is_denied();
     for store in 0..active.store_count() {
         let mut from = 0;
         while let Some(batch) = settling.batch(store, &mut from) {
-            if let Err(error) = settling.ask(store, &batch, denied) {
-                settling.give_back();
+            if let Err(error) = settling.ask(store, batch, denied) {
+                settling.give_back(|_, _| true);
                 return Err(error);
             }
             if !denied && settling.is_denied() {
-                settling.give_back();
+                settling.give_back(|_, _| true);
                 denied = true;
             }
         }
     }
-    if !denied && settling.all_quotas_are_used_up() {
-        settling.give_back();
-    }
-    settling.follow_up()?;
+    // One call decides a rule as a whole. Its limits can part only where there were several.
+    settling.give_back(|settling, number| settling.is_over(number));
+    settling.follow_up(denied)?;
     let denial = settling.denial();
     Ok(Settled { judged: settling.judged, denial })
 }
@@ -56,15 +53,23 @@ fn unasked(planned: &Planned) -> Judged {
     let answer = match planned.step {
         Step::Blocked => Answer::Blocked,
         Step::Penalised(left) => Answer::Penalised(left),
-        // A charge is answered by its store.
-        Step::Unlimited | Step::Charge(_) => Answer::Unlimited,
+        Step::Unlimited => Answer::Unlimited,
+        // Its store has not answered yet, which denies nothing.
+        Step::Charge(_) => Answer::Failed { allowed: true },
     };
     let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
-    Judged { descriptor, rule, limit, own, answer, veto, mode }
+    Judged { descriptor, rule, limit, own, answer, taken: None, veto, mode }
 }
 
 /// Charges that one store decides together, by their numbers in the plan.
 type Batch = ArrayVec<usize, CHARGES_MAX>;
+
+/// A rule and the descriptor that it judges: its limits are taken together, or none of them.
+type Group = (u32, Option<RuleId>);
+
+fn group(judged: &Judged) -> Group {
+    (judged.descriptor, judged.rule)
+}
 
 struct Settling<'a> {
     active: &'a Active,
@@ -74,7 +79,6 @@ struct Settling<'a> {
     judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
-    gave_back: bool,
 }
 
 impl<'a> Settling<'a> {
@@ -83,7 +87,8 @@ impl<'a> Settling<'a> {
     fn batch(&self, store: usize, from: &mut usize) -> Option<Batch> {
         let mut batch = Batch::new();
         for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
-            if planned.store == store && matches!(planned.step, Step::Charge(_)) {
+            let is_charge = matches!(planned.step, Step::Charge(_)) && limit(self.active, planned).is_some();
+            if is_charge && planned.store == store {
                 batch.push(number);
             }
             *from = number + 1;
@@ -95,56 +100,105 @@ impl<'a> Settling<'a> {
     }
 
     /// Puts charges to their store; only looks if the request is denied anyway.
-    fn ask(&mut self, store: usize, batch: &[usize], denied: bool) -> Result<(), RequestError> {
+    ///
+    /// Quotas, and rules in shadow that have several limits, are put as if they denied the request. If one of them does,
+    /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
+    /// covers is never taken, and mostly one call will do.
+    fn ask(&mut self, store: usize, mut batch: Batch, denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
-        let mut numbers = Batch::new();
-        let mut charges: ArrayVec<Charge<'_>, CHARGES_MAX> = ArrayVec::new();
-        for number in batch {
-            let Some(planned) = plan.planned.get(*number) else { continue };
-            let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
-            let op = if denied { looking(op) } else { op };
-            charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto: planned.veto && !denied });
-            numbers.push(*number);
-        }
-        let decisions = match active.store(store) {
-            Some(backend) => backend.charge(&charges),
-            None => Err(ChargeFailure::Store(crate::store::StoreError)),
-        };
-        match decisions {
-            Ok(decisions) => {
-                for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
-                    self.judged[number].answer = Answer::Decided(*decision);
+        while !batch.is_empty() {
+            let mut charges: ArrayVec<Charge<'_>, CHARGES_MAX> = ArrayVec::new();
+            for number in &batch {
+                let planned = &plan.planned[*number];
+                let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
+                let op = if denied { looking(op) } else { op };
+                let veto = !denied && (planned.veto || self.is_tentative(planned));
+                charges.push(Charge { key: plan.key(&planned.key)?, limit, op, veto });
+            }
+            let decisions = match active.store(store) {
+                Some(backend) => backend.charge(&charges),
+                None => Err(ChargeFailure::Store(StoreError)),
+            };
+            let decisions = match decisions {
+                Ok(decisions) => decisions,
+                Err(ChargeFailure::Refused(error)) => return Err(RequestError::Charges(error)),
+                Err(ChargeFailure::Store(_)) => {
+                    batch.into_iter().zip(charges).for_each(|(number, charge)| self.fail(number, charge));
+                    return Ok(());
                 }
-                Ok(())
+            };
+            for ((number, charge), decision) in batch.iter().zip(&charges).zip(decisions.iter()) {
+                self.note(*number, charge.op, decision);
             }
-            Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
-            Err(ChargeFailure::Store(_)) => {
-                numbers.into_iter().zip(charges).for_each(|(number, charge)| self.fail(number, charge));
-                Ok(())
+            if decisions.is_allowed() {
+                return Ok(());
+            }
+            if self.is_denied() || !self.leave_out_what_is_over(&mut batch) {
+                // Nothing was taken. What comes back comes back all the same.
+                batch.retain(|number| matches!(plan.planned[*number].step, Step::Charge(Op::Refund(..))));
+                return self.ask(store, batch, true);
             }
         }
+        Ok(())
+    }
+
+    /// Whether a charge that does not veto is put as if it did.
+    fn is_tentative(&self, planned: &Planned) -> bool {
+        let rule = || self.active.policy.rules().get(planned.rule?.index());
+        planned.quota || rule().is_some_and(|rule| rule.limits.len() > 1)
+    }
+
+    /// Leaves the rules that are over out of a batch of which nothing was taken. Tells whether there were any.
+    fn leave_out_what_is_over(&self, batch: &mut Batch) -> bool {
+        let mut over: ArrayVec<Group, CHARGES_MAX> = ArrayVec::new();
+        for number in batch.iter() {
+            let judged = &self.judged[*number];
+            // After one that is over, others on the same key were not tried, so they are put again.
+            let is_first = over.iter().all(|(_, rule)| *rule != judged.rule);
+            if is_first && !judged.answer.is_allowed() {
+                over.push(group(judged));
+            }
+        }
+        batch.retain(|number| !over.contains(&group(&self.judged[*number])));
+        !over.is_empty()
+    }
+
+    /// Keeps the answer to a charge, and what it took.
+    fn note(&mut self, number: usize, op: Op, decision: &Decision) {
+        let judged = &mut self.judged[number];
+        judged.answer = Answer::Decided(*decision);
+        judged.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
     }
 
     /// Does what the rule chose for a store that does not answer.
     fn fail(&mut self, number: usize, charge: Charge<'_>) {
         let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
-        self.judged[number].answer = match choice {
-            OnStoreFailure::Allow => Answer::Failed { allowed: true },
-            OnStoreFailure::Deny => Answer::Failed { allowed: false },
+        let failed = |allowed| Answer::Failed { allowed };
+        match choice {
+            OnStoreFailure::Allow => self.judged[number].answer = failed(true),
+            OnStoreFailure::Deny => self.judged[number].answer = failed(false),
             OnStoreFailure::Local(limit) => {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));
                 let decisions = self.local.charge(&[Charge { limit: &limit, ..charge }]).ok();
-                let decision = decisions.as_ref().and_then(|decisions| decisions.iter().next().copied());
-                decision.map_or(Answer::Failed { allowed: true }, Answer::Decided)
+                match decisions.as_ref().and_then(|decisions| decisions.iter().next()) {
+                    Some(decision) => self.note(number, charge.op, decision),
+                    None => self.judged[number].answer = failed(true),
+                }
             }
-        };
+        }
         if let Some(record) = self.judged[number].rule.and_then(|id| self.active.record(id)) {
             record.all.add(crate::stats::Counter::Failed, 1);
         }
     }
 
-    fn is_denied(&self) -> bool {
+    /// Whether the request is denied by what is known so far. What was not asked yet denies nothing.
+    fn is_denied(&mut self) -> bool {
+        if self.are_all_quotas_used_up() {
+            for (planned, judged) in self.plan.planned.iter().zip(&mut self.judged) {
+                judged.veto |= planned.quota;
+            }
+        }
         self.denial().is_some()
     }
 
@@ -153,37 +207,37 @@ impl<'a> Settling<'a> {
         self.judged.iter().filter(|judged| judged.veto).filter_map(|judged| judged.answer.denial()).max()
     }
 
-    /// Whether every quota of the request is used up, which denies it.
-    fn all_quotas_are_used_up(&mut self) -> bool {
-        let quotas = || self.plan.planned.iter().zip(&self.judged).filter(|(planned, _)| planned.quota);
-        let of_rule = |judged: &Judged| (judged.descriptor, judged.rule);
-        // A rule is used up if any of its limits is.
-        let used_up = |rule| quotas().any(|(_, judged)| of_rule(judged) == rule && !judged.answer.is_allowed());
-        if quotas().next().is_none() || !quotas().all(|(_, judged)| used_up(of_rule(judged))) {
-            return false;
-        }
-        for (planned, judged) in self.plan.planned.iter().zip(&mut self.judged) {
-            judged.veto |= planned.quota;
-        }
-        true
+    fn are_all_quotas_used_up(&self) -> bool {
+        let mut quotas = (0..self.judged.len()).filter(|number| self.plan.planned[*number].quota).peekable();
+        quotas.peek().is_some() && quotas.all(|number| self.is_over(number))
     }
 
-    /// Refunds what was taken so far, to where it was taken.
-    fn give_back(&mut self) {
-        if std::mem::replace(&mut self.gave_back, true) {
-            return;
-        }
+    /// Whether the rule of a charge would deny: if any of its limits does.
+    fn is_over(&self, number: usize) -> bool {
+        let of = group(&self.judged[number]);
+        // They stand side by side.
+        let (before, after) = self.judged.split_at(number);
+        let is_same = |judged: &&Judged| group(judged) == of;
+        let mut all = before.iter().rev().take_while(is_same).chain(after.iter().take_while(is_same));
+        all.any(|judged| !judged.answer.is_allowed())
+    }
+
+    /// Refunds what was taken so far and is `wanted` back, to where it was taken.
+    fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
         for number in 0..self.judged.len() {
-            let Some((charge, receipt)) = self.taken(number) else { continue };
-            let Op::Take(units) = charge.op else { continue };
-            let refund = Charge { op: Op::Refund(units, Some(receipt)), ..charge };
-            let refunded = match self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
-                Some((_, limit)) => self.local.charge(&[Charge { limit, ..refund }]).ok(),
-                // If the store fails now, the units come back by themselves.
-                None => {
-                    self.active.store(self.plan.planned[number].store).and_then(|store| store.charge(&[refund]).ok())
-                }
+            if self.judged[number].taken.is_none() || !wanted(self, number) {
+                continue;
+            }
+            let receipt = self.judged[number].taken.take();
+            let (Step::Charge(Op::Take(units)), Some((backend, limit))) =
+                (self.plan.planned[number].step, self.place(number))
+            else {
+                continue;
             };
+            let Ok(key) = self.plan.key(&self.plan.planned[number].key) else { continue };
+            let refund = Charge { key, limit: &limit, op: Op::Refund(units, receipt), veto: false };
+            // If the store fails now, the units come back by themselves.
+            let refunded = backend.charge(&[refund]).ok();
             // The numbers are told as they are after it.
             if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
                 self.judged[number].answer = Answer::Decided(*decision);
@@ -191,33 +245,33 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// A charge that took units, and where.
-    fn taken(&self, number: usize) -> Option<(Charge<'a>, tidegate_core::Receipt)> {
-        let planned = self.plan.planned.get(number)?;
-        let Step::Charge(op @ Op::Take(1..)) = planned.step else { return None };
-        let receipt = self.judged.get(number)?.answer.decision().and_then(Decision::receipt)?;
-        let charge =
-            Charge { key: self.plan.key(&planned.key).ok()?, limit: limit(self.active, planned)?, op, veto: false };
-        Some((charge, receipt))
+    /// Where a charge was decided, and under which limit.
+    fn place(&self, number: usize) -> Option<(&'a Backend, Limit)> {
+        if let Some((_, limit)) = self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
+            return Some((self.local, *limit));
+        }
+        let planned = &self.plan.planned[number];
+        Some((self.active.store(planned.store)?, *limit(self.active, planned)?))
     }
 
     /// Counts denied requests where a rule asks for it, and imposes penalties.
-    fn follow_up(&mut self) -> Result<(), RequestError> {
-        let (active, plan, denied) = (self.active, self.plan, self.is_denied());
+    fn follow_up(&mut self, denied: bool) -> Result<(), RequestError> {
+        let (active, plan) = (self.active, self.plan);
         for (number, planned) in plan.planned.iter().enumerate() {
             let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
-            let (Some(backend), Some(limit)) = (active.store(planned.store), limit(active, planned)) else { continue };
-            let answer = self.judged[number].answer;
-            let over = !answer.is_allowed();
-            if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || over), op) {
-                let debit = Charge { key: plan.key(&planned.key)?, limit, op: Op::Debit(units), veto: false };
+            if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || self.is_over(number)), op)
+                && let Some((backend, limit)) = self.place(number)
+            {
+                let debit = Charge { key: plan.key(&planned.key)?, limit: &limit, op: Op::Debit(units), veto: false };
                 // A store that fails now has failed the request's own charge too, and that was answered.
                 let _ = backend.charge(&[debit]);
             }
-            if let (true, Some(length), Backend::Memory(store)) = (over, rule.penalty, backend) {
-                let key = plan.penalty_key(rule, planned);
-                let key = tidegate_core::Key::new(&key).map_err(RequestError::Key)?;
-                Penalties::impose(store, key, length).map_err(RequestError::Penalty)?;
+            let answer = self.judged[number].answer;
+            if let (false, Some(length), Some(Backend::Memory(store))) =
+                (answer.is_allowed(), rule.penalty, active.store(planned.store))
+            {
+                // A store that fails now leaves the denial without its penalty.
+                guarded(|| plan.penalty(store, rule, planned).lengthen(length)).unwrap_or(Ok(()))?;
                 self.judged[number].answer = penalised(&answer, length);
             }
         }
@@ -247,11 +301,11 @@ fn penalised(answer: &Answer, length: Duration) -> Answer {
     }
 }
 
-/// The same question without taking or giving anything.
+/// The same without taking anything. What comes back comes back though the request is denied.
 fn looking(op: Op) -> Op {
     match op {
-        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
-        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+        Op::Take(units) => Op::Ask(units),
+        other => other,
     }
 }
 
@@ -262,7 +316,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
-    use tidegate_core::MemoryStore;
+    use tidegate_core::{FakeClock, MemoryStore, Time};
     use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
 
     use super::*;
@@ -270,19 +324,25 @@ mod tests {
     /// What a rule with this choice answers to a few requests while its store does not.
     fn answers(choice: &str) -> Vec<Option<Denial>> {
         let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
-        settled(&rule).into_iter().map(|settled| settled.denial).collect()
+        settled(&rule, 3).into_iter().map(|settled| settled.denial).collect()
     }
 
-    /// What comes out of three requests under rules whose store does not answer.
-    fn settled(rules: &str) -> Vec<Settled> {
+    /// What comes out of requests under rules whose store does not answer.
+    fn settled(rules: &str, requests: usize) -> Vec<Settled> {
         let text = format!("domains: {{api: {{rules: [{rules}]}}}}");
         let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
         let active = Active::for_tests(policy, vec![Backend::Unreachable]);
-        let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
+        let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
+        let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()));
         let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
         let domain = active.policy.domain("api").unwrap();
-        let plan = Plan::of(&active, &Penalties::new(), domain, &request).unwrap();
-        (0..3).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
+        let plan = Plan::of(&active, domain, &request).unwrap();
+        (0..requests).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
+    }
+
+    /// What is left of the first limit after each.
+    fn left(all: &[Settled]) -> Vec<u64> {
+        all.iter().map(|settled| settled.judged[0].answer.decision().unwrap().remaining()).collect()
     }
 
     fn at_once<T>(future: impl Future<Output = T>) -> T {
@@ -296,10 +356,29 @@ mod tests {
     fn what_the_memory_of_this_process_gave_goes_back_there() {
         let five = "{name: five, limit: 9/minute, on_store_failure: {local: 5/minute}}";
         let one = "{name: one, limit: 9/minute, on_store_failure: {local: 1/minute}}";
-        let left = |settled: &Settled| settled.judged[0].answer.decision().unwrap().remaining();
-        let all = settled(&format!("{five}, {one}"));
-        assert_eq!(all.iter().map(left).collect::<Vec<_>>(), [4, 4, 4]);
+        let all = settled(&format!("{five}, {one}"), 3);
+        assert_eq!(left(&all), [4, 4, 4]);
         assert_eq!(all[2].denial, Some(Denial::OverLimit));
+    }
+
+    #[test]
+    fn without_its_store_too_a_rule_that_watches_takes_from_all_its_limits_or_from_none() {
+        let limits = "limits: [{name: minute, rate: 5/minute}, {name: day, rate: 1/day}]";
+        for mode in ["mode: shadow", "quota: true"] {
+            let rule = format!("{{name: two, {mode}, {limits}}}");
+            let open = "{name: open, quota: true, limit: 9/minute}";
+            let all = settled(&format!("{rule}, {open}"), 3);
+            assert_eq!(left(&all), [4, 4, 4], "{mode}");
+            assert!(all.iter().all(|settled| settled.denial.is_none()), "{mode}");
+        }
+    }
+
+    #[test]
+    fn denied_requests_count_where_they_were_decided() {
+        let rule = "{name: strict, limit: 2/minute, count_denied: true}";
+        let waits = settled(rule, 4).into_iter().map(|settled| settled.judged[0].answer.retry());
+        let expected = [None, None, Some(30), Some(60)].map(|wait| wait.map(Duration::from_secs).map(Retry::After));
+        assert_eq!(waits.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -307,5 +386,14 @@ mod tests {
         assert_eq!(answers("allow"), [None; 3]);
         assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
         assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
+    }
+
+    #[test]
+    fn a_quota_that_blocks_denies_only_with_the_others() {
+        let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}", 3);
+        assert_eq!(
+            all.iter().map(|one| one.denial).collect::<Vec<_>>(),
+            [None, Some(Denial::Blocked), Some(Denial::Blocked)]
+        );
     }
 }

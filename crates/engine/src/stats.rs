@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tidegate_policy::Mode;
 
+use crate::bounds::COUNTER_SHARDS_MAX;
+
 /// What is counted of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -68,7 +70,7 @@ pub(crate) struct Sharded(Box<[Shard]>);
 
 impl Sharded {
     fn new() -> Sharded {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(COUNTER_SHARDS_MAX);
         Sharded((0..threads).map(|_| Shard::default()).collect())
     }
 

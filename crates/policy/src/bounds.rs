@@ -1,4 +1,4 @@
-//! Every bound of what `compile` accepts, each with its reason.
+//! Every bound of what `compile` and `json` accept, each with its reason.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub const NAME_BYTES_MAX: usize = 1024;
 /// Most rules of all domains together. A rule takes about a kilobyte, and a reload reads all of them.
 pub const RULES_MAX: usize = 100_000;
 
-/// Most domains.
+/// Most domains: each has an index of its own, and a tenant each is what the largest have.
 pub const DOMAINS_MAX: usize = 10_000;
 
 /// Most stores: each has its own memory.
@@ -18,10 +18,11 @@ pub const STORES_MAX: usize = 16;
 /// Most limits of a rule: a request charges all of them at once, and a transaction holds 16 charges.
 pub const LIMITS_MAX: usize = 8;
 
-/// Most parts of a key.
+/// Most parts of a key: all of them are looked up for each request, and stand in a key of 4,096 bytes.
 pub const KEY_PARTS_MAX: usize = 16;
 
-/// Most conditions of one kind (entries, headers and so on) of a rule.
+/// Most conditions of one kind (entries, headers and so on) of a rule: a request that meets all but the last is held
+/// against each of them.
 pub const CONDITIONS_MAX: usize = 32;
 
 /// Longest pattern or value to be matched, in bytes: longer than any path or token that is matched by hand.
@@ -30,22 +31,23 @@ pub const PATTERN_BYTES_MAX: usize = 4096;
 /// Most stars in a pattern: each may search the whole value once.
 pub const STARS_MAX: usize = 16;
 
-/// Most values that `match` lists for one condition, or excepts from it.
+/// Most values that `match` lists for one condition, or excepts from it: as many as there may be rules, for who keeps a
+/// list instead.
 pub const VALUES_MAX: usize = 100_000;
 
-/// Most values and patterns of all rules together.
+/// Most values and patterns of all rules together: a reload holds them beside those in use.
 pub const VALUES_TOTAL_MAX: usize = 1_000_000;
 
-/// Most networks of a list.
+/// Most networks of a list: a large cloud has about as many, and a lookup stays a short search.
 pub const NETWORKS_MAX: usize = 10_000;
 
-/// Most names in `replaces` and in `metrics.by_entries`.
+/// Most names in `replaces` and in `metrics.by_entries`: each is looked for in every request that the rule applies to.
 pub const NAMES_MAX: usize = 16;
 
 /// Longest metadata of a rule as JSON, in bytes: Envoy is sent it with each answer.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 
-/// Longest penalty.
+/// Longest penalty: a year is as good as for ever, and a slip in the unit is caught.
 pub const PENALTY_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// Longest jitter of `Retry-After`: beyond it, clients that were told to wait a second would be gone.
@@ -73,8 +75,17 @@ pub const EXPRESSION_JOINS_MAX: usize = 16;
 /// Most memory of a regular expression, in bytes: matching is linear in its size too.
 pub const REGEX_BYTES_MAX: usize = 64 << 10;
 
-/// Most entries of a map that an expression sees, such as headers.
+/// Most entries of a map that an expression sees, such as headers: the map is made anew for each request.
 pub const EXPRESSION_MAP_MAX: usize = 256;
 
-/// Most units that an expression can ask for: any sum of a few stays far below 64 bits.
-pub const COST_MAX: u64 = 1 << 48;
+/// Most units that a request can ask for, in whatever way: it says so, an expression makes them, an administrator gives them
+/// back. Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays
+/// below 64 bits. Envoy's `hits_addend` can carry more, and is refused then.
+pub const COST_MAX: u64 = 1 << 53;
+
+/// Most fields of one JSON object and most items of one list: twice the entries that a descriptor may have. Finding a field
+/// looks at all of them.
+pub const JSON_FIELDS_MAX: usize = 128;
+
+/// Most characters of a value that an error repeats, so that it stays short whatever came in.
+pub const QUOTE_CHARS_MAX: usize = 60;

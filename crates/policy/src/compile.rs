@@ -13,13 +13,13 @@ use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
     PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX, STORES_MAX,
 };
-use crate::conditions::shortened;
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
 use crate::expression::Purpose;
 use crate::index::Index;
+use crate::json::quote;
 use crate::key::Part;
-use crate::limit::{LimitProblem, read_limit_of};
+use crate::limit::read_limit_of;
 use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
@@ -102,7 +102,7 @@ impl Compiler<'_, '_> {
         if let Some(url) = &store.url
             && !["memory", "memory:", "memory://"].contains(&url.as_str())
         {
-            let message = format!("url: `{}` is not a store that there is", shortened(url));
+            let message = format!("url: `{}` is not a store that there is", quote(url));
             self.diagnostics.error(&child(&pointer, "url"), message, "write memory:");
         }
         StoreSpec {
@@ -164,7 +164,7 @@ impl Compiler<'_, '_> {
         for (place, rule) in domain.rules.iter().enumerate() {
             let pointer = child(&pointer, &place.to_string());
             if !names.insert(&rule.name) {
-                let message = format!("name: there is another rule `{}` in this domain", shortened(&rule.name));
+                let message = format!("name: there is another rule `{}` in this domain", quote(&rule.name));
                 self.diagnostics.error(&child(&pointer, "name"), message, "give each rule a name of its own");
             }
             let rule = self.rule(name, rule, response, &pointer);
@@ -241,11 +241,11 @@ impl Compiler<'_, '_> {
                 self.check_name("name", own, &child(&pointer, "name"));
             }
             if !names.insert(name) {
-                let message = format!("name: another limit of this rule is called `{}`", shortened(name));
+                let message = format!("name: another limit of this rule is called `{}`", quote(name));
                 let hint = "give each limit a name, like name: daily (without one it has the rule's)";
                 self.diagnostics.error(&pointer, message, hint);
             }
-            if let Some((limit, shown)) = self.limit(limit, &pointer) {
+            if let Some((limit, shown)) = self.limit("limit", limit, &pointer) {
                 let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
                 let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
                 limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace });
@@ -254,14 +254,15 @@ impl Compiler<'_, '_> {
         limits
     }
 
-    fn limit(&mut self, written: &schema::Limit, pointer: &str) -> Option<(Limit, Shown)> {
+    /// The limit of a field of this name.
+    fn limit(&mut self, whole: &str, written: &schema::Limit, pointer: &str) -> Option<(Limit, Shown)> {
         let diagnostics = &*self.diagnostics;
         match read_limit_of(written, &|field| !diagnostics.is_left_out(&child(pointer, field))) {
             Ok(read) => Some(read),
             Err(problems) => {
-                for LimitProblem { field, message, hint } in problems {
-                    let pointer = if field.is_empty() { pointer.to_owned() } else { child(pointer, field) };
-                    self.diagnostics.error(&pointer, message, hint);
+                for problem in problems {
+                    let pointer = problem.field.map_or_else(|| pointer.to_owned(), |field| child(pointer, field));
+                    self.diagnostics.error(&pointer, problem.message(whole), problem.hint);
                 }
                 None
             }
@@ -280,7 +281,7 @@ impl Compiler<'_, '_> {
         }
         // Periods are written as in rates.
         let Ok(rate) = format!("1/{}", written.per).parse::<Rate>() else {
-            let message = format!("per: `{}` is no period", shortened(&written.per));
+            let message = format!("per: `{}` is no period", quote(&written.per));
             self.diagnostics.error(&child(pointer, "per"), message, "write second, minute, hour, day or the like");
             return None;
         };
@@ -327,7 +328,7 @@ impl Compiler<'_, '_> {
             None => OnStoreFailure::Local(None),
             Some(schema::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(schema::OnStoreFailure::Deny) => OnStoreFailure::Deny,
-            Some(schema::OnStoreFailure::Local(limit)) => match self.limit(limit, &child(pointer, "local")) {
+            Some(schema::OnStoreFailure::Local(limit)) => match self.limit("local", limit, &child(pointer, "local")) {
                 Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
                 None => OnStoreFailure::Deny,
             },
@@ -353,7 +354,7 @@ impl Compiler<'_, '_> {
         let Some(name) = name else { return 0 };
         self.stores.iter().position(|store| *store.name == *name).unwrap_or_else(|| {
             let names: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
-            let message = format!("store: there is no `{}`", shortened(name));
+            let message = format!("store: there is no `{}`", quote(name));
             self.diagnostics.error(pointer, message, format!("name one of {}, or add it to stores", names.join(", ")));
             0
         })
@@ -364,12 +365,12 @@ impl Compiler<'_, '_> {
         match read_duration(text) {
             Some(duration) if !duration.is_zero() && duration <= max => Some(duration),
             Some(_) => {
-                let message = format!("{field}: `{}` is out of bounds", shortened(text));
+                let message = format!("{field}: `{}` is out of bounds", quote(text));
                 self.diagnostics.error(pointer, message, format!("use 1ms to {}s", max.as_secs()));
                 None
             }
             None => {
-                let message = format!("{field}: cannot read `{}`", shortened(text));
+                let message = format!("{field}: cannot read `{}`", quote(text));
                 self.diagnostics.error(pointer, message, "write numbers with units, like 90s, 10m or 1h30m");
                 None
             }
@@ -389,7 +390,7 @@ impl Compiler<'_, '_> {
                 let pointer = child(&pointer, &place.to_string());
                 self.check_name(field, name, &pointer);
                 if field == "replaces" && limits.iter().any(|limit| *limit.name == **name) {
-                    let message = format!("replaces: `{}` is a limit of this rule itself", shortened(name));
+                    let message = format!("replaces: `{}` is a limit of this rule itself", quote(name));
                     self.diagnostics.error(&pointer, message, "name a limit of another rule");
                 }
             }
@@ -405,10 +406,10 @@ impl Compiler<'_, '_> {
         let (message, hint) = if name.is_empty() {
             (format!("{field}: empty"), "give it a name".to_owned())
         } else if name.len() > NAME_BYTES_MAX {
-            let message = format!("{field}: `{}` has {} bytes", shortened(name), name.len());
+            let message = format!("{field}: `{}` has {} bytes", quote(name), name.len());
             (message, format!("use at most {NAME_BYTES_MAX} bytes"))
         } else if name.contains(char::is_control) {
-            (format!("{field}: {:?} has control characters", shortened(name)), "leave them out".to_owned())
+            (format!("{field}: {:?} has control characters", quote(name)), "leave them out".to_owned())
         } else {
             return;
         };

@@ -60,14 +60,17 @@ fn limits() {
     );
     check_rule(json!({"limits": ["1/s", {"name": "day", "rate": "5/day"}]}), &[]);
     check_rule(json!({"limits": ["1/s", "5/day"]}), &["/limits/1: name: another limit of this rule is called `r`"]);
-    check_rule(json!({"limit": "fast"}), &["/limit: rate: cannot read `fast`"]);
+    check_rule(json!({"limit": "fast"}), &["/limit: limit: cannot read `fast`"]);
     check_rule(json!({"limit": {"rate": "1/s", "burst": 0}}), &["/limit/burst: burst: 0 is too small"]);
     check_rule(json!({"limits": [{"name": "", "rate": "1/s"}]}), &["/limits/0/name: name: empty"]);
     check_rule(json!({"action": "block", "limit": "1/s"}), &["/limit: limit: a rule that blocks or does not limit"]);
     check_rule(json!({"action": "unlimited", "limits": ["1/s"]}), &["/limits: limits: a rule that blocks or"]);
     let nine: Vec<Value> = (0..9).map(|i| json!({"name": i.to_string(), "rate": "1/s"})).collect();
     check_rule(json!({"limits": nine}), &["/limits: limits: 9 are too many"]);
-    check_rule(json!({"limit": "1/s", "on_store_failure": {"local": "x"}}), &["/on_store_failure/local: rate: cannot"]);
+    check_rule(
+        json!({"limit": "1/s", "on_store_failure": {"local": "x"}}),
+        &["/on_store_failure/local: local: cannot"],
+    );
 }
 
 #[test]

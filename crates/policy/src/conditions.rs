@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::bounds::{CONDITIONS_MAX, NETWORKS_MAX, PATTERN_BYTES_MAX, STARS_MAX, VALUES_MAX, VALUES_TOTAL_MAX};
 use crate::compile::{Compiler, child};
 use crate::expression::{Expression, Purpose};
+use crate::json::quote;
 use crate::matching::{Entries, Matching, Named};
 use crate::network::{Network, NetworkError};
 use crate::networks::Networks;
@@ -70,7 +71,7 @@ impl Compiler<'_, '_> {
     pub(crate) fn check_header(&mut self, name: &str, pointer: &str) {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !name.bytes().all(is_token) {
-            let message = format!("`{}` cannot be the name of a header", shortened(name));
+            let message = format!("`{}` cannot be the name of a header", quote(name));
             self.diagnostics.error(pointer, message, "use letters, digits and dashes, like x-api-key");
         }
     }
@@ -145,7 +146,7 @@ impl Compiler<'_, '_> {
         }
         let stars = text.bytes().filter(|byte| *byte == b'*').count();
         if stars > STARS_MAX {
-            let message = format!("`{}`: {stars} stars are too many", shortened(text));
+            let message = format!("`{}`: {stars} stars are too many", quote(text));
             self.diagnostics.error(&pointer(), message, format!("use at most {STARS_MAX}"));
         }
     }
@@ -164,7 +165,7 @@ impl Compiler<'_, '_> {
                     let at = child(pointer, &place.to_string());
                     let (message, hint) = match error {
                         NetworkError::Unreadable => (
-                            format!("`{}` is not a network", shortened(text)),
+                            format!("`{}` is not a network", quote(text)),
                             "write an address and a length, like 10.0.0.0/8 or 2001:db8::/32".to_owned(),
                         ),
                         NetworkError::Beyond(network) => {
@@ -196,13 +197,5 @@ impl Case {
             Case::Upper => text.to_ascii_uppercase(),
             Case::Lower => text.to_ascii_lowercase(),
         }
-    }
-}
-
-/// Text as it fits in a message.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }

@@ -88,6 +88,11 @@ impl Expression {
         self.uses.response
     }
 
+    /// Whether it speaks of the cost.
+    pub(crate) fn mentions_cost(&self) -> bool {
+        self.uses.cost
+    }
+
     /// The units that it always gives, if it looks at nothing.
     pub(crate) fn constant_units(&self) -> Option<u64> {
         self.constant().and_then(|value| units(&value))

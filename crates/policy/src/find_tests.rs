@@ -274,10 +274,9 @@ proptest! {
         let address = address.map(|address| address.parse().unwrap());
         let http = Http { path: &path, query: &query, headers: &headers, address, ..Http::default() };
         let question = Question { domain: "d", entries: &entries, http: is_http.then_some(&http), cost: 1 };
-        let facts = crate::matching::Facts::new(&question);
-        let numbered = policy.rules().iter().enumerate();
-        let scanned: Vec<usize> =
-            numbered.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| number).collect();
+        let mut scanned = Vec::new();
+        policy.find_by_scan(&question, &mut scanned);
+        let scanned: Vec<usize> = scanned.into_iter().map(RuleId::index).collect();
         prop_assert_eq!(find(&policy, &question), scanned);
     }
 

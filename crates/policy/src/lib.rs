@@ -8,12 +8,14 @@
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
 //! | what is asked | `request.rs`, `path.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
+//! | JSON that is told over HTTP or on a command line | `json.rs`, `limit.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
 //! | what a rule counts a request on, and how much | `key.rs`, `expression.rs` |
 //! | who the client is | `address.rs`, `network.rs` |
 
 pub mod bounds;
+pub mod json;
 pub mod json_schema;
 pub mod load;
 pub mod migrate;
@@ -50,7 +52,7 @@ mod yaml;
 pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
-pub use limit::{LimitProblem, read_limit};
+pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StoreSpec};

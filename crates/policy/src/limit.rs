@@ -1,23 +1,121 @@
-//! Limits as people write them, read to limits that can be asked.
+//! Limits as people write them, in files and in JSON, read to limits that can be asked.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::bounds::SLICES_DEFAULT;
+use serde_json::value::RawValue;
+use tidegate_core::bounds::{SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
 use tidegate_core::{Algorithm, Limit, LimitError, Rate};
 
+use crate::json::{FieldError, Fields, quote, text, whole};
 use crate::request::Shown;
 use crate::schema::{self, Numbers, RateText};
 
+const EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
+const UNITS: &str = "use 1 or more units";
+
+/// What to write as the limit of an object.
+pub const LIMIT_REMEDY: &str =
+    r#"write "100/minute" or an object like {"algorithm":"gcra","rate":"100/minute","burst":20}"#;
+
 /// Why a limit cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}; {hint}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitProblem {
-    /// The field at fault; empty if it is the limit as a whole.
-    pub field: &'static str,
-    /// What is wrong, with the field and its value.
-    pub message: String,
+    /// The field at fault; none if it is the limit as a whole.
+    pub field: Option<&'static str>,
+    /// What is wrong, with the value.
+    pub problem: String,
     /// What would do.
     pub hint: String,
+}
+
+impl LimitProblem {
+    /// The field at fault, and what is wrong with it; `whole` is the field that holds the limit.
+    #[must_use]
+    pub fn message(&self, whole: &str) -> String {
+        format!("{}: {}", self.field.unwrap_or(whole), self.problem)
+    }
+}
+
+impl From<LimitProblem> for FieldError {
+    fn from(problem: LimitProblem) -> FieldError {
+        FieldError::new(problem.field.unwrap_or("limit"), problem.problem, problem.hint)
+    }
+}
+
+/// A limit that a JSON value holds.
+#[derive(Clone, Debug)]
+pub struct JsonLimit<'a> {
+    /// Its own name, if it has one.
+    pub name: Option<Cow<'a, str>>,
+    /// The limit.
+    pub limit: Limit,
+    /// How it is told of.
+    pub shown: Shown,
+}
+
+impl JsonLimit<'_> {
+    /// The same, where nobody would ever see its name.
+    ///
+    /// # Errors
+    /// If it has one: a field without effect is a mistake that nobody would notice.
+    pub fn unnamed(self, owner: &str) -> Result<Self, FieldError> {
+        match &self.name {
+            Some(name) => {
+                let problem = format_args!("{} has no effect, since {owner} does not tell it", quote(name));
+                Err(FieldError::new("name", problem, "leave it out"))
+            }
+            None => Ok(self),
+        }
+    }
+}
+
+/// Reads a limit from JSON: text like `"100/minute"`, or an object like that of a configuration.
+///
+/// # Errors
+/// If it is none, or its numbers are at fault.
+pub fn read_json_limit(value: &RawValue) -> Result<JsonLimit<'_>, FieldError> {
+    let (name, limit) = match value.get().as_bytes() {
+        [b'"', ..] => (None, schema::Limit::Rate(text("limit", value, LIMIT_REMEDY)?.into_owned())),
+        [b'{', ..] => {
+            let (name, numbers) = json_numbers(value)?;
+            (name, schema::Limit::Numbers(numbers))
+        }
+        _ => {
+            let problem = format_args!("{} is not a limit", quote(value.get()));
+            return Err(FieldError::new("limit", problem, LIMIT_REMEDY));
+        }
+    };
+    let (limit, shown) = read_limit(&limit)?;
+    Ok(JsonLimit { name, limit, shown })
+}
+
+fn json_numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, Numbers), FieldError> {
+    let mut fields = Fields::parse("limit", value.get(), EXAMPLE)?;
+    let name = fields.text("name", "use text")?;
+    let algorithm = fields.text("algorithm", use_one_of())?;
+    let rate = match fields.take("rate") {
+        None => None,
+        Some(rate) if rate.get().starts_with('"') => {
+            Some(RateText::Text(text("rate", rate, LIMIT_REMEDY)?.into_owned()))
+        }
+        Some(rate) => Some(RateText::Units(whole("rate", rate.get(), r#"write "100/minute", or units with per_ns"#)?)),
+    };
+    let numbers = Numbers {
+        name: None,
+        algorithm: algorithm.map(Cow::into_owned),
+        rate,
+        per_ns: fields.whole("per_ns", format_args!("use 1 to {SPAN_NANOS_MAX} nanoseconds"))?,
+        burst: fields.whole("burst", UNITS)?,
+        capacity: fields.whole("capacity", UNITS)?,
+        limit: fields.whole("limit", UNITS)?,
+        window_ns: fields.whole("window_ns", format_args!("use 1 to {WINDOW_NANOS_MAX} nanoseconds"))?,
+        slices: fields.whole("slices", format_args!("use 1 to {SLICES_MAX}"))?,
+        stagger: fields.flag("stagger")?,
+    };
+    fields.finish("limit")?;
+    Ok((name, numbers))
 }
 
 /// Reads a limit: text like `100/minute`, or an algorithm with its numbers.
@@ -26,10 +124,8 @@ pub struct LimitProblem {
 /// If a number is missing, out of bounds, or of no use to the algorithm.
 pub fn read_limit(limit: &schema::Limit) -> Result<(Limit, Shown), LimitProblem> {
     read_limit_of(limit, &|_| true).map_err(|problems| {
-        problems
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| problem("", "limit: cannot be read", "see the reference of limits"))
+        let unknown = || LimitProblem { field: None, problem: "cannot be read".to_owned(), hint: use_one_of() };
+        problems.into_iter().next().unwrap_or_else(unknown)
     })
 }
 
@@ -40,8 +136,8 @@ pub(crate) fn read_limit_of(
 ) -> Result<(Limit, Shown), Vec<LimitProblem>> {
     match limit {
         schema::Limit::Rate(text) => {
-            let rate: Rate = text.parse().map_err(|error| vec![of_core(error, "")])?;
-            let limit = Limit::gcra(rate, rate.units()).map_err(|error| vec![of_core(error, "")])?;
+            let rate: Rate = text.parse().map_err(|error| vec![of_core(error, |_| None)])?;
+            let limit = Limit::gcra(rate, rate.units()).map_err(|error| vec![of_core(error, |_| None)])?;
             Ok((limit, shown(rate)))
         }
         schema::Limit::Numbers(numbers) => read_numbers(numbers, is_known),
@@ -72,11 +168,27 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
     match (made(algorithm, rate.unwrap_or(stand_in), numbers), rate) {
         (Ok(limit), Some(rate)) if problems.is_empty() => return Ok((limit, shown(rate))),
         (Err(error), rate) if rate.is_some() || matches!(error, LimitError::Zero { .. }) => {
-            problems.push(of_core(error, units_field(numbers)));
+            problems.push(of_core(error, written(numbers)));
         }
         _ => (),
     }
     Err(problems)
+}
+
+fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers) -> Result<Limit, LimitError> {
+    let (units, window) = (rate.units(), rate.period());
+    match algorithm {
+        Algorithm::Gcra => Limit::gcra(rate, numbers.burst.unwrap_or(units)),
+        Algorithm::TokenBucket => Limit::token_bucket(rate, numbers.capacity.unwrap_or(units)),
+        Algorithm::LeakyBucket => Limit::leaky_bucket(rate, numbers.capacity.unwrap_or(units)),
+        Algorithm::FixedWindow => Limit::fixed_window(units, window).map(|limit| match numbers.stagger {
+            Some(true) => limit.staggered(),
+            _ => limit,
+        }),
+        Algorithm::SlidingLog => Limit::sliding_log(units, window),
+        Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
+        Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
+    }
 }
 
 /// The rate, if enough is known to tell of it.
@@ -98,7 +210,9 @@ fn rate_of(
         return rate(algorithm.unwrap_or(Algorithm::Gcra), &numbers).map(Some);
     }
     match &numbers.rate {
-        Some(RateText::Text(text)) => text.parse::<Rate>().map(|_| None).map_err(|error| of_core(error, "rate")),
+        Some(RateText::Text(text)) => {
+            text.parse::<Rate>().map(|_| None).map_err(|error| of_core(error, |_| Some("rate")))
+        }
         _ => Ok(None),
     }
 }
@@ -107,29 +221,14 @@ fn is_window(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
-fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers) -> Result<Limit, LimitError> {
-    let (units, window) = (rate.units(), rate.period());
-    match algorithm {
-        Algorithm::Gcra => Limit::gcra(rate, numbers.burst.unwrap_or(units)),
-        Algorithm::TokenBucket => Limit::token_bucket(rate, numbers.capacity.unwrap_or(units)),
-        Algorithm::LeakyBucket => Limit::leaky_bucket(rate, numbers.capacity.unwrap_or(units)),
-        Algorithm::FixedWindow => Limit::fixed_window(units, window).map(|limit| match numbers.stagger {
-            Some(true) => limit.staggered(),
-            _ => limit,
-        }),
-        Algorithm::SlidingLog => Limit::sliding_log(units, window),
-        Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
-        Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
-    }
-}
-
 fn algorithm(numbers: &Numbers) -> Result<Algorithm, LimitProblem> {
     let Some(name) = &numbers.algorithm else { return Ok(Algorithm::Gcra) };
-    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
-        let name: String = name.chars().take(40).collect();
-        problem("algorithm", format!("algorithm: `{name}` is not known"), format!("use one of {}", names.join(", ")))
-    })
+    name.parse().map_err(|_| problem("algorithm", format!("`{}` is not known", quote(name)), use_one_of()))
+}
+
+fn use_one_of() -> String {
+    let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+    format!("use one of {}", names.join(", "))
 }
 
 /// A field without effect is a mistake that nobody would notice.
@@ -146,27 +245,29 @@ fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = Limi
         ("stagger", numbers.stagger.is_some(), algorithm == Algorithm::FixedWindow, "leave it out"),
     ];
     let useless = fields.into_iter().filter(|(_, there, used, _)| *there && !used);
-    useless.map(move |(field, _, _, hint)| problem(field, format!("{field}: {algorithm} has no such number"), hint))
+    useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} has no such number"), hint))
 }
 
 /// The rate of a bucket, or the limit and length of a window.
 fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
     match (&numbers.rate, numbers.per_ns, numbers.limit, numbers.window_ns) {
-        (Some(RateText::Text(text)), None, None, None) => text.parse().map_err(|error| of_core(error, "rate")),
+        (Some(RateText::Text(text)), None, None, None) => {
+            text.parse().map_err(|error| of_core(error, written(numbers)))
+        }
         (Some(RateText::Units(units)), Some(per), None, None) => {
-            Rate::from_nanos(*units, per).map_err(|error| of_core(error, "rate"))
+            Rate::from_nanos(*units, per).map_err(|error| of_core(error, written(numbers)))
         }
         (None, None, Some(units), Some(window)) => {
-            Rate::new(units, Duration::from_nanos(window)).map_err(|error| of_core(error, "limit"))
+            Rate::new(units, Duration::from_nanos(window)).map_err(|error| of_core(error, written(numbers)))
         }
         (Some(_), _, Some(_), _) => Err(both("limit", "rate")),
         (Some(_), _, _, Some(_)) => Err(both("window_ns", "rate")),
         (Some(RateText::Text(_)), Some(_), ..) => {
-            Err(problem("per_ns", "per_ns: the rate says its period already", "leave per_ns out"))
+            Err(problem("per_ns", "the rate says its period already", "leave per_ns out"))
         }
         (Some(RateText::Units(units)), None, ..) => Err(problem(
             "rate",
-            format!("rate: {units} has no period"),
+            format!("{units} has no period"),
             format!("write {units}/minute or the like, or add per_ns"),
         )),
         (None, _, Some(_), None) => Err(missing("window_ns", "the length of the window in nanoseconds")),
@@ -177,7 +278,7 @@ fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
                 false => "add rate, like 100/minute",
                 true => "add rate, like 100/minute, or limit and window_ns",
             };
-            Err(problem("rate", "rate: missing", hint))
+            Err(problem("rate", "missing", hint))
         }
     }
 }
@@ -186,47 +287,58 @@ fn shown(rate: Rate) -> Shown {
     Shown { units: rate.units(), period_ns: u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX) }
 }
 
-/// The field that tells the units.
-fn units_field(numbers: &Numbers) -> &'static str {
-    if numbers.limit.is_some() { "limit" } else { "rate" }
+/// What a limit's numbers were called that core calls `rate`, `limit`, `period` and `window`.
+fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
+    let (units, length) = match (numbers.limit, numbers.per_ns) {
+        (Some(_), _) => ("limit", "window_ns"),
+        (None, Some(_)) => ("rate", "per_ns"),
+        // Text says both.
+        (None, None) => ("rate", "rate"),
+    };
+    move |field| match field {
+        "rate" | "limit" => Some(units),
+        "period" | "window" => Some(length),
+        field => Some(field),
+    }
 }
 
-/// Core speaks of `limit`, `rate`, `window` and `period`; what was written may have other names.
-fn of_core(error: LimitError, written: &'static str) -> LimitProblem {
+/// What core says, of the field as it was written.
+fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static str>) -> LimitProblem {
     let field = match &error {
         LimitError::Zero { field } | LimitError::TooLarge { field, .. } => *field,
         LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => *field,
         LimitError::Unreadable { .. } => "rate",
     };
-    let field = match (field, written) {
-        (_, "") => "",
-        ("window" | "period", "limit") => "window_ns",
-        ("limit" | "rate" | "window" | "period", _) => written,
-        (field, _) => field,
-    };
     let text = error.to_string();
     let (message, hint) = text.split_once("; ").unwrap_or((&text, "see the reference of limits"));
-    problem(field, message, hint)
+    let named = message.split_once(": ").filter(|(name, _)| *name == field);
+    let problem = named.map_or(message, |(_, problem)| problem).to_owned();
+    LimitProblem { field: written(field), problem, hint: hint.to_owned() }
 }
 
 fn both(field: &'static str, other: &str) -> LimitProblem {
-    problem(field, format!("{field}: {other} says it already"), format!("leave out {other} or {field}"))
+    problem(field, format!("{other} says it already"), format!("leave out {other} or {field}"))
 }
 
 fn missing(field: &'static str, what: &str) -> LimitProblem {
-    problem(field, format!("{field}: missing"), format!("add {field}, {what}"))
+    problem(field, "missing", format!("add {field}, {what}"))
 }
 
-fn problem(field: &'static str, message: impl Into<String>, hint: impl Into<String>) -> LimitProblem {
-    LimitProblem { field, message: message.into(), hint: hint.into() }
+fn problem(field: &'static str, problem: impl fmt::Display, hint: impl Into<String>) -> LimitProblem {
+    LimitProblem { field: Some(field), problem: problem.to_string(), hint: hint.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Reads a limit as files have it, and holds the other way against it.
     fn read(json: &str) -> Result<(Limit, Shown), LimitProblem> {
-        read_limit(&serde_json::from_str(json).unwrap())
+        let read = read_limit(&serde_json::from_str(json).unwrap());
+        let of_json = serde_json::from_str::<&RawValue>(json).map(read_json_limit).unwrap();
+        let of_json = of_json.map(|JsonLimit { limit, shown, .. }| (limit, shown));
+        assert_eq!(of_json, read.clone().map_err(FieldError::from), "{json}");
+        read
     }
 
     #[test]
@@ -260,29 +372,32 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told() {
         let cases = [
-            (r#""5""#, "", "rate: cannot read `5`"),
-            (r#""0/minute""#, "", "rate: 0 is too small"),
-            (r#"{}"#, "rate", "rate: missing"),
-            (r#"{"algorithm":"gcra"}"#, "rate", "rate: missing"),
-            (r#"{"algorithm":"magic","rate":"5/s"}"#, "algorithm", "algorithm: `magic` is not known"),
-            (r#"{"rate":5}"#, "rate", "rate: 5 has no period"),
-            (r#"{"rate":"5/s","per_ns":5}"#, "per_ns", "per_ns: the rate says its period already"),
-            (r#"{"rate":"5/s","capacity":5}"#, "capacity", "capacity: gcra has no such number"),
-            (r#"{"rate":"5/s","burst":0}"#, "burst", "burst: 0 is too small"),
-            (r#"{"rate":"5/s","slices":5}"#, "slices", "slices: gcra has no such number"),
-            (r#"{"limit":5,"window_ns":5}"#, "limit", "limit: gcra has no such number"),
-            (r#"{"algorithm":"sliding_log","limit":5}"#, "window_ns", "window_ns: missing"),
-            (r#"{"algorithm":"sliding_log","window_ns":5}"#, "limit", "limit: missing"),
-            (r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#, "limit", "limit: rate says it already"),
-            (r#"{"algorithm":"sliding_log","rate":"5/s","stagger":true}"#, "stagger", "stagger: sliding_log has"),
-            (r#"{"algorithm":"sliding_log","rate":"10001/day"}"#, "rate", "limit: 10001 is too large"),
-            (r#"{"algorithm":"fixed_window","limit":5,"window_ns":1}"#, "limit", "rate: 5 in 1 ns is too fast"),
-            (r#"{"algorithm":"fixed_window","rate":"1/11y"}"#, "rate", "window: "),
+            (r#""5""#, None, "limit: cannot read `5`"),
+            (r#""0/minute""#, None, "limit: 0 is too small"),
+            (r#"{}"#, Some("rate"), "rate: missing"),
+            (r#"{"algorithm":"gcra"}"#, Some("rate"), "rate: missing"),
+            (r#"{"algorithm":"magic","rate":"5/s"}"#, Some("algorithm"), "algorithm: `magic` is not known"),
+            (r#"{"rate":5}"#, Some("rate"), "rate: 5 has no period"),
+            (r#"{"rate":"5/s","per_ns":5}"#, Some("per_ns"), "per_ns: the rate says its period already"),
+            (r#"{"rate":"5/s","capacity":5}"#, Some("capacity"), "capacity: gcra has no such number"),
+            (r#"{"rate":"5/s","burst":0}"#, Some("burst"), "burst: 0 is too small"),
+            (r#"{"rate":"5/s","slices":5}"#, Some("slices"), "slices: gcra has no such number"),
+            (r#"{"limit":5,"window_ns":5}"#, Some("limit"), "limit: gcra has no such number"),
+            (r#"{"algorithm":"sliding_log","limit":5}"#, Some("window_ns"), "window_ns: missing"),
+            (r#"{"algorithm":"sliding_log","window_ns":5}"#, Some("limit"), "limit: missing"),
+            (r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#, Some("limit"), "limit: rate says it already"),
+            (r#"{"algorithm":"sliding_log","rate":"5/s","stagger":true}"#, Some("stagger"), "stagger: sliding_log has"),
+            (r#"{"algorithm":"sliding_log","rate":"10001/day"}"#, Some("rate"), "rate: 10001 is too large"),
+            (r#"{"algorithm":"fixed_window","limit":5,"window_ns":1}"#, Some("limit"), "limit: 5 in 1 ns is too fast"),
+            (r#"{"algorithm":"fixed_window","rate":"1/11y"}"#, Some("rate"), "rate: 346896000000000000 ns is too long"),
+            (r#"{"algorithm":"fixed_window","limit":5,"window_ns":0}"#, Some("window_ns"), "window_ns: 0 is too small"),
+            (r#"{"rate":5,"per_ns":0}"#, Some("per_ns"), "per_ns: 0 is too small"),
+            (r#"{"rate":0,"per_ns":5}"#, Some("rate"), "rate: 0 is too small"),
         ];
         for (json, field, message) in cases {
             let problem = read(json).unwrap_err();
             assert_eq!(problem.field, field, "{json}");
-            assert!(problem.message.starts_with(message), "{json}: {problem}");
+            assert!(problem.message("limit").starts_with(message), "{json}: {problem:?}");
             assert!(!problem.hint.is_empty(), "{json}");
         }
     }

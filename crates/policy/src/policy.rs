@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 
 use crate::address::ClientAddress;
 use crate::index::Index;
+use crate::key::Part;
 use crate::matching::Facts;
 use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Rule, RuleId};
@@ -106,11 +107,26 @@ impl Policy {
         sort_and_dedup(found, start);
     }
 
+    /// The same by a look at each rule: what `find` is tested against and measured beside.
+    #[doc(hidden)]
+    pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Vec<RuleId>) {
+        let facts = Facts::new(question);
+        let rules = (0..).zip(&self.rules).filter(|(_, rule)| *rule.domain == *question.domain);
+        found.extend(rules.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| RuleId(number)));
+    }
+
     /// The address of the client behind a peer, from headers with names in lower case. Only what your own proxies wrote
     /// is believed.
     #[must_use]
     pub fn client_address(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
         self.client_address.find(peer, headers)
+    }
+
+    /// Whether the cost of a request can change which rules of a domain apply to it, or whom they count it on. How much they
+    /// count is another matter.
+    #[must_use]
+    pub fn looks_at_cost(&self, domain: &str) -> bool {
+        self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_cost())
     }
 
     /// How many expressions could not be evaluated so far.
@@ -162,6 +178,14 @@ impl Rule {
             }
             _ => 0,
         }
+    }
+
+    fn looks_at_cost(&self) -> bool {
+        let of_key = self.key.iter().filter_map(|part| match part {
+            Part::Expression(expression) => Some(expression),
+            _ => None,
+        });
+        self.matching.when.iter().chain(of_key).any(|expression| expression.mentions_cost())
     }
 
     fn cost_of(&self, question: &Question<'_>) -> u64 {

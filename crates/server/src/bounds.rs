@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Most connections that one listener serves at a time. Each takes some kilobytes and a file descriptor.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
-/// Fewest connections that a listener serves, however few files the system lets it open.
+/// Fewest connections that a listener serves, however few files the system lets it open: with fewer it would be of no use,
+/// and who runs it so shall see the system's own errors.
 pub const CONNECTIONS_MIN: usize = 16;
 
 /// Connections that the HTTP listener serves beyond its bound, each for one request and [`SPARE_TIME`] at most: somebody
@@ -22,11 +23,12 @@ pub const DESCRIPTORS: u64 = 64;
 /// events, and one for a connection that is about to be refused.
 pub const DESCRIPTORS_A_THREAD: u64 = 8;
 
-/// How long a connection may stay silent in the middle of a request, or before its first one: longer than any honest
-/// client needs, short enough that silent sockets do not pile up.
+/// How long a connection may stay silent in the middle of a request, or before its first one, or read nothing of what is
+/// written to it: longer than any honest client needs, short enough that silent sockets do not pile up.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// How long connections may finish their work after the server was told to stop.
+/// How long connections may finish their work after the server was told to stop: orchestrators mostly kill after 30
+/// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
 /// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
@@ -43,7 +45,8 @@ pub const GRPC_STREAMS_MAX: u32 = 256;
 /// Longest frame that is taken: the smallest bound that HTTP/2 allows to set, and more than most messages have.
 pub const GRPC_FRAME_BYTES_MAX: u32 = 16 * 1024;
 
-/// Bytes that a gRPC connection may send before they are read, over all its calls, and for one of them.
+/// Bytes that a gRPC connection may send before they are read, over all its calls, and for one of them: about what HTTP/2
+/// starts with for a call, and 16 times that for a connection, so that one call that stalls does not stop the others.
 pub const GRPC_WINDOW_BYTES: (u32, u32) = (1024 * 1024, 64 * 1024);
 
 /// Longest head of a gRPC call: Envoy's with a trace context takes less than one kilobyte.
@@ -60,13 +63,16 @@ pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(9);
 /// as soon as half a request of the other protocols does.
 pub const GRPC_KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(4);
 
-/// Lines of the decision log that may wait to be written.
+/// Lines of the decision log that may wait to be written: some milliseconds of the fastest traffic, for a disk that pauses.
 pub const DECISION_LOG_QUEUE: usize = 8_192;
 
 /// Bytes of those lines: one alone can be as long as the longest request.
 pub const DECISION_LOG_QUEUE_BYTES: usize = 8 << 20;
 
-/// How often, each hundredth of a second, it is looked at the end whether all lines are written: for two seconds. A disk
+/// How long to wait before looking again whether all lines are written: not noticed by who stops the server.
+pub const DECISION_LOG_LOOK: Duration = Duration::from_millis(10);
+
+/// How often, each [`DECISION_LOG_LOOK`], it is looked at the end whether all lines are written: for two seconds. A disk
 /// that hangs must not keep the process.
 pub const DECISION_LOG_LOOKS: u32 = 200;
 
@@ -82,7 +88,7 @@ pub const ARGUMENTS_MAX: usize = 1024;
 /// Longest command on the protocol of Redis. It is kept in memory until its last byte came.
 pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
-/// Longest line of a command that is typed rather than sent as an array.
+/// Longest line of a command that is typed rather than sent as an array: that of Redis.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Most arguments of a command before the password was said: HELLO with all its options has fewer.
@@ -91,22 +97,23 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// Longest argument before the password was said: strangers get little memory.
 pub const UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 * 1024;
 
-/// Replies of a pipeline that are kept before they are written, though more of its commands were read.
+/// Replies of a pipeline that are kept before they are written, though more of its commands were read: who sends and does
+/// not read must not fill the memory.
 pub const REPLIES_BYTES_MAX: usize = 64 * 1024;
 
 /// Room to read commands into. It grows where reads fill it and shrinks back, so that idle connections stay small.
 pub const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// Most room that one read gets.
+/// Most room that one read gets: larger reads do not get cheaper, and each connection may hold one.
 pub const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// Most commands between MULTI and EXEC.
+/// Most commands between MULTI and EXEC: they are run without a pause, and others of the thread wait meanwhile.
 pub const QUEUED_COMMANDS_MAX: usize = 1024;
 
 /// Most bytes of the arguments between MULTI and EXEC: they are kept until EXEC comes.
 pub const QUEUED_BYTES_MAX: usize = 128 * 1024;
 
-/// Longest name that a client gives itself or its library.
+/// Longest name that a client gives itself or its library: it is kept as long as the connection.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 
 /// How long a connection of a Redis client may be idle between commands. Pools keep connections for long, but one whose
@@ -124,26 +131,55 @@ pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 /// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this.
 pub const HTTP_WATCH: Duration = Duration::from_secs(2);
 
+/// Pages of a kind that may be read at a time before newcomers share one: pages about thousands of rules have megabytes.
+pub const PAGES_FRESH: usize = 2;
+
+/// How old the newest page may be to be shared. It bounds how many there are; short enough that nobody who scrapes sees a
+/// difference.
+pub const PAGE_SHARED: Duration = Duration::from_secs(2);
+
+/// How long a connection has to take a page about all rules: as long as Prometheus gives a scrape. With the two above, at
+/// most [`PAGES_FRESH`] + ([`PAGE_SHARED`] + `PAGE_READ` + 2 × [`HTTP_WATCH`]) / [`PAGE_SHARED`] = 10 of a kind are held.
+pub const PAGE_READ: Duration = Duration::from_secs(10);
+
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of an HTTP connection that may wait to be read or written. Bodies go through it in pieces.
+/// Bytes of an HTTP connection that may wait to be read or written: four heads. Bodies go through it in pieces.
 pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Most fields of one JSON object and most items of one list: finding one looks at all of them.
-pub const JSON_FIELDS_MAX: usize = 128;
-
-/// Most parameters of a query, for the same reason.
+/// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;
 
 /// Most checks in one list: they are charged in one transaction.
 pub const CHECKS_MAX: usize = tidegate_core::bounds::CHARGES_MAX;
 
-/// Characters of a value that an error repeats, so that answers stay short whatever came in.
-pub const QUOTE_CHARS_MAX: usize = 60;
-
 /// Bytes of a `Host` that the page for people repeats: a name has at most 253, and a port follows.
 pub const HOST_BYTES_MAX: usize = 260;
+
+/// Connections that may wait to be accepted: a burst of them while all threads are busy.
+pub const BACKLOG: i32 = 1024;
+
+/// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail again.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often files of rules are looked at: soon enough for who waits for it, and rare enough to cost nothing.
+pub const RELOAD_LOOK: Duration = Duration::from_millis(500);
+
+/// Failing to send traces is warned of at most once in this time: a collector that is gone must not fill the log.
+pub const TRACE_WARNING: Duration = Duration::from_secs(60);
+
+/// Small reads in a row after which a buffer of a Redis client gets smaller: a pause in a pipeline is no reason.
+pub const SMALL_READS_MAX: u32 = 64;
+
+/// Bytes of a command that an error on the protocol of Redis repeats, as many as Redis repeats.
+pub const COMMAND_BYTES_TOLD_MAX: usize = 128;
+
+/// Bytes of what should be a number that such an error repeats: twice the digits of any.
+pub const NUMBER_BYTES_TOLD_MAX: usize = 40;
+
+/// Most digits of a length on the protocol of Redis: more than any that is let pass has, and few enough for 64 bits.
+pub const LENGTH_DIGITS_MAX: usize = 10;

@@ -10,18 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_core::{Retry, Time};
 use tidegate_engine::{Denial, Outcome};
 use tidegate_policy::{Mode, Request};
 
-use crate::bounds::{DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES};
+use crate::bounds::{
+    DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES,
+};
 use crate::service::Protocol;
-
-/// How long to wait before looking again whether all lines are written.
-const DECISION_LOG_LOOK: Duration = Duration::from_millis(10);
 
 /// Writes decisions to a file.
 #[derive(Debug)]

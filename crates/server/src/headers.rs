@@ -3,19 +3,18 @@
 //! | to find | look in |
 //! |---|---|
 //! | all headers of an outcome | [`headers`] |
-//! | the headers of limits that did not come from rules | [`Told`], [`serialize`] |
+//! | the headers of limits that did not come from rules | [`LimitNumbers`], [`serialize`] |
 //! | the status and the body of a denial | [`problem`], [`problem_of`] |
 //!
 //! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
 //! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all.
 
-use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_core::{Algorithm, Decision, Retry, Time};
-use tidegate_engine::{Answer, Denial, Judgement, Outcome};
+use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome};
 use tidegate_policy::{Headers, Mode, ResponseOptions, Shown};
 
 use crate::bounds::POLICIES_TOLD_MAX;
@@ -47,7 +46,7 @@ const DRAFT_11: Draft = Draft { quota: 'q', window: 'w', remaining: 'r', wait: '
 
 /// What is told of one limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct LimitNumbers<'a> {
     /// Its name.
     pub(crate) name: &'a str,
     /// Its units and period.
@@ -58,6 +57,8 @@ pub(crate) struct Told<'a> {
     pub(crate) wait: Duration,
     /// Whether it denies the request.
     pub(crate) denies: bool,
+    /// How much it binds, beside others.
+    pub(crate) binding: Binding,
     /// The headers that tell of it.
     pub(crate) family: Headers,
 }
@@ -70,7 +71,7 @@ pub(crate) fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> 
         return Vec::new();
     }
     for judgement in outcome.judgements().filter(is_visible) {
-        if let Some(one) = Told::of(&judgement, unsaid, now) {
+        if let Some(one) = LimitNumbers::of(&judgement, unsaid, now) {
             push(&mut told, one);
         }
     }
@@ -78,14 +79,14 @@ pub(crate) fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> 
 }
 
 /// The headers of limits. On a denial `RateLimit` names those that deny; `retry_after` is in seconds.
-pub(crate) fn serialize(told: &[Told<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
+pub(crate) fn serialize(told: &[LimitNumbers<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
     let mut headers = Vec::new();
     for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch] {
         // Of families that tell of one limit, a denial is told by one that denies, or not at all.
         let is_wanted =
-            |one: &&Told<'_>| one.family == family && (family == Headers::Standard || one.denies || !denied);
+            |one: &&LimitNumbers<'_>| one.family == family && (family == Headers::Standard || one.denies || !denied);
         let of_family = told.iter().filter(is_wanted);
-        match (family, of_family.clone().min_by_key(|one| one.strictness())) {
+        match (family, of_family.clone().min_by_key(|one| one.binding)) {
             (_, None) | (Headers::None, _) => {}
             (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, &mut headers),
             (Headers::Draft03, Some(strictest)) => draft_03(strictest, &mut headers),
@@ -102,9 +103,9 @@ pub(crate) fn serialize(told: &[Told<'_>], retry_after: Option<u64>, denied: boo
     headers
 }
 
-impl<'a> Told<'a> {
+impl<'a> LimitNumbers<'a> {
     /// What is told of a judgement; nothing if it has no numbers.
-    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: Time) -> Option<Told<'a>> {
+    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: Time) -> Option<LimitNumbers<'a>> {
         // First of all, since over Envoy's protocol most rules say none.
         let family = options(judgement).headers.or(unsaid)?;
         let shown = judgement.shown?;
@@ -115,12 +116,8 @@ impl<'a> Told<'a> {
             Answer::Penalised(left) => (0, *left),
             Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } => return None,
         };
-        Some(Told { name: name_of(judgement), shown, remaining, wait, denies: judgement.denies(), family })
-    }
-
-    /// Less is stricter: a denial with the longest wait, then the fewest units, then the longest wait.
-    fn strictness(&self) -> (Reverse<Option<Duration>>, u64, Reverse<Duration>) {
-        (Reverse(self.denies.then_some(self.wait)), self.remaining, Reverse(self.wait))
+        let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
+        Some(LimitNumbers { name, shown, remaining, wait, denies, binding, family })
     }
 }
 
@@ -170,43 +167,40 @@ pub(crate) fn is_hidden_denial(outcome: &Outcome) -> bool {
 }
 
 /// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
-pub(crate) fn push<'a>(told: &mut Vec<Told<'a>>, one: Told<'a>) {
-    let same = |other: &&mut Told<'_>| other.name == one.name && other.family == one.family;
+pub(crate) fn push<'a>(told: &mut Vec<LimitNumbers<'a>>, one: LimitNumbers<'a>) {
+    let same = |other: &&mut LimitNumbers<'_>| other.name == one.name && other.family == one.family;
     if let Some(same) = told.iter_mut().find(same) {
-        if one.strictness() < same.strictness() {
+        if one.binding < same.binding {
             *same = one;
         }
     } else if told.len() < POLICIES_TOLD_MAX {
         told.push(one);
-    } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.strictness())
-        && one.strictness() < mildest.strictness()
+    } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.binding)
+        && one.binding < mildest.binding
     {
         *mildest = one;
     }
 }
 
-/// `Retry-After` in seconds, at least 1: the longest wait of the denials that may be told. None if waiting is of no use.
+/// `Retry-After` of the denials that may be told.
 fn retry_after(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Option<u64> {
-    outcome.denial()?;
-    let mut longest = None;
-    let mut jitter = Duration::ZERO;
-    for judgement in outcome.judgements().filter(Judgement::denies) {
-        let options = options(&judgement);
-        if options.hidden || options.headers.or(unsaid).is_none() {
-            continue;
-        }
-        match judgement.answer.retry() {
-            Some(Retry::Never) => return None,
-            Some(Retry::After(wait) | Retry::Unknown(wait)) => longest = longest.max(Some(wait)),
-            None => {}
-        }
-        jitter = jitter.max(options.retry_jitter);
+    let is_told = |options: &ResponseOptions| !options.hidden && options.headers.or(unsaid).is_some();
+    let retry = outcome.retry_among(|judgement| is_told(&options(judgement)))?;
+    let told = outcome.judgements().filter(Judgement::denies).map(|judgement| options(&judgement)).filter(is_told);
+    let jitter = told.map(|options| options.retry_jitter).max().unwrap_or_default();
+    retry_seconds(Some(retry), jitter, now)
+}
+
+/// `Retry-After` in seconds. None if waiting is of no use.
+pub(crate) fn retry_seconds(retry: Option<Retry>, jitter: Duration, now: Time) -> Option<u64> {
+    match retry? {
+        Retry::After(wait) | Retry::Unknown(wait) => Some(jittered(wait, jitter, now)),
+        Retry::Never => None,
     }
-    longest.map(|wait| jittered(wait, jitter, now))
 }
 
 /// A wait in whole seconds, at least 1, with up to `jitter` added so that not all come back at once.
-pub(crate) fn jittered(wait: Duration, jitter: Duration, now: Time) -> u64 {
+fn jittered(wait: Duration, jitter: Duration, now: Time) -> u64 {
     // Any source will do that differs between requests: the clock, well mixed (SplitMix64).
     let mixed = now.as_nanos().wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -218,7 +212,7 @@ pub(crate) fn jittered(wait: Duration, jitter: Duration, now: Time) -> u64 {
 
 fn standard<'t>(
     draft: &Draft,
-    told: impl Iterator<Item = &'t Told<'t>> + Clone,
+    told: impl Iterator<Item = &'t LimitNumbers<'t>> + Clone,
     denied: bool,
     headers: &mut Vec<Header>,
 ) {
@@ -242,14 +236,14 @@ fn standard<'t>(
     }
 }
 
-fn draft_03(one: &Told<'_>, headers: &mut Vec<Header>) {
+fn draft_03(one: &LimitNumbers<'_>, headers: &mut Vec<Header>) {
     let window = one.shown.period_ns.div_ceil(NANOS_PER_SECOND);
     headers.push(("ratelimit-limit", format!("{units}, {units};w={window}", units = one.shown.units)));
     headers.push(("ratelimit-remaining", one.remaining.to_string()));
     headers.push(("ratelimit-reset", seconds(one.wait).to_string()));
 }
 
-fn legacy(one: &Told<'_>, reset: u64, headers: &mut Vec<Header>) {
+fn legacy(one: &LimitNumbers<'_>, reset: u64, headers: &mut Vec<Header>) {
     headers.push(("x-ratelimit-limit", one.shown.units.to_string()));
     headers.push(("x-ratelimit-remaining", one.remaining.to_string()));
     headers.push(("x-ratelimit-reset", reset.to_string()));
@@ -331,22 +325,29 @@ struct Problem<'a> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use tidegate_core::{FakeClock, Key, Limit, Limiter, Op};
+    use tidegate_core::{FakeClock, Key, Limit, Limiter, Op, Strictness};
 
     const NOW: Time = Time::from_nanos(1_700_000_000_500_000_000);
 
-    fn one(name: &str, family: Headers) -> Told<'_> {
+    fn one(name: &str, family: Headers) -> LimitNumbers<'_> {
         let shown = Shown { units: 100, period_ns: 60 * NANOS_PER_SECOND };
-        Told { name, shown, remaining: 50, wait: Duration::from_millis(29_001), denies: false, family }
+        let wait = Duration::from_millis(29_001);
+        let binding = Binding::new(true, Strictness::new(true, 50, wait));
+        LimitNumbers { name, shown, remaining: 50, wait, denies: false, binding, family }
     }
 
-    fn denying(name: &str, family: Headers) -> Told<'_> {
-        Told { remaining: 0, wait: Duration::from_millis(600), denies: true, ..one(name, family) }
+    /// The same, as it binds with its numbers.
+    fn bound(one: LimitNumbers<'_>) -> LimitNumbers<'_> {
+        LimitNumbers { binding: Binding::new(true, Strictness::new(!one.denies, one.remaining, one.wait)), ..one }
     }
 
-    fn lines(told: &[Told<'_>], retry_after: Option<u64>) -> String {
+    fn denying(name: &str, family: Headers) -> LimitNumbers<'_> {
+        LimitNumbers { remaining: 0, wait: Duration::from_millis(600), denies: true, ..one(name, family) }
+    }
+
+    fn lines(told: &[LimitNumbers<'_>], retry_after: Option<u64>) -> String {
         let mut kept = Vec::new();
-        told.iter().for_each(|one| push(&mut kept, *one));
+        told.iter().for_each(|one| push(&mut kept, bound(*one)));
         let denied = told.iter().any(|one| one.denies);
         let headers = serialize(&kept, retry_after, denied, NOW);
         headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
@@ -356,7 +357,7 @@ mod tests {
     fn families() {
         let mut table = String::new();
         for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch, Headers::None] {
-            let daily = Told {
+            let daily = LimitNumbers {
                 shown: Shown { units: 1000, period_ns: 86_400 * NANOS_PER_SECOND },
                 remaining: 400,
                 wait: Duration::from_secs(3_600),
@@ -371,15 +372,15 @@ mod tests {
     #[test]
     fn standard_in_odd_cases() {
         let odd = one("burst", Headers::Standard);
-        let of_period = |period_ns| Told { shown: Shown { units: 5, period_ns }, ..odd };
-        let huge = Told { shown: Shown { units: u64::MAX, period_ns: 1 }, remaining: u64::MAX, ..odd };
-        let cases: [(&str, Vec<Told<'_>>); 7] = [
-            ("quotes and backslashes", vec![Told { name: "a \"b\" \\c", ..odd }]),
-            ("not ASCII, and a line break", vec![Told { name: "café\r\nx: y", ..odd }]),
+        let of_period = |period_ns| LimitNumbers { shown: Shown { units: 5, period_ns }, ..odd };
+        let huge = LimitNumbers { shown: Shown { units: u64::MAX, period_ns: 1 }, remaining: u64::MAX, ..odd };
+        let cases: [(&str, Vec<LimitNumbers<'_>>); 7] = [
+            ("quotes and backslashes", vec![LimitNumbers { name: "a \"b\" \\c", ..odd }]),
+            ("not ASCII, and a line break", vec![LimitNumbers { name: "café\r\nx: y", ..odd }]),
             ("half a second", vec![of_period(NANOS_PER_SECOND / 2)]),
             ("a second and a half", vec![of_period(NANOS_PER_SECOND * 3 / 2)]),
             ("beyond the integers of RFC 9651", vec![huge]),
-            ("one name twice", vec![odd, Told { remaining: 7, ..odd }, Told { remaining: 9, ..odd }]),
+            ("one name twice", vec![odd, LimitNumbers { remaining: 7, ..odd }, LimitNumbers { remaining: 9, ..odd }]),
             ("families beside each other", vec![odd, one("old", Headers::Legacy)]),
         ];
         let table: String = cases.iter().map(|(case, told)| format!("== {case}\n{}", lines(told, None))).collect();
@@ -391,7 +392,7 @@ mod tests {
         let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
         let told: Vec<_> = (0u64..)
             .zip(&names)
-            .map(|(n, name)| Told { remaining: 1000 - n, ..one(name, Headers::Standard) })
+            .map(|(n, name)| bound(LimitNumbers { remaining: 1000 - n, ..one(name, Headers::Standard) }))
             .collect();
         let mut kept = Vec::new();
         told.iter().for_each(|one| push(&mut kept, *one));

@@ -9,6 +9,7 @@
 //! | rules that change while it runs | `reload.rs` |
 //! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | bodies of requests, within a bound | `body.rs` |
 //! | certificates | `tls.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `descriptors.rs`, `drain.rs` |
@@ -16,6 +17,7 @@
 
 pub mod bounds;
 
+mod body;
 mod decision_log;
 mod descriptors;
 mod drain;

@@ -5,20 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bounds::CONNECTIONS_MAX;
+use crate::bounds::{ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX};
 use crate::drain::Drain;
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
-
-/// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail
-/// again.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is behind a listener.
 pub trait Door: Send + Sync + 'static {

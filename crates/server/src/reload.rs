@@ -3,40 +3,38 @@
 //! Files are looked at twice a second instead of being watched: that also sees the symlinks that Kubernetes swaps, works
 //! on every file system, and costs the serving threads nothing.
 
-use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use tidegate_core::CapacityError;
 use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
 
+use crate::bounds::RELOAD_LOOK;
 use crate::service::Service;
 
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// A configuration that cannot be used.
-#[derive(Debug)]
-pub struct BadConfig(Vec<Diagnostic>);
-
-impl fmt::Display for BadConfig {
-    /// One line: the first problem, and how to see the others.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut errors = self.0.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
-        match errors.next() {
-            // Whoever prints it says already that it is an error.
-            Some(first) => write!(formatter, "{}: {}; {}", first.location, first.message, first.hint)?,
-            None => write!(formatter, "config: the system has no memory for its stores; use fewer keys")?,
-        }
-        match errors.count() {
-            0 => Ok(()),
-            more => write!(formatter, " (and {more} more: see tidegate check)"),
-        }
-    }
+#[derive(Debug, thiserror::Error)]
+pub enum BadConfig {
+    /// What it says cannot be used.
+    #[error("{}", first(.0))]
+    Problems(Vec<Diagnostic>),
+    /// The system has no memory for its stores.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
 }
 
-impl std::error::Error for BadConfig {}
+/// One line: the first error, and how to see the others.
+fn first(diagnostics: &[Diagnostic]) -> String {
+    let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+    // Whoever prints it says already that it is an error.
+    let first = errors.next().map(|first| format!("{}: {}; {}", first.location, first.message, first.hint));
+    let more = match errors.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more: see tidegate check)"),
+    };
+    first.unwrap_or_default() + &more
+}
 
 /// Loads the configuration, again and again.
 #[derive(Debug)]
@@ -72,11 +70,14 @@ impl Reloader {
             Ok(()) => {
                 tracing::info!(reason, rules = self.service.engine.policy().rules().len(), "configuration loaded")
             }
-            Err(BadConfig(diagnostics)) => {
+            Err(BadConfig::Problems(diagnostics)) => {
                 for diagnostic in &diagnostics {
                     tracing::error!(%diagnostic, "configuration");
                 }
                 tracing::error!(reason, problems = diagnostics.len(), "configuration refused: the old one stays");
+            }
+            Err(error @ BadConfig::Capacity(_)) => {
+                tracing::error!(reason, %error, "configuration refused: the old one stays");
             }
         }
     }
@@ -86,7 +87,7 @@ impl Reloader {
     pub(crate) async fn changed(&mut self) {
         let mut before = None;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(RELOAD_LOOK).await;
             let now = marks(&self.paths);
             if now != self.loaded && before.as_ref() == Some(&now) {
                 return;
@@ -99,7 +100,7 @@ impl Reloader {
         self.loaded = marks(&self.paths);
         let result = read(&self.paths, &self.options).and_then(|policy| {
             self.refuse_nothing()?;
-            let unchanged = self.service.engine.install(policy).map_err(|_| BadConfig(Vec::new()))?;
+            let unchanged = self.service.engine.install(policy)?;
             for store in unchanged {
                 tracing::warn!(%store, "the store keeps its size until the next start");
             }
@@ -118,7 +119,7 @@ impl Reloader {
         let location = Location { file: (*file).into(), line: 0, column: 0 };
         let message = "no files are left, where rules were before".to_owned();
         let hint = "put them back; to have no rules, leave a file with `domains: {}`".to_owned();
-        Err(BadConfig(vec![Diagnostic { severity: Severity::Error, location, message, hint }]))
+        Err(BadConfig::Problems(vec![Diagnostic { severity: Severity::Error, location, message, hint }]))
     }
 }
 
@@ -146,7 +147,7 @@ impl First {
 /// Reads the configuration, and logs what is odd in it.
 fn read(paths: &[PathBuf], options: &LoadOptions) -> Result<Policy, BadConfig> {
     let Loaded { policy, diagnostics, .. } = tidegate_policy::load(paths, options);
-    let Some(policy) = policy else { return Err(BadConfig(diagnostics)) };
+    let Some(policy) = policy else { return Err(BadConfig::Problems(diagnostics)) };
     for diagnostic in &diagnostics {
         tracing::warn!(%diagnostic, "configuration");
     }

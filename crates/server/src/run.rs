@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::CapacityError;
@@ -103,12 +104,6 @@ pub struct Addresses {
     pub resp: SocketAddr,
 }
 
-struct Listeners {
-    http: Listener,
-    grpc: Listener,
-    resp: Listener,
-}
-
 /// Runs the server until it is told to stop; `started` hears the addresses once all of them are open.
 ///
 /// # Errors
@@ -120,50 +115,28 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let _entered = manager.enter();
         options.telemetry.start()?
     };
-    let mut config = First::read(options.config.clone(), &options.load)?;
-    let mut service = Service::new(Engine::with_policy(options.engine.clone(), config.take_policy())?);
-    service.resp_password = options.resp_password.clone();
-    service.admin_token = options.admin_token.clone();
-    if let Some((path, every)) = &options.decision_log {
-        let opened = DecisionLog::open(path, *every);
-        service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
-    }
-    let service = Arc::new(service);
-    let mut reloader = Reloader::new(config, options.load.clone(), Arc::clone(&service));
+    let (service, mut reloader) = prepare(&options)?;
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-    let rls =
-        RlsOptions { tls: tls.clone(), reflection: options.reflection, dynamic_metadata: options.dynamic_metadata };
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let http = Listener::bind("http", options.http)?;
-    let grpc = Listener::bind("grpc", options.grpc)?;
-    let resp = Listener::bind("resp", options.resp)?;
-    // After all that may fail: a start that does says one line.
-    let connections = descriptors::connections(count);
-    let listeners = Arc::new(Listeners {
-        http: http.with_connections_max(connections),
-        grpc: grpc.with_connections_max(connections),
-        resp: resp.with_connections_max(connections),
-    });
-    let addresses =
-        Addresses { http: listeners.http.address()?, grpc: listeners.grpc.address()?, resp: listeners.resp.address()? };
-    for listener in [&listeners.http, &listeners.grpc, &listeners.resp] {
-        service.traffic.watch(listener);
-    }
+    let listeners = Listeners::bind(&options, count)?;
+    let addresses = listeners.addresses()?;
+    listeners.all().into_iter().for_each(|listener| service.traffic.watch(listener));
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
-    let mut threads = Vec::new();
-    for number in 0..count {
-        let worker = Worker {
-            listeners: Arc::clone(&listeners),
-            service: Arc::clone(&service),
-            rls: rls.clone(),
-            drain: drain.clone(),
-            stop: stop.clone(),
-        };
-        threads.push(std::thread::Builder::new().name(format!("serve-{number}")).spawn(move || worker.run())?);
-    }
-    // Those who serve have them now, and close them as soon as they accept nobody any more.
-    drop((listeners, drain, stop));
+    let worker = Worker {
+        listeners: Arc::new(listeners),
+        service: Arc::clone(&service),
+        rls: RlsOptions {
+            tls: tls.clone(),
+            reflection: options.reflection,
+            dynamic_metadata: options.dynamic_metadata,
+        },
+        resp_password: options.resp_password,
+        admin_token: options.admin_token,
+        drain,
+        stop,
+    };
+    let threads = worker.spawn(count)?;
     manager.block_on(async {
         // The handlers stand before anybody can know that the server runs, or an early signal would end it.
         let signals = Signals::new()?;
@@ -183,41 +156,97 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     Ok(())
 }
 
+/// Reads the configuration, and makes the service that decides by it.
+fn prepare(options: &Options) -> Result<(Arc<Service>, Reloader), RunError> {
+    let mut config = First::read(options.config.clone(), &options.load)?;
+    let mut service = Service::new(Engine::with_policy(options.engine.clone(), config.take_policy())?);
+    if let Some((path, every)) = &options.decision_log {
+        let opened = DecisionLog::open(path, *every);
+        service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
+    }
+    let service = Arc::new(service);
+    let reloader = Reloader::new(config, options.load.clone(), Arc::clone(&service));
+    Ok((service, reloader))
+}
+
+struct Listeners {
+    http: Listener,
+    grpc: Listener,
+    resp: Listener,
+}
+
+impl Listeners {
+    /// Opens all of them, for this many threads.
+    fn bind(options: &Options, threads: usize) -> Result<Listeners, ListenerError> {
+        let http = Listener::bind("http", options.http)?;
+        let grpc = Listener::bind("grpc", options.grpc)?;
+        let resp = Listener::bind("resp", options.resp)?;
+        // After all that may fail: a start that does says one line.
+        let connections = descriptors::connections(threads);
+        Ok(Listeners {
+            http: http.with_connections_max(connections),
+            grpc: grpc.with_connections_max(connections),
+            resp: resp.with_connections_max(connections),
+        })
+    }
+
+    fn all(&self) -> [&Listener; 3] {
+        [&self.http, &self.grpc, &self.resp]
+    }
+
+    fn addresses(&self) -> io::Result<Addresses> {
+        Ok(Addresses { http: self.http.address()?, grpc: self.grpc.address()?, resp: self.resp.address()? })
+    }
+}
+
 /// One thread that serves.
+#[derive(Clone)]
 struct Worker {
     listeners: Arc<Listeners>,
     service: Arc<Service>,
     rls: RlsOptions,
+    resp_password: Option<String>,
+    admin_token: Option<String>,
     drain: Drain,
     /// Closed once everybody has finished or time is up.
     stop: watch::Receiver<()>,
 }
 
 impl Worker {
+    /// Starts this many of them. Nobody else has the listeners then: they close as soon as no thread accepts any more.
+    fn spawn(self, count: usize) -> io::Result<Vec<JoinHandle<()>>> {
+        let spawn = |number| {
+            let worker = self.clone();
+            std::thread::Builder::new().name(format!("serve-{number}")).spawn(move || worker.run())
+        };
+        (0..count).map(spawn).collect()
+    }
+
     fn run(self) {
-        let Worker { listeners, service, rls, drain, mut stop } = self;
         let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "a serving thread cannot start"),
         };
-        runtime.block_on(async move {
-            let mut http = HttpDoor::new(Arc::clone(&service));
-            if let Ok(address) = listeners.http.address() {
-                http = http.listening_on(address);
-            }
-            let http = Arc::new(http);
-            let grpc = Arc::new(RlsDoor::new(Arc::clone(&service), rls));
-            let resp = Arc::new(RespDoor::new(service));
-            tokio::join!(
-                accept(&listeners.http, http, drain.clone()),
-                accept(&listeners.grpc, grpc, drain.clone()),
-                accept(&listeners.resp, resp, drain),
-            );
-            // Who comes now is refused at once and can go elsewhere; else it would wait for an answer until the end.
-            drop(listeners);
-            // Connections go on meanwhile.
-            let _ = stop.changed().await;
-        });
+        runtime.block_on(self.serve());
+    }
+
+    async fn serve(self) {
+        let Worker { listeners, service, rls, resp_password, admin_token, drain, mut stop } = self;
+        let mut http = HttpDoor::new(Arc::clone(&service)).with_admin_token(admin_token);
+        if let Ok(address) = listeners.http.address() {
+            http = http.listening_on(address);
+        }
+        let grpc = RlsDoor::new(Arc::clone(&service), rls);
+        let resp = RespDoor::new(service).with_password(resp_password);
+        tokio::join!(
+            accept(&listeners.http, Arc::new(http), drain.clone()),
+            accept(&listeners.grpc, Arc::new(grpc), drain.clone()),
+            accept(&listeners.resp, Arc::new(resp), drain),
+        );
+        // Who comes now is refused at once and can go elsewhere; else it would wait for an answer until the end.
+        drop(listeners);
+        // Connections go on meanwhile.
+        let _ = stop.changed().await;
     }
 }
 

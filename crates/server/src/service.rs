@@ -1,13 +1,16 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tidegate_core::Time;
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
 use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::decision_log::DecisionLog;
+use crate::http::Pages;
 use crate::telemetry::TRACE_TARGET;
 use crate::traffic::Traffic;
 
@@ -45,10 +48,8 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
-    /// What AUTH has to say on the protocol of Redis; none if it need not be said.
-    pub resp_password: Option<String>,
-    /// What administrators have to say over HTTP; none if they need not, as on loopback.
-    pub admin_token: Option<String>,
+    /// Pages about all rules that are being read.
+    pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
     pub decision_log: Option<DecisionLog>,
 }
@@ -63,8 +64,7 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
-            resp_password: None,
-            admin_token: None,
+            pages: Pages::default(),
             decision_log: None,
         }
     }
@@ -95,6 +95,20 @@ impl Service {
     pub(crate) fn note_config_load(&self, succeeded: bool) {
         let counter = if succeeded { &self.config_loads } else { &self.config_errors };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Answers a request that was read whole, and counts how long that takes.
+    pub(crate) async fn timed<T>(&self, protocol: Protocol, answer: impl Future<Output = T>) -> T {
+        let start = self.engine.clock().now();
+        let answer = answer.await;
+        self.count_time(protocol, 1, start);
+        answer
+    }
+
+    /// Counts so many answers that were made together since then.
+    pub(crate) fn count_time(&self, protocol: Protocol, answers: u64, start: Time) {
+        let nanos = self.engine.clock().now().as_nanos().saturating_sub(start.as_nanos());
+        self.traffic.count_time(protocol, answers, Duration::from_nanos(nanos));
     }
 
     /// Decides a request that came in this way.

@@ -5,25 +5,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use tidegate_core::Clock;
+use tidegate_policy::json::quote;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::bounds::QUOTE_CHARS_MAX;
+use crate::bounds::TRACE_WARNING;
 
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
 pub(crate) const TRACE_TARGET: &str = "tidegate::trace";
-
-/// Failing to send traces is warned of at most once in this time.
-const TRACE_WARNING_NANOS: u64 = 60 * 1_000_000_000;
 
 /// How logs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub struct Telemetry {
     pub format: LogFormat,
     /// What is logged: this and what is graver.
     pub level: Level,
-    /// Where traces are sent over OTLP (gRPC), like `http://127.0.0.1:4317`; nowhere if not said.
+    /// Where traces are sent over OTLP (gRPC), like `http://127.0.0.1:4317`, or `https://` for TLS; nowhere if not said.
     pub otlp: Option<String>,
 }
 
@@ -62,12 +61,14 @@ pub enum TelemetryError {
         problem: &'static str,
     },
     /// Traces cannot be sent there.
-    #[error("otlp: cannot send traces to `{endpoint}`: {error}; use an address like http://127.0.0.1:4317")]
+    #[error("otlp: cannot send traces to `{endpoint}`: {error}; {remedy}")]
     Otlp {
         /// Where to.
         endpoint: String,
         /// Why not.
         error: opentelemetry_otlp::ExporterBuildError,
+        /// What would do.
+        remedy: &'static str,
     },
 }
 
@@ -98,24 +99,37 @@ impl Telemetry {
 }
 
 fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
-    let wrong = |error| TelemetryError::Otlp { endpoint: endpoint.to_owned(), error };
-    check_endpoint(endpoint)?;
-    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build().map_err(wrong)?;
+    let is_encrypted = check_endpoint(endpoint)?;
+    let remedy = match is_encrypted {
+        true => {
+            "for TLS, name a file with certificates of authorities in SSL_CERT_FILE, or install those of the system"
+        }
+        false => "use an address like http://127.0.0.1:4317",
+    };
+    let wrong = |error| TelemetryError::Otlp { endpoint: endpoint.to_owned(), error, remedy };
+    let mut builder = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+    if is_encrypted {
+        // The authorities that this machine trusts, or those that SSL_CERT_FILE and SSL_CERT_DIR name.
+        builder = builder.with_tls_config(ClientTlsConfig::new().with_native_roots());
+    }
+    let exporter = builder.build().map_err(wrong)?;
     let exporter = Watched { exporter, clock: Clock::system(), warned: AtomicU64::new(0) };
     let resource = Resource::builder().with_service_name("tidegate").build();
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
 }
 
-/// Only what can be sent to is taken: `http://` and an authority.
-fn check_endpoint(endpoint: &str) -> Result<(), TelemetryError> {
-    let wrong =
-        |problem| Err(TelemetryError::Endpoint { endpoint: endpoint.chars().take(QUOTE_CHARS_MAX).collect(), problem });
+/// Only what can be sent to is taken: `http://` or `https://` and an authority. Tells whether it is the latter.
+fn check_endpoint(endpoint: &str) -> Result<bool, TelemetryError> {
+    let wrong = |problem| Err(TelemetryError::Endpoint { endpoint: quote(endpoint), problem });
     let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is no URL") };
-    match uri.scheme_str() {
-        Some("http") if uri.path_and_query().is_none_or(|path| path == "/") => Ok(()),
-        Some("http") => wrong("has a path, and OTLP over gRPC has none"),
-        Some("https") => wrong("asks for TLS, which is not spoken to collectors: put one beside this server"),
-        _ => wrong("does not start with http://"),
+    let is_encrypted = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return wrong("does not start with http:// or https://"),
+    };
+    match uri.path_and_query() {
+        Some(path) if path != "/" => wrong("has a path, and OTLP over gRPC has none"),
+        _ => Ok(is_encrypted),
     }
 }
 
@@ -134,7 +148,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched {
         let sent = self.exporter.export(batch).await;
         if let Err(error) = &sent {
             let (now, last) = (self.clock.now().as_nanos(), self.warned.load(Ordering::Relaxed));
-            if last == 0 || now.saturating_sub(last) >= TRACE_WARNING_NANOS {
+            if last == 0 || u128::from(now.saturating_sub(last)) >= TRACE_WARNING.as_nanos() {
                 self.warned.store(now, Ordering::Relaxed);
                 tracing::warn!(spans, %error, "traces were not sent; is a collector listening where --otlp says?");
             }

@@ -1,7 +1,8 @@
-//! How much comes in, for metrics. Threads do not wait for each other to count.
+//! How much comes in, and how long answers take, for metrics. Threads do not wait for each other to count.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -10,6 +11,34 @@ use crate::service::Protocol;
 
 /// The statuses that are counted apart; all others are counted together.
 const STATUSES: [u16; 11] = [200, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
+
+/// The bounds of times that are counted apart, in nanoseconds: finer than those of the reference server below 5 ms, where
+/// nearly all answers are, and the same from there on, so that what is asked of those can be asked here.
+pub(crate) const TIME_BOUNDS: [u64; 19] = {
+    const MICRO: u64 = 1_000;
+    const MILLI: u64 = 1_000_000;
+    [
+        5 * MICRO,
+        10 * MICRO,
+        25 * MICRO,
+        50 * MICRO,
+        100 * MICRO,
+        250 * MICRO,
+        500 * MICRO,
+        MILLI,
+        5 * MILLI,
+        10 * MILLI,
+        25 * MILLI,
+        50 * MILLI,
+        100 * MILLI,
+        250 * MILLI,
+        500 * MILLI,
+        1_000 * MILLI,
+        2_500 * MILLI,
+        5_000 * MILLI,
+        10_000 * MILLI,
+    ]
+};
 
 /// Places that threads count in, each its own.
 const SHARDS: usize = 16;
@@ -29,6 +58,24 @@ pub struct Traffic {
 struct Shard {
     requests: [AtomicU64; 3],
     statuses: [AtomicU64; STATUSES.len() + 1],
+    times: [Times; 3],
+}
+
+/// How long answers took.
+#[derive(Debug, Default)]
+struct Times {
+    /// Answers within each bound and above the one before; the last are above all of them.
+    within: [AtomicU64; TIME_BOUNDS.len() + 1],
+    nanos: AtomicU64,
+}
+
+/// How long the answers of a protocol took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimesTold {
+    /// Answers that took no longer than each of [`TIME_BOUNDS`], and all of them.
+    pub(crate) within: [u64; TIME_BOUNDS.len() + 1],
+    /// What all of them took together.
+    pub(crate) nanos: u64,
 }
 
 #[derive(Debug)]
@@ -59,6 +106,17 @@ impl Traffic {
         }
     }
 
+    /// Counts so many answers that were made together in this time.
+    pub(crate) fn count_time(&self, protocol: Protocol, answers: u64, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let number = TIME_BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(TIME_BOUNDS.len());
+        let times = self.shard().times.get(protocol as usize);
+        if let Some((times, counter)) = times.and_then(|times| Some((times, times.within.get(number)?))) {
+            counter.fetch_add(answers, Ordering::Relaxed);
+            times.nanos.fetch_add(nanos.wrapping_mul(answers), Ordering::Relaxed);
+        }
+    }
+
     /// Counts an answer over HTTP.
     pub(crate) fn count_status(&self, status: StatusCode) {
         let number = STATUSES.iter().position(|one| *one == status.as_u16()).unwrap_or(STATUSES.len());
@@ -86,6 +144,15 @@ impl Traffic {
 
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
         self.sum(|shard| shard.requests.get(protocol as usize))
+    }
+
+    pub(crate) fn times(&self, protocol: Protocol) -> TimesTold {
+        let mut so_far = 0_u64;
+        let within = std::array::from_fn(|number| {
+            so_far = so_far.wrapping_add(self.sum(|shard| shard.times.get(protocol as usize)?.within.get(number)));
+            so_far
+        });
+        TimesTold { within, nanos: self.sum(|shard| Some(&shard.times.get(protocol as usize)?.nanos)) }
     }
 
     /// Answers over HTTP by status; those of status 0 are all others.
@@ -124,5 +191,26 @@ impl Traffic {
         }
         // The remainder keeps it in bounds.
         &self.shards[NUMBER.with(|number| *number) % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_up_to_their_bounds() {
+        let traffic = Traffic::default();
+        let time = |nanos, answers| traffic.count_time(Protocol::Grpc, answers, Duration::from_nanos(nanos));
+        time(0, 1);
+        time(5_000, 2);
+        time(5_001, 3);
+        time(10_000_000_000, 4);
+        time(10_000_000_001, 5);
+        let TimesTold { within, nanos } = traffic.times(Protocol::Grpc);
+        assert_eq!((within[0], within[1], within[17], within[18], within[19]), (3, 6, 6, 10, 15));
+        assert_eq!(nanos, 2 * 5_000 + 3 * 5_001 + 40_000_000_000 + 50_000_000_005);
+        assert_eq!(traffic.times(Protocol::Http).within, [0; 20]);
+        assert!(TIME_BOUNDS.is_sorted());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use tidegate::{Key, Limit, Op, State, Time};
+use tidegate_policy::json::quote;
 
-use super::complaint::quote;
 use super::request::Charge;
 use super::{Complaint, Reply, Request};
 

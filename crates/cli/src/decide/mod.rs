@@ -1,9 +1,8 @@
 //! `tidegate decide`: JSON lines in, decisions out, on the caller's own clock.
 //!
-//! bytes → `lines.rs` → `fields.rs` → `request.rs` → `ledger.rs` → `reply.rs` → bytes.
+//! bytes → `lines.rs` → `request.rs` → `ledger.rs` → `reply.rs` → bytes.
 
 mod complaint;
-mod fields;
 mod ledger;
 mod lines;
 mod reply;
@@ -44,9 +43,11 @@ LIMIT is text like "100/minute", or one of
   {"algorithm":"sliding_log","limit":5,"window_ns":60000000000}
   {"algorithm":"sliding_counter","limit":5,"window_ns":60000000000}
   {"algorithm":"sliced_window","limit":5,"window_ns":60000000000,"slices":60}
-"stagger" gives the windows of each key an instant of its own to start at. It and "slices" may be
-left out. A sliding_log has a limit of at most 10000. In text, write ns, us, ms, s, min, h, day, week,
-month (30 days) or year (365), with a number before it if you like: "5/10s".
+"stagger" gives the windows of each key an instant of its own to start at. It, "slices", "burst" and
+"capacity" may be left out: what passes at once is then what the rate tells. As in a configuration,
+"rate":"10/second" says rate and per_ns, or limit and window_ns, at once. A sliding_log has a limit of at
+most 10000. In text, write ns, us, ms, s, min, h, day, week, month (30 days) or year (365), with a number
+before it if you like: "5/10s".
 
 Answers, one a line:
   {"ok":true}

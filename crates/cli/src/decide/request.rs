@@ -1,27 +1,14 @@
-//! What a line asks for. The JSON form of operations and limits is read here and nowhere else.
+//! What a line asks for. The JSON form of operations is read here and nowhere else; that of limits is the configuration's.
 
-use std::time::Duration;
-
-use serde_json::value::RawValue;
-use tidegate::bounds::{
-    INTERVAL_NANOS_MIN, KEY_BYTES_MAX, LOG_LIMIT_MAX, NANOS_PER_SECOND, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX,
-    WINDOW_NANOS_MAX,
-};
-use tidegate::{Limit, LimitError, Op, Rate, Receipt, Time};
+use tidegate::bounds::KEY_BYTES_MAX;
+use tidegate::{Limit, Op, Receipt, Time};
+use tidegate_policy::json::{Fields, quote, text};
+use tidegate_policy::{LIMIT_REMEDY, read_json_limit};
 
 use super::Complaint;
-use super::complaint::quote;
-use super::fields::{Fields, text};
 
 const LINE_EXAMPLE: &str = r#"{"op":"charge","at_ns":0}"#;
-const LIMIT_EXAMPLE: &str = r#"{"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}"#;
-const LIMITS: &str =
-    r#"write "100/minute" or an object like {"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}"#;
 const OPS: &str = "use new, limit, charge, debit, ask, refund, peek or reset";
-const ALGORITHMS: &str =
-    "use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or sliced_window";
-/// Most units a second that a limit can let pass.
-const FASTEST: u64 = NANOS_PER_SECOND / INTERVAL_NANOS_MIN;
 /// The key of lines that name none.
 const KEY_DEFAULT: &str = "default";
 
@@ -75,7 +62,7 @@ impl Charge {
             "reset" => Op::Reset,
             other => return Err(Complaint::new("op", format_args!("{} is unknown", quote(other)), OPS)),
         };
-        let want_receipt = matches!(op, Op::Take(_) | Op::Debit(_)) && fields.flag("want_receipt")?;
+        let want_receipt = matches!(op, Op::Take(_) | Op::Debit(_)) && fields.flag("want_receipt")? == Some(true);
         Ok(Charge { at: instant(fields)?, key: key(fields)?, op, want_receipt })
     }
 }
@@ -83,7 +70,7 @@ impl Charge {
 fn instant(fields: &mut Fields<'_>) -> Result<Time, Complaint> {
     let latest = Time::MAX.as_nanos();
     let remedy = format_args!("use 0 to {latest} nanoseconds of your clock");
-    let nanos = fields.need_whole("at_ns", remedy)?;
+    let nanos = fields.whole("at_ns", remedy)?.ok_or_else(|| Complaint::new("at_ns", "missing", remedy))?;
     if nanos > latest {
         return Err(Complaint::new("at_ns", format_args!("{nanos} is too large"), remedy));
     }
@@ -98,61 +85,5 @@ fn key(fields: &mut Fields<'_>) -> Result<String, Complaint> {
 }
 
 fn limit_of(fields: &mut Fields<'_>) -> Result<Limit, Complaint> {
-    let value = fields.need("limit", LIMITS)?;
-    match value.get().as_bytes() {
-        [b'{', ..] => limit_object(value),
-        [b'"', ..] => text("limit", value, LIMITS)?.parse().map_err(Complaint::about_text),
-        _ => Err(Complaint::new("limit", format_args!("{} is not a limit", quote(value.get())), LIMITS)),
-    }
-}
-
-fn limit_object(value: &RawValue) -> Result<Limit, Complaint> {
-    let mut fields = Fields::parse("limit", value.get(), LIMIT_EXAMPLE)?;
-    let algorithm = text("algorithm", fields.need("algorithm", ALGORITHMS)?, ALGORITHMS)?;
-    let limit = match &*algorithm {
-        "gcra" => bucket(&mut fields, "burst", Limit::gcra),
-        "token_bucket" => bucket(&mut fields, "capacity", Limit::token_bucket),
-        "leaky_bucket" => bucket(&mut fields, "capacity", Limit::leaky_bucket),
-        "fixed_window" => {
-            let limit = window(&mut fields, Limit::fixed_window)?;
-            Ok(if fields.flag("stagger")? { limit.staggered() } else { limit })
-        }
-        "sliding_log" => window_up_to(&mut fields, format_args!("use 1 to {LOG_LIMIT_MAX}"), Limit::sliding_log),
-        "sliding_counter" => window(&mut fields, Limit::sliding_counter),
-        "sliced_window" => {
-            let slices = fields.whole("slices", format_args!("use 1 to {SLICES_MAX}"))?.unwrap_or(SLICES_DEFAULT);
-            window(&mut fields, |limit, length| Limit::sliced_window_of(limit, length, slices))
-        }
-        other => Err(Complaint::new("algorithm", format_args!("{} is unknown", quote(other)), ALGORITHMS)),
-    }?;
-    fields.finish(&algorithm)?;
-    Ok(limit)
-}
-
-fn bucket(
-    fields: &mut Fields<'_>,
-    size_name: &'static str,
-    make: impl Fn(Rate, u64) -> Result<Limit, LimitError>,
-) -> Result<Limit, Complaint> {
-    let units = fields.need_whole("rate", format_args!("use 1 to {FASTEST} per second"))?;
-    let per_ns = fields.need_whole("per_ns", format_args!("use 1 to {SPAN_NANOS_MAX}"))?;
-    let size = fields.need_whole(size_name, "use 1 or more, as many as come back within 100 years")?;
-    Rate::from_nanos(units, per_ns).and_then(|rate| make(rate, size)).map_err(Complaint::about_object)
-}
-
-fn window(
-    fields: &mut Fields<'_>,
-    make: impl Fn(u64, Duration) -> Result<Limit, LimitError>,
-) -> Result<Limit, Complaint> {
-    window_up_to(fields, format_args!("use 1 to {FASTEST} per second of the window"), make)
-}
-
-fn window_up_to(
-    fields: &mut Fields<'_>,
-    remedy: std::fmt::Arguments<'_>,
-    make: impl Fn(u64, Duration) -> Result<Limit, LimitError>,
-) -> Result<Limit, Complaint> {
-    let units = fields.need_whole("limit", remedy)?;
-    let window_ns = fields.need_whole("window_ns", format_args!("use 1 to {WINDOW_NANOS_MAX}"))?;
-    make(units, Duration::from_nanos(window_ns)).map_err(Complaint::about_object)
+    Ok(read_json_limit(fields.need("limit", LIMIT_REMEDY)?)?.unnamed("decide")?.limit)
 }

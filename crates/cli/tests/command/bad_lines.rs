@@ -30,7 +30,6 @@ fn not_an_operation() {
         {"op":5}
         {"op":null}
         {"op":"charge","op":"charge","at_ns":0}
-        {"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":1}
         {"op":"new","limit":"5/second"}
         {"op":"charge","at_ns":0}
         "#
@@ -98,7 +97,7 @@ fn not_a_limit() {
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"burst":5}}
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":0,"burst":5}}
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":9999999999999999999,"burst":5}}
-        {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":1000000000}}
+        {"op":"new","limit":{"name":"fast","algorithm":"gcra","rate":10,"per_ns":1000000000}}
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":0}}
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":9999999999999999999}}
         {"op":"new","limit":{"algorithm":"gcra","rate":10,"per_ns":1000000000,"capacity":5}}
@@ -167,6 +166,18 @@ fn a_line_is_bounded() {
             r#"{"ok":true}"#,
         ]
     );
+}
+
+#[test]
+fn an_object_is_bounded() {
+    let line = |count: usize| {
+        let fields: String = (1..count).map(|number| format!(",\"f{number}\":1")).collect();
+        format!("{{\"op\":\"peek\"{fields}}}\n")
+    };
+    let answers = decide(&[NEW, line(128).as_bytes(), line(129).as_bytes(), NEW].concat());
+    assert_eq!(answers[1], r#"{"error":"at_ns: missing; use 0 to 9223372036854775807 nanoseconds of your clock"}"#);
+    assert!(answers[2].starts_with(r#"{"error":"line: more than 128 fields; "#), "{}", answers[2]);
+    assert_eq!(answers[3], r#"{"ok":true}"#);
 }
 
 #[test]

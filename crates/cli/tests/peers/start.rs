@@ -64,7 +64,7 @@ fn a_bad_flag() {
         &["--admin-token", ""],
         &["--password", ""],
         &["--otlp", "nonsense"],
-        &["--otlp", "https://127.0.0.1:4317"],
+        &["--otlp", "https://127.0.0.1:4317/v1/traces"],
         &["--otlp", "http://127.0.0.1:4317/v1/traces"],
         &["--store", "redis://localhost"],
         &["--threads", "0"],

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -16,6 +16,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use rustix::process::Signal;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::http::Connection;
 use crate::process::{directory, free_port};
@@ -31,14 +32,21 @@ domains:
 
 const CHECK: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]}"#;
 
-/// A server with the rules above, and the directory that they stand in.
-fn start(arguments: &[&str]) -> (Tidegate, tempfile::TempDir) {
+/// A directory with the rules above, and their path.
+fn rules() -> (tempfile::TempDir, String) {
     let directory = directory();
     let path = directory.path().join("rules.yaml");
     std::fs::write(&path, RULES).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (directory, path)
+}
+
+/// A server with the rules above, and the directory that they stand in.
+fn start(arguments: &[&str]) -> (Tidegate, tempfile::TempDir) {
+    let (directory, path) = rules();
     let mut all = vec!["--drain-delay", "0"];
     all.extend(arguments);
-    (Tidegate::with_config(&path, &all), directory)
+    (Tidegate::with_config(Path::new(&path), &all), directory)
 }
 
 fn post(address: SocketAddr, path: &str, body: &str) -> u16 {
@@ -67,10 +75,23 @@ impl TraceService for Collector {
 
 impl Collector {
     fn start() -> (SocketAddr, Collector) {
+        Collector::start_by(tonic::transport::Server::builder())
+    }
+
+    /// One that speaks TLS, with a certificate for localhost that it signed itself; also that certificate.
+    fn encrypted() -> (SocketAddr, Collector, String) {
+        let signed = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(&certificate, key));
+        let (address, collector) = Collector::start_by(tonic::transport::Server::builder().tls_config(tls).unwrap());
+        (address, collector, certificate)
+    }
+
+    fn start_by(mut server: tonic::transport::Server) -> (SocketAddr, Collector) {
         let (collector, runtime) = (Collector::default(), runtime());
         let incoming = runtime.block_on(async { TcpIncoming::bind("127.0.0.1:0".parse().unwrap()) }).unwrap();
         let address = incoming.local_addr().unwrap();
-        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(collector.clone()));
+        let server = server.add_service(TraceServiceServer::new(collector.clone()));
         std::thread::spawn(move || runtime.block_on(server.serve_with_incoming(incoming)));
         (address, collector)
     }
@@ -126,6 +147,72 @@ fn a_span_for_each_check_reaches_the_collector() {
     assert!(tidegate.process.ended().success());
     assert_eq!(collector.told(), ["check http api true", "check grpc api true", "check resp api false"]);
     assert!(!tidegate.process.log().contains("not sent"), "{}", tidegate.process.log());
+}
+
+#[test]
+fn answers_are_timed() {
+    let (tidegate, _rules) = start(&[]);
+    assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200);
+    assert_eq!(tidegate.get("/healthz").status, 200, "nothing is decided there");
+    for _ in 0..2 {
+        ask_grpc(tidegate.grpc);
+    }
+    ask_resp(tidegate.resp);
+    for (name, label, count) in [
+        ("tidegate", "protocol=\"http\"", 1.0),
+        ("tidegate", "protocol=\"grpc\"", 2.0),
+        ("tidegate", "protocol=\"resp\"", 1.0),
+        ("ratelimit_service", "grpc_method=\"ShouldRateLimit\"", 2.0),
+    ] {
+        let told = |what: &str| tidegate.metric(&format!("{name}_response_time_seconds_{what}")).unwrap();
+        assert_eq!(told(&format!("count{{{label}}}")), count, "{name} {label}");
+        assert_eq!(told(&format!("bucket{{{label},le=\"+Inf\"}}")), count, "{name} {label}");
+        let seconds = told(&format!("sum{{{label}}}"));
+        assert!(seconds > 1e-6 && seconds < 1.0, "{name} {label}: {seconds}");
+    }
+}
+
+#[test]
+fn spans_are_encrypted_where_the_collector_speaks_tls() {
+    let (address, collector, certificate) = Collector::encrypted();
+    let place = directory();
+    let trusted = place.path().join("authorities.pem");
+    let endpoint = format!("https://localhost:{}", address.port());
+    let (others, _, other) = Collector::encrypted();
+    for (endpoint, certificate, is_sent) in [
+        (endpoint.clone(), &certificate, true),
+        (endpoint, &other, false),
+        (format!("http://localhost:{}", address.port()), &certificate, false),
+        (format!("https://localhost:{}", others.port()), &certificate, false),
+    ] {
+        collector.0.lock().unwrap().clear();
+        std::fs::write(&trusted, certificate).unwrap();
+        let (rules, path) = rules();
+        let arguments = ["--drain-delay", "0", "--config", &path, "--otlp", &endpoint];
+        let mut tidegate = Tidegate::with_variable("SSL_CERT_FILE", &trusted, &arguments);
+        assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200);
+        tidegate.process.signal(Signal::TERM);
+        assert!(tidegate.process.ended().success());
+        let expected: &[&str] = if is_sent { &["check http api true"] } else { &[] };
+        assert_eq!(collector.told(), expected, "{endpoint}");
+        assert_eq!(tidegate.process.log().contains("not sent"), !is_sent, "{}", tidegate.process.log());
+        drop(rules);
+    }
+}
+
+#[test]
+fn a_machine_that_trusts_nobody_says_so() {
+    let place = directory();
+    let empty = place.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    let mut command = crate::tidegate::command();
+    command.env("SSL_CERT_FILE", &empty).args(["serve", "--otlp", "https://127.0.0.1:4317"]);
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("error: otlp: cannot send traces to `https://127.0.0.1:4317`"), "{told}");
+    assert!(told.contains("; for TLS, name a file with certificates of authorities in SSL_CERT_FILE"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 #[test]

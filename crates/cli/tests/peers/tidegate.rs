@@ -36,6 +36,13 @@ impl Tidegate {
         Tidegate::start_by(limited, arguments)
     }
 
+    /// Starts it with a variable of the environment.
+    pub(crate) fn with_variable(name: &str, value: &Path, arguments: &[&str]) -> Tidegate {
+        let mut command = command();
+        command.env(name, value);
+        Tidegate::start_by(command, arguments)
+    }
+
     fn start_by(mut command: Command, arguments: &[&str]) -> Tidegate {
         command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
         command.args(arguments);

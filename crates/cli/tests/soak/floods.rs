@@ -73,6 +73,12 @@ const FLOODS: [Flood; 7] = [
     },
 ];
 
+/// Frames that have to be acknowledged, and nobody reads that.
+const UNREAD: [&str; 2] = ["PING", "SETTINGS"];
+/// How many of them each connection sends at most: more than all buffers of the system have room for.
+const UNREAD_FRAMES: u32 = 2_000_000;
+const UNREAD_CONNECTIONS: usize = 5;
+
 /// What became of the connections of a flood.
 #[derive(Default)]
 struct Fate {
@@ -138,4 +144,50 @@ pub(crate) fn floods_of_frames_are_harmless(told: &mut Told) {
         assert!(!flood.must_end || (ended > 0 && longest <= Duration::from_secs(1)), "{}: {longest:?}", flood.name);
         assert!(others.p99() < Duration::from_millis(250), "{}: {}", flood.name, others.told());
     }
+    for flood in FLOODS.iter().filter(|flood| UNREAD.contains(&flood.name)) {
+        nobody_reads(told, &server, flood, before);
+    }
+}
+
+/// Fills the way back with acknowledgements and goes on sending: the server stops reading, and ends the connection when it
+/// is not told that somebody is there.
+fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
+    told.say(&format!("{} frames on {UNREAD_CONNECTIONS} connections until they are not taken, unread", flood.name));
+    let (watch, cpu) = (Watch::start(), cpu_seconds(server));
+    let (mut held, mut taken, mut most) = (Vec::new(), 0, 0.0_f64);
+    for _ in 0..UNREAD_CONNECTIONS {
+        let mut stream = TcpStream::connect(server.grpc).unwrap();
+        stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        stream.write_all(&greeting()).unwrap();
+        let pieces = (0..UNREAD_FRAMES / 100).map(|piece| (100 * piece..100 * piece + 100).flat_map(flood.again));
+        taken += pieces.map_while(|frames| stream.write_all(&frames.collect::<Vec<u8>>()).ok()).count() * 100;
+        most = most.max(resident(server));
+        held.push(stream);
+    }
+    let (sent, busy) = (watch.elapsed(), cpu_seconds(server) - cpu);
+    let per_frame = busy * 1e6 / taken as f64;
+    told.figure(
+        &format!("{} unread: frames taken; CPU for each", flood.name),
+        format!("{taken}; {per_frame:.2} µs"),
+        "≤ 20 µs",
+    );
+    let (watch, cpu) = (Watch::start(), cpu_seconds(server));
+    let open = || server.metric("tidegate_connections{listener=\"grpc\"}").unwrap();
+    while open() > 0.0 && watch.elapsed() < Duration::from_secs(30) {
+        most = most.max(resident(server));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (waited, idle) = (watch.elapsed(), cpu_seconds(server) - cpu);
+    told.figure("  all are closed within; CPU meanwhile", format!("{waited:.1?}; {idle:.2} s"), "≤ 15 s; ≤ 1 s");
+    told.figure("  growth", format!("{:.1} MB", most - before), "≤ 20 MB");
+    assert!(waited + sent < Duration::from_secs(30) && waited < Duration::from_secs(15), "{waited:?} after {sent:?}");
+    assert!(most - before <= GROWTH && idle < 1.0 && per_frame < 20.0, "{most} MB, {idle} s, {per_frame} µs");
+    drop(held);
+}
+
+/// Seconds of a processor that the server has used.
+fn cpu_seconds(server: &Server) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.process.child.id())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }

@@ -8,6 +8,7 @@
 //! | HTTP/2 by hand | `http2.rs` |
 //! | silent, slow and too many connections | `silent.rs`, `crowd.rs` |
 //! | floods of HTTP/2 frames | `floods.rs` |
+//! | readers that do not read | `pages.rs` |
 //! | millions of keys, and one hot key | `keys.rs` |
 //! | reloads, bad files, stops, memory over a minute | `life.rs` |
 
@@ -24,6 +25,7 @@ mod http2;
 mod keys;
 mod life;
 mod load;
+mod pages;
 #[path = "../peers/process.rs"]
 #[allow(dead_code, reason = "peers are not needed here")]
 mod process;
@@ -38,10 +40,11 @@ use std::process::ExitCode;
 use report::{Report, Run};
 
 /// The runs by their names.
-const RUNS: [(&str, Run); 9] = [
+const RUNS: [(&str, Run); 10] = [
     ("silent", silent::silent_and_slow_sockets_are_closed),
     ("crowd", crowd::the_cap_is_held_and_administrators_get_in),
     ("floods", floods::floods_of_frames_are_harmless),
+    ("pages", pages::slow_readers_share_pages),
     ("keys", keys::ten_million_keys_stay_within_bounds),
     ("hot-key", keys::a_hot_key_does_not_slow_others),
     ("reloads", life::a_hundred_reloads_lose_nothing),

@@ -160,9 +160,9 @@ impl Log {
     /// A clock that jumped back by more than a window must not lock the key out until it catches up: what counts,
     /// counts from now on, for one window.
     fn pull_back(&self, log: &mut impl Entries, now: u64) {
-        let units = log.units();
+        let entry = Entry { out_at: self.out_at(now), units: log.units() };
         log.clear();
-        append(log, now, Entry { out_at: self.out_at(now), units });
+        append(log, now, entry);
     }
 }
 

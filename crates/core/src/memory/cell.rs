@@ -5,6 +5,7 @@
 //! serves states of several words as well. A state of one word can also be read without holding it: if nothing is to be
 //! written, as for a denial, that is enough.
 
+use super::pages::Zeroed;
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
 
@@ -13,6 +14,15 @@ const LOCKED: u64 = u64::MAX;
 
 #[repr(transparent)]
 pub(crate) struct Cell<const WORDS: usize>([AtomicU64; WORDS]);
+
+// SAFETY: a cell is made of `AtomicU64` alone.
+#[allow(unsafe_code)]
+unsafe impl<const WORDS: usize> Zeroed for Cell<WORDS> {
+    #[cfg(any(shuttle, miri))]
+    fn zero() -> Self {
+        Cell::fresh()
+    }
+}
 
 impl<const WORDS: usize> Cell<WORDS> {
     /// A state that equals never seen.
@@ -39,7 +49,7 @@ impl<const WORDS: usize> Cell<WORDS> {
     pub(crate) fn try_lock(&self) -> Option<Held<'_, WORDS>> {
         let first = self.0[0].swap(LOCKED, Ordering::Acquire);
         // Where somebody else holds it, the swap changed nothing.
-        if first == LOCKED { None } else { Some(Held { cell: self, first }) }
+        if first == LOCKED { None } else { Some(self.held(first)) }
     }
 
     /// Decides on a state of one word. If `only_look` says of the word that nothing will change, it is enough to read
@@ -56,7 +66,7 @@ impl<const WORDS: usize> Cell<WORDS> {
         let word = self.0[0].load(Ordering::Acquire);
         let looks = word != LOCKED && only_look(&[word; WORDS]) && is_mine();
         let held = if looks { None } else { lock() };
-        let Some(before) = held.as_ref().map(|held| held.first).or(looks.then_some(word)) else { return false };
+        let Some(before) = held.as_ref().map(|held| held.state[0]).or(looks.then_some(word)) else { return false };
         // One place for both: a decision that is compiled twice is not inlined, which takes longer than the lock.
         let mut state = [before; WORDS];
         decide(&mut state);
@@ -78,41 +88,47 @@ impl<const WORDS: usize> Cell<WORDS> {
         let first = self.0[0].load(Ordering::Relaxed);
         let claimed = first <= now.as_nanos()
             && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        claimed.then(|| Held { cell: self, first })
+        claimed.then(|| self.held(first))
+    }
+
+    #[inline]
+    fn held(&self, first: u64) -> Held<'_, WORDS> {
+        let word = |word: usize| if word == 0 { first } else { self.0[word].load(Ordering::Relaxed) };
+        Held { cell: self, state: std::array::from_fn(word) }
     }
 }
 
-/// A cell that this thread holds. Dropped, its state is left as it was.
+/// A cell that this thread holds, and its state. When it is dropped, be it by a panic, the state is written as it is by
+/// then, and the cell is let go: whoever changes the state leaves it at every step such that nothing more passes.
 pub(crate) struct Held<'a, const WORDS: usize> {
     cell: &'a Cell<WORDS>,
-    first: u64,
+    state: [u64; WORDS],
 }
 
 impl<const WORDS: usize> Held<'_, WORDS> {
     #[inline]
     pub(crate) fn state(&self) -> [u64; WORDS] {
-        std::array::from_fn(|word| if word == 0 { self.first } else { self.cell.0[word].load(Ordering::Relaxed) })
+        self.state
     }
 
-    /// Sets the state without letting go.
     #[inline]
-    pub(crate) fn set(&mut self, state: [u64; WORDS]) {
-        for (word, value) in self.cell.0.iter().zip(state).skip(1) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.first = state[0];
+    pub(crate) fn state_mut(&mut self) -> &mut [u64; WORDS] {
+        &mut self.state
     }
 
     /// Sets the state and lets go.
     #[inline]
     pub(crate) fn release(mut self, state: [u64; WORDS]) {
-        self.set(state);
+        self.state = state;
     }
 }
 
 impl<const WORDS: usize> Drop for Held<'_, WORDS> {
     #[inline]
     fn drop(&mut self) {
-        self.cell.0[0].store(self.first, Ordering::Release);
+        for (word, value) in self.cell.0.iter().zip(self.state).skip(1) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.cell.0[0].store(self.state[0], Ordering::Release);
     }
 }

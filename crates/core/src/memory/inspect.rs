@@ -45,8 +45,7 @@ impl MemoryStore {
             }
             ControlFlow::Continue(())
         });
-        let state = held.state();
-        held.release(state);
+        drop(held);
         Snapshot { decision, entries }
     }
 }

@@ -1,9 +1,10 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
-//! entries of logs, `sketch.rs` counts for keys that find no slot, `transaction.rs` charges several keys at once, `inspect.rs`
-//! shows what is known of one.
+//! entries of logs, `sketch.rs` and `annex.rs` count for keys that find no slot, `transaction.rs` charges several keys at
+//! once, `inspect.rs` shows what is known of one.
 
+mod annex;
 mod cell;
 mod fingerprint;
 mod inspect;
@@ -13,6 +14,8 @@ mod sketch;
 mod slot;
 mod table;
 mod transaction;
+#[cfg(all(test, not(shuttle)))]
+mod unwind_tests;
 
 pub(crate) use cell::Cell;
 pub(crate) use fingerprint::{Fingerprint, Seeds};
@@ -118,6 +121,8 @@ impl MemoryStore {
 
     /// Decides the same operation on many keys in order, at one instant, and appends the answers to `decisions`.
     /// The memory of several keys is fetched at once, which makes it much faster than one by one.
+    ///
+    /// Should it panic, the answers before the last one are whole, and the last one is nobody's.
     pub fn decide_batch(&self, keys: &[Key<'_>], limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let now = self.clock.now();
         decisions.reserve(keys.len());
@@ -220,15 +225,14 @@ impl MemoryStore {
         algorithm: &impl Words<WORDS>,
         ask: Ask<'_>,
     ) -> Option<Decision> {
-        let held = table.lock(ask.print)?;
-        let mut state = held.state();
-        if !algorithm.is_ready(&state) {
+        let mut held = table.lock(ask.print)?;
+        let state = held.state_mut();
+        if !algorithm.is_ready(state) {
             return None;
         }
-        let now = self.clock.again_if(algorithm.is_ahead(&state, ask.now), ask.now);
-        let decision = algorithm.decide(&mut state, now, ask.op);
-        algorithm.settle(&mut state);
-        held.release(state);
+        let now = self.clock.again_if(algorithm.is_ahead(state, ask.now), ask.now);
+        let decision = algorithm.decide(state, now, ask.op);
+        algorithm.settle(state);
         Some(decision)
     }
 
@@ -261,17 +265,16 @@ impl MemoryStore {
             return decision;
         }
         match self.start(table, algorithm, ask) {
-            Ok((held, mut state, now)) => {
-                let decision = algorithm.decide(&mut state, now, op);
-                algorithm.settle(&mut state);
-                held.release(state);
+            Ok((mut held, now)) => {
+                let decision = algorithm.decide(held.state_mut(), now, op);
+                algorithm.settle(held.state_mut());
                 decision
             }
             Err(now) => overflowed(part, Ask { now, ..ask }),
         }
     }
 
-    /// Gives a place to a key that has none, with its state and the instant to decide at; or the instant to decide at
+    /// Gives a place to a key that has none, with the instant to decide at; or the instant to decide at
     /// in the sketch, if there is no place or the sketch counts for it already. The caller holds the gate of its
     /// home.
     fn start<'a, const WORDS: usize>(
@@ -279,7 +282,7 @@ impl MemoryStore {
         table: &'a Table<WORDS>,
         algorithm: &impl Words<WORDS>,
         ask: Ask<'_>,
-    ) -> Result<(Held<'a, WORDS>, [u64; WORDS], Time), Time> {
+    ) -> Result<(Held<'a, WORDS>, Time), Time> {
         let now = self.clock.again_if(table.was_forgotten_after(ask.print, ask.now), ask.now);
         let part = self.overflow.part(ask.limit);
         let remembered = part.remembers(ask.print, now);
@@ -287,16 +290,16 @@ impl MemoryStore {
         if remembered && !matches!(ask.limit.shape(), Shape::Bucket(_)) {
             return Err(now);
         }
-        let held = table.insert(ask.print, now, |old| algorithm.forget(old)).ok_or(now)?;
-        let mut state = held.state();
-        if !algorithm.prepare(&mut state) {
+        let mut held = table.insert(ask.print, now, |old| algorithm.forget(old)).ok_or(now)?;
+        let state = held.state_mut();
+        if !algorithm.prepare(state) {
             return Err(now);
         }
         if remembered {
             let debt = part.arrival(ask.print).saturating_sub(now.as_nanos());
-            algorithm.decide(&mut state, now, Op::Debit(debt.div_ceil(ask.limit.as_bucket().interval())));
+            algorithm.decide(state, now, Op::Debit(debt.div_ceil(ask.limit.as_bucket().interval())));
         }
-        Ok((held, state, now))
+        Ok((held, now))
     }
 }
 
@@ -306,7 +309,7 @@ fn overflowed(part: Part<'_>, ask: Ask<'_>) -> Decision {
     let mut state = [arrival];
     let decision = ask.limit.as_bucket().decide(&mut state, ask.now, ask.op);
     if state[0] > arrival {
-        part.raise(ask.print, state[0]);
+        part.raise(ask.print, state[0], ask.now);
     }
     approximate(ask.limit, ask.op, decision)
 }
@@ -352,7 +355,7 @@ impl MemoryStoreBuilder {
     /// How many keys of each kind of state find an exact place: 100,000 if not said.
     ///
     /// A key takes 31 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
-    /// logs also the entries of [`MemoryStoreBuilder::log_entries`].
+    /// logs also the entries of [`MemoryStoreBuilder::log_entries`]. Seven bytes a key more are for floods beyond that.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self

@@ -140,7 +140,10 @@ impl<'a> Chain<'a> {
     }
 
     fn to_words(&self) -> [u64; 3] {
-        let fresh_at = self.back().map_or(0, |newest| newest.out_at);
+        self.words(self.back().map_or(0, |newest| newest.out_at))
+    }
+
+    fn words(&self, fresh_at: u64) -> [u64; 3] {
         let place = u64::from(self.head)
             | u64::from(self.tail) << NUMBER_BITS
             | (self.first as u64) << (2 * NUMBER_BITS)
@@ -200,11 +203,36 @@ impl<'a> PooledLog<'a> {
     }
 }
 
+/// A log that is being changed: blocks come and go meanwhile, so its words must not stay as they were if that panics.
+struct Changing<'s, 'a> {
+    chain: Chain<'a>,
+    state: &'s mut [u64; 3],
+}
+
+impl Changing<'_, '_> {
+    fn finish(self) {
+        *self.state = self.chain.to_words();
+        // Only a panic leaves the rest to be done.
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Changing<'_, '_> {
+    fn drop(&mut self) {
+        let Chain { pool, tail, end, .. } = self.chain;
+        // Looked at with care: to panic while a panic unwinds would end the process.
+        let entries = pool.blocks.get(tail as usize).map(|block| &block.entries);
+        let newest = entries.and_then(|entries| entries.get(end.checked_sub(1)?));
+        let fresh_at = newest.map_or(0, |[out_at, _]| out_at.load(Ordering::Relaxed));
+        *self.state = self.chain.words(fresh_at.max(self.state[0]));
+    }
+}
+
 impl Words<3> for PooledLog<'_> {
     fn decide(&self, state: &mut [u64; 3], now: Time, op: Op) -> Decision {
-        let mut chain = self.chain(*state);
-        let decision = self.log.decide(&mut chain, now, op);
-        *state = chain.to_words();
+        let mut changing = Changing { chain: self.chain(*state), state };
+        let decision = self.log.decide(&mut changing.chain, now, op);
+        changing.finish();
         decision
     }
 
@@ -322,5 +350,43 @@ impl Entries for Chain<'_> {
             self.pool.give(self.next(self.head), self.tail);
         }
         (self.tail, self.first, self.end, self.units) = (self.head, 0, 0, 0);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// A log that lost a block before a panic must not still read it, since another log may have it by then.
+    #[test]
+    fn a_log_that_panicked_halfway_has_the_entries_it_had_then() {
+        let pool = Pool::with_room_for(3 * BLOCK_ENTRIES).unwrap();
+        let log = Log::sliding(30, 1_000);
+        let pooled = PooledLog { log: &log, pool: &pool };
+        let mut state = [0; 3];
+        for now in 0..10 {
+            pooled.decide(&mut state, Time::from_nanos(now), Op::Take(1));
+        }
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut changing = Changing { chain: pooled.chain(state), state: &mut state };
+            (0..8).for_each(|_| changing.chain.pop_front());
+            panic!("as it was told");
+        }));
+        assert!(panicked.is_err());
+        let mut other = [0; 3];
+        for now in 0..14 {
+            pooled.decide(&mut other, Time::from_nanos(5_000 + now), Op::Take(2));
+        }
+        let (mut entries, mut units) = (Vec::new(), 0);
+        let chain = pooled.chain(state);
+        chain.visit(|entry| {
+            entries.push(entry.out_at);
+            units += entry.units;
+            if entries.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        assert_eq!((entries, units, chain.units()), (vec![1_008, 1_009], 2, 2));
+        assert_eq!(state[0], 1_009, "it is fresh when the newest is out");
     }
 }

@@ -5,10 +5,13 @@
 //! too little. Instants pass by themselves, so nothing has to be aged or cleared.
 //!
 //! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
-//! day to come back would shut out keys that take a second.
+//! day to come back would shut out keys that take a second. That makes each part narrow: it serves some hundred keys
+//! exactly. The annex, which all limits share, serves a flood. Both are asked, and the lesser answer counts, because
+//! neither tells too little.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 
+use super::annex::Annex;
 use super::fingerprint::Fingerprint;
 use super::pages::Pages;
 use crate::limit::Shape;
@@ -17,18 +20,21 @@ use crate::{Limit, Time};
 
 const ROWS: usize = 4;
 
-/// Spans within one scale differ by at most this power of two.
+/// Spans within one scale differ by at most this power of two; but those below a quarter of a second are one scale,
+/// since a flood of them is over as soon.
 const SCALE_BITS: u32 = 4;
-const SCALES: usize = (u64::BITS / SCALE_BITS) as usize;
+const SCALE_FIRST: u32 = 28 / SCALE_BITS - 1;
+const SCALES: usize = (u64::BITS / SCALE_BITS - SCALE_FIRST) as usize;
 const PARTS: usize = 4 * SCALES;
 
 /// Wide enough that some hundred keys hardly ever share all four cells; a checker makes it anew for each schedule.
 const WIDTH_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
 
-/// Wide enough for a million keys; all parts together stay below the tables.
+/// Wide enough for a hundred thousand keys in each part; all parts together stay below the tables.
 const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {
+    annex: Annex,
     cells: Pages<AtomicU64>,
     width: usize,
     /// For each part, the latest instant in any of its cells.
@@ -38,6 +44,7 @@ pub(crate) struct Sketch {
 /// The cells that a limit shares with its like.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
+    annex: &'a Annex,
     cells: &'a [AtomicU64],
     width: usize,
     latest: &'a AtomicU64,
@@ -48,13 +55,14 @@ pub(crate) struct Part<'a> {
 impl Sketch {
     /// A sketch beside tables of `keys` keys.
     pub(crate) fn beside(keys: usize) -> std::io::Result<Sketch> {
-        let width = (keys / 512).clamp(WIDTH_MIN, WIDTH_MAX);
+        let width = (keys / 1024).clamp(WIDTH_MIN, WIDTH_MAX);
         let cells = Pages::zeroed(PARTS * ROWS * width)?;
-        Ok(Sketch { cells, width, latest: std::array::from_fn(|_| AtomicU64::new(0)) })
+        let latest = std::array::from_fn(|_| AtomicU64::new(0));
+        Ok(Sketch { annex: Annex::beside(keys)?, cells, width, latest })
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.cells)
+        self.annex.bytes() + size_of_val(&*self.cells)
     }
 
     pub(crate) fn part(&self, limit: &Limit) -> Part<'_> {
@@ -64,25 +72,31 @@ impl Sketch {
             Shape::Counter(_) => 2,
             Shape::Log(_) => 3,
         };
-        let scale = (limit.as_bucket().span().max(1).ilog2() / SCALE_BITS) as usize;
+        let scale = (limit.as_bucket().span().max(1).ilog2() / SCALE_BITS).saturating_sub(SCALE_FIRST) as usize;
         let part = kind * SCALES + scale;
         let cells = &self.cells[part * ROWS * self.width..][..ROWS * self.width];
-        Part { cells, width: self.width, latest: &self.latest[part], memory: limit.outlives_bucket() }
+        let (annex, latest) = (&self.annex, &self.latest[part]);
+        Part { annex, cells, width: self.width, latest, memory: limit.outlives_bucket() }
     }
 }
 
 impl<'a> Part<'a> {
     /// An instant not before the key's own arrival time.
     pub(crate) fn arrival(self, print: Fingerprint) -> u64 {
-        self.cells_of(print).map(|cell| cell.load(Ordering::Acquire)).min().unwrap_or(0)
+        let in_cells = self.cells_of(print).map(|cell| cell.load(Ordering::Acquire)).min().unwrap_or(0);
+        if in_cells == 0 {
+            return 0;
+        }
+        in_cells.min(self.annex.until(print).saturating_sub(self.memory))
     }
 
     /// Moves the key's arrival time forward. Callers of one key hold its gate between reading and raising.
-    pub(crate) fn raise(self, print: Fingerprint, arrival: u64) {
+    pub(crate) fn raise(self, print: Fingerprint, arrival: u64, now: Time) {
         self.latest.fetch_max(arrival, Ordering::Release);
         for cell in self.cells_of(print) {
             cell.fetch_max(arrival, Ordering::Release);
         }
+        self.annex.note(print, arrival.saturating_add(self.memory), now);
     }
 
     /// Whether what was counted here for the key may still count at `now`.

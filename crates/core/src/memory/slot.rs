@@ -67,6 +67,6 @@ impl<const WORDS: usize> Slot<WORDS> {
     pub(crate) fn assign(&self, held: &mut Held<'_, WORDS>, print: Fingerprint) {
         self.print[0].store(print.high, Ordering::Release);
         self.print[1].store(print.low, Ordering::Release);
-        held.set([0; WORDS]);
+        *held.state_mut() = [0; WORDS];
     }
 }

@@ -191,9 +191,11 @@ impl<const WORDS: usize> Table<WORDS> {
             bucket.slots_for(print).find_map(|slot| Some((probe, slot, slot.cell.claim(now)?)))
         })?;
         let before = slot.print();
+        // First it is nobody's: what is given back must not be found in the slot again, even if that panics.
+        let old = std::mem::replace(held.state_mut(), [0; WORDS]);
         if before.low != 0 {
             self.horizon(before).fetch_max(now.as_nanos(), Ordering::Release);
-            reclaim(held.state());
+            reclaim(old);
         }
         if probe > 0 {
             let displaced = |gate| Some(with_displaced(gate, probe));
@@ -215,8 +217,7 @@ impl<const WORDS: usize> Table<WORDS> {
                     && held.state() != [0; WORDS]
                 {
                     self.horizon(slot.print()).fetch_max(now.as_nanos(), Ordering::Release);
-                    reclaim(held.state());
-                    held.set([0; WORDS]);
+                    reclaim(std::mem::replace(held.state_mut(), [0; WORDS]));
                 }
             }
         }

@@ -58,27 +58,27 @@ impl Decisions {
         self.each.iter().map(|(decision, _)| decision)
     }
 
-    /// The answer that binds most among those that may veto: a denial, then the fewest remaining, then the latest
-    /// reset. Nothing if no charge may veto.
+    /// The strictest answer among those that may veto. Nothing if no charge may veto.
     #[must_use]
     pub fn strictest(&self) -> Option<&Decision> {
-        self.vetoing().min_by_key(|decision| {
-            (decision.is_allowed(), decision.remaining(), std::cmp::Reverse(decision.reset_after))
-        })
+        self.vetoing().min_by_key(|decision| decision.strictness())
     }
 
     /// When to ask again: the longest of the denials. Nothing if it is allowed.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
-        let length = |retry: &Retry| match retry {
-            Retry::Never => (1, std::time::Duration::MAX),
-            Retry::After(wait) | Retry::Unknown(wait) => (0, *wait),
-        };
-        self.vetoing().filter_map(Decision::retry).max_by_key(length)
+        Retry::longest(self.vetoing().filter_map(Decision::retry))
     }
 
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {
         self.each.iter().filter(|(_, veto)| *veto).map(|(decision, _)| decision)
+    }
+}
+
+/// Each answer with whether it may veto. Those beyond the most charges of a transaction are left out.
+impl FromIterator<(Decision, bool)> for Decisions {
+    fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {
+        Decisions { each: each.into_iter().take(CHARGES_MAX).collect() }
     }
 }
 
@@ -205,18 +205,17 @@ impl MemoryStore {
         algorithm: &impl Words<WORDS>,
         ask: Ask<'_>,
     ) -> Result<Taken<'a, WORDS>, Time> {
-        let kept =
-            table.lock(ask.print).map(|held| (held.state(), held)).filter(|(state, _)| algorithm.is_ready(state));
-        let Some((mut before, held)) = kept else {
-            let (held, before, now) = self.start(table, algorithm, ask)?;
-            return Ok(Taken { held, now, before, scratch: before });
+        let kept = table.lock(ask.print).filter(|held| algorithm.is_ready(&held.state()));
+        let Some(mut held) = kept else {
+            let (held, now) = self.start(table, algorithm, ask)?;
+            return Ok(Taken { scratch: held.state(), held, now });
         };
-        let now = self.clock.again_if(algorithm.is_ahead(&before, ask.now), ask.now);
-        if algorithm.is_ahead(&before, now) {
+        let now = self.clock.again_if(algorithm.is_ahead(&held.state(), ask.now), ask.now);
+        if algorithm.is_ahead(&held.state(), now) {
             // The clock did jump back. That is repaired whether the charges pass or not.
-            algorithm.decide(&mut before, now, Op::Debit(0));
+            algorithm.decide(held.state_mut(), now, Op::Debit(0));
         }
-        Ok(Taken { held, now, before, scratch: before })
+        Ok(Taken { scratch: held.state(), held, now })
     }
 }
 
@@ -255,7 +254,7 @@ enum Kept<'a> {
 struct Taken<'a, const WORDS: usize> {
     held: Held<'a, WORDS>,
     now: Time,
-    before: [u64; WORDS],
+    /// The state as it would be with all charges so far.
     scratch: [u64; WORDS],
 }
 
@@ -286,7 +285,7 @@ impl Place<'_> {
             (Kept::Window(taken), Shape::Window(window)) => taken.try_on_copy(&window.for_key(charge.key), charge.op),
             (Kept::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
             (Kept::Log(taken, pending), Shape::Log(log)) => {
-                let chain = PooledLog { log, pool: &store.pool }.chain(taken.before);
+                let chain = PooledLog { log, pool: &store.pool }.chain(taken.held.state());
                 let decision = log.foresee(&chain, taken.now, charge.op, *pending);
                 if let Op::Take(units) | Op::Debit(units) = charge.op
                     && decision.is_allowed()
@@ -311,7 +310,7 @@ impl Place<'_> {
             (Kept::Window(taken), Shape::Window(window)) => taken.untouched(&window.for_key(charge.key), op),
             (Kept::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
             (Kept::Log(taken, _), Shape::Log(log)) => {
-                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.before), taken.now, op, 0)
+                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.held.state()), taken.now, op, 0)
             }
             (Kept::Overflow { now, arrival, .. }, _) => {
                 approximate(charge.limit, op, charge.limit.as_bucket().decide(&mut [*arrival], *now, op))
@@ -325,7 +324,7 @@ impl Place<'_> {
         match (&mut self.kept, charge.limit.shape()) {
             (Kept::Log(taken, _), Shape::Log(log)) => {
                 let log = PooledLog { log, pool: &store.pool };
-                log.decide(&mut taken.before, taken.now, charge.op)
+                log.decide(taken.held.state_mut(), taken.now, charge.op)
             }
             _ => foreseen,
         }
@@ -342,13 +341,10 @@ impl Place<'_> {
             Kept::Bucket(taken) => taken.release(allowed),
             Kept::Window(taken) => taken.release(allowed),
             Kept::Counter(taken) => taken.release(allowed),
-            Kept::Log(mut taken, _) => {
-                store.pool.settle(&mut taken.before);
-                taken.held.release(taken.before);
-            }
-            Kept::Overflow { arrival, scratch: [raised], .. } => {
+            Kept::Log(mut taken, _) => store.pool.settle(taken.held.state_mut()),
+            Kept::Overflow { now, arrival, scratch: [raised] } => {
                 if allowed && raised > arrival {
-                    store.overflow.part(&self.limit).raise(self.print, raised);
+                    store.overflow.part(&self.limit).raise(self.print, raised, now);
                 }
             }
         }
@@ -361,11 +357,13 @@ impl<const WORDS: usize> Taken<'_, WORDS> {
     }
 
     fn untouched(&self, algorithm: &impl Words<WORDS>, op: Op) -> Decision {
-        algorithm.decide(&mut self.before.clone(), self.now, op)
+        algorithm.decide(&mut self.held.state(), self.now, op)
     }
 
     fn release(self, allowed: bool) {
-        self.held.release(if allowed { self.scratch } else { self.before });
+        if allowed {
+            self.held.release(self.scratch);
+        }
     }
 }
 

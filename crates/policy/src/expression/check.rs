@@ -7,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::{Problem, Purpose};
 use crate::bounds::{EXPRESSION_DEPTH_MAX, EXPRESSION_JOINS_MAX, REGEX_BYTES_MAX};
-use crate::conditions::shortened;
+use crate::json::quote;
 
 const VARIABLES: &str = "use domain, entries, request, cost or, in count, response";
 const REQUEST: &str = "use request.method, host, path, query, headers, cookies or address";
@@ -129,7 +129,7 @@ impl Checker<'_> {
             "entries" => self.uses.entries = Names::All,
             "request" => return Err(Problem::new("`request` has no value of its own", REQUEST)),
             "response" => return Err(Problem::new("`response` has no value of its own", RESPONSE)),
-            _ => return Err(Problem::new(format!("there is no variable `{}`", shortened(name)), VARIABLES)),
+            _ => return Err(Problem::new(format!("there is no variable `{}`", quote(name)), VARIABLES)),
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Checker<'_> {
             "query" => uses.query = Names::All,
             "headers" => uses.headers = Names::All,
             "cookies" => uses.cookies = Names::All,
-            _ => return Err(Problem::new(format!("there is no `request.{}`", shortened(field)), REQUEST)),
+            _ => return Err(Problem::new(format!("there is no `request.{}`", quote(field)), REQUEST)),
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Checker<'_> {
         self.uses.response = true;
         match field {
             "status" | "bytes" | "millis" => Ok(()),
-            _ => Err(Problem::new(format!("there is no `response.{}`", shortened(field)), RESPONSE)),
+            _ => Err(Problem::new(format!("there is no `response.{}`", quote(field)), RESPONSE)),
         }
     }
 
@@ -182,8 +182,8 @@ impl Checker<'_> {
         let is_header = matches!(&node.expr, Expr::Select(select) if select.field == "headers");
         match is_header && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => {
-                let message = format!("no header is called `{}`: their names are in lower case", shortened(name));
-                Err(Problem::new(message, format!("write {}", shortened(&name.to_ascii_lowercase()))))
+                let message = format!("no header is called `{}`: their names are in lower case", quote(name));
+                Err(Problem::new(message, format!("write {}", quote(&name.to_ascii_lowercase()))))
             }
             false => Ok(true),
         }
@@ -221,7 +221,7 @@ impl Checker<'_> {
             }
             ("matches", _) => self.compile_regex(call)?,
             (name, _) if is_allowed(name) => (),
-            (name, _) => return Err(Problem::new(format!("there is no function `{}`", shortened(name)), FUNCTIONS)),
+            (name, _) => return Err(Problem::new(format!("there is no function `{}`", quote(name)), FUNCTIONS)),
         }
         let target = call.target.as_deref_mut().into_iter();
         target.chain(&mut call.args).try_for_each(|argument| self.walk(argument, depth))
@@ -241,7 +241,7 @@ impl Checker<'_> {
         let regex = regex.map_err(|error| {
             let error = error.to_string();
             let last = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Problem::new(format!("matches: cannot use `{}`: {last}", shortened(pattern)), HINT)
+            Problem::new(format!("matches: cannot use `{}`: {last}", quote(pattern)), HINT)
         })?;
         call.func_name = format!("matches{}", self.regexes.0.len());
         call.args = vec![text];

@@ -112,9 +112,11 @@ fn units_are_whole_and_bounded() {
         ("cost * 10", 70),
         ("0", 0),
         ("5u", 5),
+        ("9007199254740985 + cost", 9_007_199_254_740_992),
         // These cannot be evaluated: what the caller asked for counts.
         ("0 - cost", 7),
-        ("cost * 1000000000000000", 7),
+        ("9007199254740986 + cost", 7),
+        ("cost * 10000000000000000", 7),
         ("{'d': 1.5}[domain]", 7),
         ("9223372036854775807 + cost", 7),
     ];

@@ -3,8 +3,8 @@
 use tidegate_core::Algorithm;
 
 use super::Both;
-use crate::conditions::shortened;
 use crate::diagnostic::Diagnostics;
+use crate::json::quote;
 use crate::rule::RuleLimit;
 
 pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
@@ -23,16 +23,16 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         if let Some((_, stricter)) = stricter {
             let message = format!(
                 "limit `{}`: it never denies, since `{}` is always stricter",
-                shortened(&limit.name),
-                shortened(&stricter.name)
+                quote(&limit.name),
+                quote(&stricter.name)
             );
             diagnostics.warning(&at(place), message, "leave it out or make it stricter");
         } else if let Some((_, smaller)) = others.find(|(_, other)| holds_less_for_longer(other, limit)) {
             let message = format!(
                 "limit `{}`: {} at once can never pass, since `{}` lets only {} pass",
-                shortened(&limit.name),
+                quote(&limit.name),
                 limit.limit.units(),
-                shortened(&smaller.name),
+                quote(&smaller.name),
                 smaller.limit.units()
             );
             diagnostics.warning(&at(place), message, "make its burst smaller or the other limit larger");
@@ -46,7 +46,7 @@ fn too_costly(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     for limit in both.rule.limits.iter().filter(|limit| limit.limit.units() < cost) {
         let message = format!(
             "cost: {cost} units are more than limit `{}` ever lets pass ({}), so every request is denied",
-            shortened(&limit.name),
+            quote(&limit.name),
             limit.limit.units()
         );
         diagnostics.warning(&both.at("cost"), message, "make the limit larger, or set action: block");

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::Both;
 use crate::compile::child;
-use crate::conditions::shortened;
 use crate::diagnostic::Diagnostics;
+use crate::json::quote;
 use crate::policy::Policy;
 use crate::schema::{Action, AddressHeader, Config, KeyPart};
 
@@ -24,11 +24,15 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("count_denied", written.count_denied),
         ("for", written.penalty.is_some()),
         ("quota", written.quota && written.action == Action::Unlimited),
+        ("response/headers", written.response.headers.is_some()),
+        ("response/retry_jitter", written.response.retry_jitter.is_some()),
+        ("response/problem", written.response.problem.is_some() && written.action == Action::Unlimited),
         ("store", written.store.is_some()),
         ("on_store_failure", written.on_store_failure.is_some()),
     ];
     for (field, _) in only_counting.into_iter().filter(|(_, there)| *there && !counts) {
-        let message = format!("{field}: {kind} counts nothing, so it has no effect");
+        let name = field.trim_start_matches("response/");
+        let message = format!("{name}: {kind} counts nothing, so it has no effect");
         diagnostics.warning(&both.at(field), message, "leave it out");
     }
     if counts && written.on_store_failure.is_some() {
@@ -41,7 +45,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     }
     let spoken =
         [("retry_jitter", written.response.retry_jitter.is_some()), ("headers", written.response.headers.is_some())];
-    for (field, _) in spoken.into_iter().filter(|(_, there)| *there && rule.response.hidden) {
+    for (field, _) in spoken.into_iter().filter(|(_, there)| *there && counts && rule.response.hidden) {
         let message = format!("{field}: clients learn nothing from this rule (hidden), so it has no effect");
         diagnostics.warning(&both.at(&format!("response/{field}")), message, format!("leave out {field} or hidden"));
     }
@@ -53,7 +57,7 @@ pub(super) fn of_stores(policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
         let mut limits =
             policy.rules().iter().filter(|rule| rule.store == place).flat_map(|rule| &rule.limits).peekable();
         if limits.peek().is_none() {
-            let message = format!("store `{}`: no rule counts in it", shortened(&store.name));
+            let message = format!("store `{}`: no rule counts in it", quote(&store.name));
             diagnostics.warning(&pointer, message, "name it in a rule (store:) or leave it out");
         } else if store.log_entries.is_some() && limits.all(|limit| limit.limit.log_entries_max() == 0) {
             let message = "log_entries: no limit in this store keeps a log, so it has no effect";
@@ -87,7 +91,7 @@ pub(super) fn of_replaces(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>)
     for both in rules {
         for (place, name) in both.written.replaces.iter().enumerate().filter(|(_, name)| !names.contains(name.as_str()))
         {
-            let message = format!("replaces: no limit of this domain is called `{}`", shortened(name));
+            let message = format!("replaces: no limit of this domain is called `{}`", quote(name));
             let hint = "a limit is called by its own name or, if it has none, by that of its rule";
             diagnostics.warning(&both.at(&format!("replaces/{place}")), message, hint);
         }
@@ -107,6 +111,11 @@ mod tests {
         assert!(
             of_rule(json!({"action": "unlimited", "for": "1m"}))[0].contains("a rule without limits counts nothing")
         );
+        let response = json!({"headers": "legacy", "retry_jitter": "1s", "problem": false});
+        let all = of_rule(json!({"action": "block", "response": response}));
+        assert_eq!(all, ["headers", "retry_jitter"].map(|field| format!("/response/{field}: {field}: {blocks}")));
+        assert_eq!(of_rule(json!({"action": "unlimited", "response": response})).len(), 3);
+        assert_eq!(of_rule(json!({"limit": "1/s", "response": response})), [""; 0]);
     }
 
     #[test]

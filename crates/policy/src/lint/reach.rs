@@ -1,8 +1,8 @@
 //! Rules that never apply, or never count, because their own conditions contradict each other.
 
 use super::Both;
-use crate::conditions::shortened;
 use crate::diagnostic::Diagnostics;
+use crate::json::quote;
 use crate::matching::{Entries, Named};
 use crate::pattern::{Glob, Pattern};
 use crate::schema::{self, KeyPart};
@@ -42,11 +42,10 @@ fn excepted(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
 fn paths(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     for path in texts(both.written.matching.path.as_ref()) {
         if !path.starts_with(['/', '*']) {
-            let message = format!("path: no path begins like `{}`", shortened(path));
+            let message = format!("path: no path begins like `{}`", quote(path));
             diagnostics.warning(&both.at("match/path"), message, "begin it with a slash, like /api/*");
         } else if path.contains('?') {
-            let message =
-                format!("path: `{}` has a question mark, but the path ends before the query", shortened(path));
+            let message = format!("path: `{}` has a question mark, but the path ends before the query", quote(path));
             diagnostics.warning(&both.at("match/path"), message, "write what follows it under query");
         }
     }
@@ -56,7 +55,7 @@ fn paths(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
 fn hosts(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     for host in texts(both.written.matching.host.as_ref()) {
         if host.contains(['/', ':']) && !host.starts_with('[') && host.matches(':').count() < 2 {
-            let message = format!("host: `{}` is no host: a host has no scheme, port or path here", shortened(host));
+            let message = format!("host: `{}` is no host: a host has no scheme, port or path here", quote(host));
             diagnostics.warning(&both.at("match/host"), message, "write the name alone, like api.example.com");
         }
     }
@@ -76,7 +75,7 @@ fn key(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         if let KeyPart::Entry(name) = part
             && !entries.iter().any(|entry| *entry.name == **name)
         {
-            let message = format!("key: requests of this rule have no entry `{}`, so it counts none", shortened(name));
+            let message = format!("key: requests of this rule have no entry `{}`, so it counts none", quote(name));
             diagnostics.warning(&both.at("key"), message, "name an entry of the list under match");
         }
     }

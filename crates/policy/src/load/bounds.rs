@@ -30,8 +30,9 @@ pub const NODE_WEIGHT: usize = 64;
 /// Most problems that are told of one load: nobody reads more, and a broken file must not fill the log.
 pub const PROBLEMS_MAX: usize = 200;
 
-/// Most characters of a value that a message repeats.
-pub const QUOTE_CHARS_MAX: usize = 60;
+/// Longest word, in bytes, that a known one is sought for: longer words are no slips of those, which are all short, and
+/// comparing costs the product of both lengths.
+pub const WORD_BYTES_MAX: usize = 40;
 
 /// Most pairs of descriptors of one domain of Envoy's that are compared for which goes first. A wildcard is compared with
 /// all that stands beside it, so many of them grow with the square of their number: 1,000 beside 9,000 values are fine.

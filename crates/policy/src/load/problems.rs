@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::bounds::PROBLEMS_MAX;
+use super::bounds::{PROBLEMS_MAX, WORD_BYTES_MAX};
 use crate::yaml::Mark;
 use crate::{Diagnostic, Location, Severity};
 
@@ -71,8 +71,7 @@ pub(crate) fn whole(file: &str) -> Location {
 /// The word of a list that was probably meant, if any is near enough.
 pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
-    // Longer words are no slips of the known ones, which are all short; comparing costs their product.
-    if written.len() > 40 {
+    if written.len() > WORD_BYTES_MAX {
         return None;
     }
     let allowed = (written.chars().count() / 3).clamp(1, 3);

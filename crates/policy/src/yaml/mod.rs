@@ -12,7 +12,7 @@ mod scalar;
 pub(crate) use compose::parse;
 pub(crate) use scalar::{Scalar, Type};
 
-use crate::load::bounds::QUOTE_CHARS_MAX;
+use crate::bounds::QUOTE_CHARS_MAX;
 
 /// A place in a text. Both count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -45,7 +45,7 @@ struct Done {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct Inspection {
     now: String,
     now_ns: u64,
     rules: Vec<ToldRule>,
@@ -79,7 +79,7 @@ struct ToldEntry {
 /// What is known of keys, with the entries of their logs.
 pub(super) async fn inspect(service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take(&mut fields)?;
+    let asked = Asked::take_for("inspect", "leave it out", &mut fields, service)?;
     fields.finish("inspect")?;
     let now = service.engine.clock().now();
     let rules = match asked {
@@ -93,16 +93,16 @@ pub(super) async fn inspect(service: &Service, body: &[u8]) -> Answered {
             found.into_iter().map(told_rule).collect()
         }
     };
-    Ok(json(StatusCode::OK, &Told { now: rfc3339(now), now_ns: now.as_nanos(), rules }))
+    Ok(json(StatusCode::OK, &Inspection { now: rfc3339(now), now_ns: now.as_nanos(), rules }))
 }
 
 /// Forgets keys, and their penalties.
 pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take(&mut fields)?;
+    let asked = Asked::take_for("reset", "leave it out", &mut fields, service)?;
     fields.finish("reset")?;
     let limits = match &asked {
-        Asked::Inline(inline) => on_key(service, inline, Op::Reset).await?,
+        Asked::Inline(inline) => on_key(service, "reset", inline, Op::Reset).await?,
         Asked::Rules(subject) => on_rules!(service, subject, |request| some(service.engine.reset(&request).await?)?),
     };
     log(admin, "reset", &asked, limits);
@@ -112,11 +112,11 @@ pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 /// Gives units back.
 pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take(&mut fields)?;
+    let asked = Asked::take_for("grant", "say in units how many to give back", &mut fields, service)?;
     let units = units(&mut fields)?;
     fields.finish("grant")?;
     let limits = match &asked {
-        Asked::Inline(inline) => on_key(service, inline, Op::Refund(units, None)).await?,
+        Asked::Inline(inline) => on_key(service, "grant", inline, Op::Refund(units, None)).await?,
         Asked::Rules(subject) => {
             on_rules!(service, subject, |request| some(service.engine.grant(&request, units).await?)?)
         }
@@ -128,7 +128,7 @@ pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 /// Denies keys for a time, whatever their count.
 pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take(&mut fields)?;
+    let asked = Asked::take_for("block", "leave it out", &mut fields, service)?;
     let length = length(&mut fields)?;
     fields.finish("block")?;
     let Asked::Rules(subject) = &asked else {
@@ -147,7 +147,11 @@ fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Fai
     }
 }
 
-async fn on_key(service: &Service, inline: &Inline<'_>, op: Op) -> Result<usize, Failure> {
+async fn on_key(service: &Service, call: &str, inline: &Inline<'_>, op: Op) -> Result<usize, Failure> {
+    if inline.is_named {
+        let problem = format_args!("{call} does not tell it, and keys do not depend on it, so it has no effect");
+        return Err(Failure::bad("limit.name", problem, "leave it out"));
+    }
     service.engine.decide(inline.key.as_bytes(), &inline.limit, op).await?;
     Ok(1)
 }
@@ -179,7 +183,7 @@ fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     let (domain, what, request) = match asked {
         Asked::Inline(Inline { key, .. }) => ("", quote(key), None),
         Asked::Rules(Subject { domain, descriptors, http, .. }) => {
-            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::Told::in_brief))
+            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::DescribedHttp::in_brief))
         }
     };
     // Debug escapes what could break a line.

@@ -9,8 +9,9 @@ use http_body_util::Full;
 use serde::Serialize;
 use tidegate_core::KeyError;
 use tidegate_engine::RequestError;
+use tidegate_policy::json::FieldError;
+pub(super) use tidegate_policy::json::quote;
 
-use crate::bounds::QUOTE_CHARS_MAX;
 use crate::headers::{Header, PROBLEM_TYPE};
 
 /// An answer.
@@ -69,7 +70,7 @@ pub(super) struct Failure {
 impl Failure {
     /// A request that cannot be understood: the field, what is wrong with it and what would do.
     pub(super) fn bad(field: impl fmt::Display, problem: impl fmt::Display, remedy: impl fmt::Display) -> Failure {
-        Failure::new(StatusCode::BAD_REQUEST, format!("{field}: {problem}; {remedy}"))
+        Failure::from(FieldError::new(field, problem, remedy))
     }
 
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Failure {
@@ -94,6 +95,12 @@ impl Failure {
     /// The same, and no further request is read from the connection.
     pub(super) fn closing(self) -> Failure {
         Failure { header: Some((CONNECTION, HeaderValue::from_static("close"))), ..self }
+    }
+}
+
+impl From<FieldError> for Failure {
+    fn from(error: FieldError) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 }
 
@@ -130,13 +137,5 @@ impl From<Failure> for Reply {
             answer.headers_mut().insert(name, value);
         }
         answer
-    }
-}
-
-/// A value as an error repeats it.
-pub(super) fn quote(value: &str) -> String {
-    match value.char_indices().nth(QUOTE_CHARS_MAX) {
-        None => value.to_owned(),
-        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
     }
 }

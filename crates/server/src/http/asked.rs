@@ -9,17 +9,19 @@ use serde_json::value::RawValue;
 use tidegate_core::Limit;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
+use tidegate_policy::json::FieldError;
 use tidegate_policy::schema::{self, Numbers, RateText};
-use tidegate_policy::{Descriptor, Entry, Http, Request, Shown, canonical_path, read_limit};
+use tidegate_policy::{
+    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_json_limit, read_limit,
+};
 
 use super::answer::{Failure, quote};
 use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
-const LIMITS: &str = r#"write "100/minute" or an object like {"algorithm":"gcra","rate":"100/minute","burst":20}"#;
-const LIMIT_EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
 const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
 
@@ -33,7 +35,7 @@ pub(super) enum Asked<'a> {
 pub(super) struct Subject<'a> {
     pub(super) domain: Cow<'a, str>,
     pub(super) descriptors: Vec<Entries<'a>>,
-    pub(super) http: Option<Told<'a>>,
+    pub(super) http: Option<DescribedHttp<'a>>,
     pub(super) cost: u64,
 }
 
@@ -42,7 +44,7 @@ pub(super) type Entries<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// An HTTP request that somebody tells of.
 #[derive(Default)]
-pub(super) struct Told<'a> {
+pub(super) struct DescribedHttp<'a> {
     method: Cow<'a, str>,
     host: Cow<'a, str>,
     path: Cow<'a, str>,
@@ -55,6 +57,8 @@ pub(super) struct Told<'a> {
 pub(super) struct Inline<'a> {
     pub(super) key: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
+    /// Whether the caller gave the name.
+    pub(super) is_named: bool,
     pub(super) limit: Limit,
     pub(super) shown: Shown,
     pub(super) cost: u64,
@@ -69,6 +73,26 @@ impl<'a> Asked<'a> {
             (true, true) => Err(Failure::bad("key", "not together with domain", format_args!("write {EXAMPLE}"))),
             (false, false) => Err(Failure::bad("body", "neither domain nor key", format_args!("write {EXAMPLE}"))),
         }
+    }
+
+    /// The same for a call that takes nothing. A cost that nobody looks at is refused, or it would be taken for units;
+    /// `instead` says what to do.
+    pub(super) fn take_for(
+        call: &str,
+        instead: &str,
+        fields: &mut Fields<'a>,
+        service: &Service,
+    ) -> Result<Asked<'a>, Failure> {
+        let has_cost = fields.has("cost");
+        let asked = Asked::take(fields)?;
+        let is_seen = match &asked {
+            Asked::Rules(subject) => service.engine.policy().looks_at_cost(&subject.domain),
+            Asked::Inline(_) => false,
+        };
+        if has_cost && !is_seen {
+            return Err(Failure::bad("cost", format_args!("{call} takes no units, so it has no effect"), instead));
+        }
+        Ok(asked)
     }
 
     /// Reads an object that holds nothing else.
@@ -91,7 +115,7 @@ impl<'a> Subject<'a> {
             return Err(Failure::bad("descriptors", format_args!("{} are too many", items.len()), remedy));
         }
         let descriptors = items.into_iter().map(descriptor).collect::<Result<_, _>>()?;
-        let http = fields.take("request").map(Told::parse).transpose()?;
+        let http = fields.take("request").map(DescribedHttp::parse).transpose()?;
         Ok(Subject { domain, descriptors, http, cost: cost(fields)? })
     }
 
@@ -117,7 +141,7 @@ impl<'a> Subject<'a> {
 
     pub(super) fn http<'e>(&'e self, headers: &'e [(&'e str, &'e str)]) -> Option<Http<'e>> {
         let told = self.http.as_ref()?;
-        let Told { method, host, path, query, address, .. } = told;
+        let DescribedHttp { method, host, path, query, address, .. } = told;
         Some(Http { method, host, path, query, headers, address: *address })
     }
 
@@ -161,8 +185,8 @@ fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
     fields.rest().into_iter().map(pair).collect()
 }
 
-impl<'a> Told<'a> {
-    fn parse(value: &'a RawValue) -> Result<Told<'a>, Failure> {
+impl<'a> DescribedHttp<'a> {
+    fn parse(value: &'a RawValue) -> Result<DescribedHttp<'a>, Failure> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
@@ -183,7 +207,7 @@ impl<'a> Told<'a> {
                 Failure::bad("address", format_args!("{} is not an IP address", quote(text)), "use one like 192.0.2.7")
             })?),
         };
-        Ok(Told { method, host, path, query, headers, address })
+        Ok(DescribedHttp { method, host, path, query, headers, address })
     }
 
     /// Whom and what it is about, for logs.
@@ -199,17 +223,17 @@ impl<'a> Inline<'a> {
     pub(super) fn take(fields: &mut Fields<'a>) -> Result<Inline<'a>, Failure> {
         let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
         let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
-        let written = fields.need("limit", LIMITS)?;
+        let written = fields.need("limit", LIMIT_REMEDY)?;
         if let Some((limit, shown)) = remembered(written.get()) {
-            return Ok(Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), limit, shown, cost: cost(fields)? });
+            return Ok(Inline::unnamed(key, (limit, shown), cost(fields)?));
         }
-        let (name, limit) = limit(written)?;
-        let has_name = name.is_some();
-        let inline = Inline::new(key, name, &limit, cost(fields)?)?;
-        if !has_name {
-            remember(written.get(), (inline.limit, inline.shown));
-        }
-        Ok(inline)
+        let JsonLimit { name, limit, shown } = read_json_limit(written)?;
+        let unnamed = Inline::unnamed(key, (limit, shown), cost(fields)?);
+        let Some(name) = name else {
+            remember(written.get(), (limit, shown));
+            return Ok(unnamed);
+        };
+        Ok(Inline { name, is_named: true, ..unnamed })
     }
 
     /// What a query asks for.
@@ -229,21 +253,12 @@ impl<'a> Inline<'a> {
             slices,
             ..Numbers::default()
         };
-        Inline::new(key, None, &schema::Limit::Numbers(numbers), check_cost(cost)?)
+        let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
+        Ok(Inline::unnamed(key, read, check_cost(cost)?))
     }
 
-    fn new(
-        key: Cow<'a, str>,
-        name: Option<Cow<'a, str>>,
-        limit: &schema::Limit,
-        cost: u64,
-    ) -> Result<Inline<'a>, Failure> {
-        let (limit, shown) = read_limit(limit).map_err(|problem| match problem.field {
-            // The limit as a whole is at fault, and core calls that a rate.
-            "" => Failure::bad("limit", problem.message.trim_start_matches("rate: "), problem.hint),
-            _ => Failure::new(http::StatusCode::BAD_REQUEST, problem.to_string()),
-        })?;
-        Ok(Inline { key, name: name.unwrap_or(Cow::Borrowed(OWN_LIMIT_NAME)), limit, shown, cost })
+    fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {
+        Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), is_named: false, limit, shown, cost }
     }
 }
 
@@ -266,51 +281,15 @@ fn remember(text: &str, read: Read) {
 }
 
 const UNITS: &str = "use 1 or more units";
-const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+pub(super) const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
 const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
-
-/// A limit as `tidegate decide` takes it, and its name if it has one.
-fn limit(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
-    match value.get().as_bytes() {
-        [b'"', ..] => Ok((None, schema::Limit::Rate(text("limit", value, LIMITS)?.into_owned()))),
-        [b'{', ..] => numbers(value),
-        _ => Err(Failure::bad("limit", format_args!("{} is not a limit", quote(value.get())), LIMITS)),
-    }
-}
-
-fn numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, schema::Limit), Failure> {
-    let mut fields = Fields::parse("limit", value.get(), LIMIT_EXAMPLE)?;
-    let name = fields.text("name", "use text")?;
-    let algorithm = fields.text("algorithm", "use gcra or the like")?;
-    let rate = match fields.take("rate") {
-        None => None,
-        Some(rate) if rate.get().starts_with('"') => Some(RateText::Text(text("rate", rate, LIMITS)?.into_owned())),
-        Some(rate) => {
-            let remedy = r#"write "100/minute", or units with per_ns"#;
-            Some(RateText::Units(super::query::whole("rate", rate.get(), remedy)?))
-        }
-    };
-    let numbers = Numbers {
-        name: None,
-        algorithm: algorithm.map(Cow::into_owned),
-        rate,
-        per_ns: fields.whole("per_ns", "use nanoseconds")?,
-        burst: fields.whole("burst", UNITS)?,
-        capacity: fields.whole("capacity", UNITS)?,
-        limit: fields.whole("limit", UNITS)?,
-        window_ns: fields.whole("window_ns", "use nanoseconds")?,
-        slices: fields.whole("slices", UNITS)?,
-        stagger: fields.flag("stagger")?,
-    };
-    fields.finish("limit")?;
-    Ok((name, schema::Limit::Numbers(numbers)))
-}
 
 fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {
     check_cost(fields.whole("cost", COSTS)?.unwrap_or(1))
 }
 
-fn check_cost(cost: u64) -> Result<u64, Failure> {
+/// Holds a cost against its bound.
+pub(super) fn check_cost(cost: u64) -> Result<u64, Failure> {
     match cost {
         0..=COST_MAX => Ok(cost),
         _ => Err(Failure::bad("cost", format_args!("{cost} is too large"), COSTS)),

@@ -12,6 +12,7 @@ use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, canonical_path}
 
 use super::Caller;
 use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
+use super::asked::{COSTS, check_cost};
 use super::guard::without_port;
 use super::query::Query;
 use super::told;
@@ -34,7 +35,7 @@ impl<'a> Options<'a> {
         let mut query = Query::parse(query)?;
         let domain = query.take("domain").unwrap_or(Cow::Borrowed(DOMAIN_DEFAULT));
         let entries = query.take_prefixed("entry.");
-        let cost = query.whole("cost", "use 0 to 9007199254740992 units, of which 0 only looks")?.unwrap_or(1);
+        let cost = check_cost(query.whole("cost", COSTS)?.unwrap_or(1))?;
         let deny = match query.take("deny").as_deref() {
             None => None,
             Some("401") => Some(StatusCode::UNAUTHORIZED),

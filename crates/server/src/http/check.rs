@@ -1,9 +1,9 @@
 //! `/v1/check`: may it pass?
 
 use http::StatusCode;
-use tidegate_core::{Decision, Op, Time};
+use tidegate_core::{Op, Time};
 
-use super::answer::{Answered, Failure};
+use super::answer::{Answered, Failure, Reply, forbid_caching};
 use super::asked::{Asked, Inline, Subject};
 use super::body::{list, utf8};
 use super::query::Query;
@@ -27,10 +27,7 @@ pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
 
 /// A check in a query.
 pub(super) async fn get(service: &Service, query: Option<&str>) -> Answered {
-    let inline = Inline::of_query(Query::parse(query)?)?;
-    let mut reply = by_own_limit(service, &inline).await?;
-    super::answer::forbid_caching(&mut reply);
-    Ok(reply)
+    by_own_limit(service, &Inline::of_query(Query::parse(query)?)?).await
 }
 
 async fn by_rules(service: &Service, subject: &Subject<'_>) -> Answered {
@@ -53,7 +50,7 @@ pub(super) fn unknown_domain(domain: &str) -> Failure {
 
 async fn by_own_limit(service: &Service, inline: &Inline<'_>) -> Answered {
     let decision = service.engine.decide(inline.key.as_bytes(), &inline.limit, Op::Take(inline.cost)).await?;
-    Ok(told::decision(inline, &decision, now(service)))
+    Ok(once(told::decision(inline, &decision, now(service))))
 }
 
 /// Several keys under their own limits: all of them are charged, or none.
@@ -75,8 +72,14 @@ async fn several(service: &Service, text: &str) -> Answered {
     }
     let charges: Vec<_> =
         all.iter().map(|inline| (inline.key.as_bytes(), inline.limit, Op::Take(inline.cost))).collect();
-    let decisions: Vec<Decision> = service.engine.decide_all(&charges).await?;
-    Ok(told::decisions(&all, &decisions, now(service)))
+    let decisions = service.engine.decide_all(&charges).await?;
+    Ok(once(told::decisions(&all, &decisions, now(service))))
+}
+
+/// An answer that holds for this request alone.
+fn once(mut reply: Reply) -> Reply {
+    forbid_caching(&mut reply);
+    reply
 }
 
 fn now(service: &Service) -> Time {

@@ -7,7 +7,6 @@ use http::{HeaderName, StatusCode};
 
 use super::Caller;
 use super::answer::Failure;
-use crate::service::Service;
 
 /// Somebody who may administer, as logs name them.
 pub(super) struct Admin {
@@ -17,9 +16,9 @@ pub(super) struct Admin {
 const ADMIN_AFAR: &str = "admin: this listener is not on loopback, so administrators need a token; start the server with \
 --admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN";
 
-/// Lets administrators in.
-pub(super) fn admit(service: &Service, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
-    let admitted = match &service.admin_token {
+/// Lets administrators in, who say the token if there is one.
+pub(super) fn admit(token: Option<&str>, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
+    let admitted = match token {
         Some(token) => with_token(token, &parts.headers),
         None if caller.is_local => from_here(&parts.headers),
         None => Err(forbidden(ADMIN_AFAR)),

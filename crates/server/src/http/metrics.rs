@@ -4,17 +4,16 @@
 //! of series is bounded: by the rules of the configuration and by the engine's bound on values of entries.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use http::StatusCode;
 use tidegate_engine::{Counts, RuleView};
 use tidegate_policy::Mode;
 
-use super::answer::{Reply, reply};
 use crate::decision_log::DecisionLog;
 use crate::service::{Protocol, Service};
+use crate::traffic::{TIME_BOUNDS, TimesTold};
 
-const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Our own names.
 pub(super) const DECISIONS: &str = "tidegate_decisions_total";
@@ -23,6 +22,7 @@ pub(super) const REPORTED_UNITS: &str = "tidegate_reported_units_total";
 pub(super) const RULE_MODE: &str = "tidegate_rule_mode";
 pub(super) const REQUESTS: &str = "tidegate_requests_total";
 pub(super) const HTTP_RESPONSES: &str = "tidegate_http_responses_total";
+pub(super) const RESPONSE_TIME: &str = "tidegate_response_time_seconds";
 pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
 pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
@@ -49,18 +49,22 @@ const REFERENCE_RULES: [OfRule; 6] = [
     ("ratelimit_service_rate_limit_over_limit_with_local_cache", "Always 0: there is no local cache.", |_| 0),
 ];
 pub(super) const REFERENCE_REQUESTS: &str = "ratelimit_service_total_requests";
+pub(super) const REFERENCE_TIME: &str = "ratelimit_service_response_time_seconds";
 pub(super) const REFERENCE_ERRORS: &str = "ratelimit_service_should_rate_limit_error";
 pub(super) const REFERENCE_LOADS: &str = "ratelimit_service_config_load_success";
 pub(super) const REFERENCE_LOAD_ERRORS: &str = "ratelimit_service_config_load_error";
 
+/// The label of what concerns calls of Envoy.
+const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
+
 /// Everything that was counted.
-pub(super) fn get(service: &Service) -> Reply {
+pub(super) fn page(service: &Service) -> String {
     let mut page = Page(String::with_capacity(4096));
     let views = service.engine.rules();
     rules(&mut page, &views);
     traffic(&mut page, service);
     reference(&mut page, service, &views);
-    reply(StatusCode::OK, KIND, page.0)
+    page.0
 }
 
 fn rules(page: &mut Page, views: &[RuleView]) {
@@ -102,6 +106,10 @@ fn traffic(page: &mut Page, service: &Service) {
         let code = if status == 0 { "other".to_owned() } else { status.to_string() };
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
+    page.head(RESPONSE_TIME, "histogram", "How long answers take, from the last byte of the request to the answer.");
+    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+        page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &traffic.times(protocol));
+    }
     page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
     let connections = traffic.connections();
@@ -124,7 +132,7 @@ fn traffic(page: &mut Page, service: &Service) {
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
     page.line(READY, &[], u64::from(service.is_ready()));
     page.head(BUILD, "gauge", "The version that runs.");
-    page.line(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.line(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1_u64);
 }
 
 fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
@@ -149,9 +157,11 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
         }
     }
     page.head(REFERENCE_REQUESTS, "counter", "Calls of Envoy.");
-    page.line(REFERENCE_REQUESTS, &[("grpc_method", "ShouldRateLimit")], service.traffic.requests(Protocol::Grpc));
+    page.line(REFERENCE_REQUESTS, &[METHOD], service.traffic.requests(Protocol::Grpc));
+    page.head(REFERENCE_TIME, "histogram", "How long answers to Envoy take.");
+    page.histogram(REFERENCE_TIME, METHOD, &service.traffic.times(Protocol::Grpc));
     page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
-    page.line(REFERENCE_ERRORS, &[("err_type", "service")], service.traffic.grpc_errors());
+    page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.grpc_errors());
     let (loads, errors) = service.config_loads();
     page.head(REFERENCE_LOADS, "counter", "Configurations that were loaded.");
     page.line(REFERENCE_LOADS, &[], loads);
@@ -188,7 +198,17 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+    fn histogram(&mut self, name: &str, label: (&str, &str), times: &TimesTold) {
+        let bounds = TIME_BOUNDS.iter().map(|bound| Seconds(*bound).to_string()).chain(["+Inf".to_owned()]);
+        let bucket = format!("{name}_bucket");
+        for (bound, count) in bounds.zip(times.within) {
+            self.line(&bucket, &[label, ("le", &bound)], count);
+        }
+        self.line(&format!("{name}_sum"), &[label], Seconds(times.nanos));
+        self.line(&format!("{name}_count"), &[label], times.within.last().copied().unwrap_or_default());
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
         self.0.push_str(name);
         for (number, (label, text)) in labels.iter().enumerate() {
             self.0.push_str(if number == 0 { "{" } else { "," });
@@ -213,6 +233,20 @@ impl Page {
     }
 }
 
+/// Nanoseconds, told as seconds without zeros at the end.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NANOS: u64 = 1_000_000_000;
+        let rest = format!("{:09}", self.0 % NANOS);
+        match rest.trim_end_matches('0') {
+            "" => write!(formatter, "{}", self.0 / NANOS),
+            rest => write!(formatter, "{}.{rest}", self.0 / NANOS),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +255,16 @@ mod tests {
     fn labels_are_escaped() {
         let mut page = Page(String::new());
         page.line("a", &[("b", "c\\\"\nd\r"), ("e", "é")], 7);
-        page.line("f", &[], 8);
+        page.line("f", &[], 8_u64);
         assert_eq!(page.0, "a{b=\"c\\\\\\\"\\nd\r\",e=\"é\"} 7\nf 8\n");
+    }
+
+    #[test]
+    fn times_are_told_in_seconds() {
+        for (nanos, told) in
+            [(0, "0"), (5_000, "0.000005"), (1_500_000_000, "1.5"), (10_000_000_000, "10"), (1, "0.000000001")]
+        {
+            assert_eq!(Seconds(nanos).to_string(), told);
+        }
     }
 }

@@ -10,6 +10,7 @@
 //! | what became of it | `report.rs` |
 //! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
 //! | what was counted | `metrics.rs` |
+//! | how pages about all rules are written and shared | `pages.rs` |
 //! | what envoyproxy/ratelimit has | `reference.rs` |
 //! | the description of all this | `openapi.json` |
 
@@ -21,6 +22,7 @@ mod body;
 mod check;
 mod guard;
 mod metrics;
+mod pages;
 mod pulse;
 mod query;
 mod reference;
@@ -40,7 +42,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
@@ -48,6 +49,8 @@ use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::{Protocol, Service};
 use answer::{Answered, Failure, Reply};
+use pages::Kind;
+pub(crate) use pages::Pages;
 use pulse::{Io, Pulse, Silence};
 
 /// Speaks HTTP/1.1 in front of a service.
@@ -58,8 +61,7 @@ pub struct HttpDoor {
     /// The same for a single request.
     brief: http1::Builder,
     address: Option<SocketAddr>,
-    /// Who may write a page about all rules.
-    pages: Semaphore,
+    admin_token: Option<String>,
 }
 
 /// What is known of a connection.
@@ -67,6 +69,8 @@ struct Caller {
     address: IpAddr,
     /// Whether it came in by a listener that only this machine can reach.
     is_local: bool,
+    /// What it does.
+    pulse: Arc<Pulse>,
 }
 
 impl HttpDoor {
@@ -79,13 +83,19 @@ impl HttpDoor {
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
         let mut brief = http.clone();
         brief.keep_alive(false);
-        HttpDoor { service, http, brief, address: None, pages: Semaphore::new(1) }
+        HttpDoor { service, http, brief, address: None, admin_token: None }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
     #[must_use]
     pub fn listening_on(self, address: SocketAddr) -> HttpDoor {
         HttpDoor { address: Some(address), ..self }
+    }
+
+    /// The same for administrators who say this token; without one they need not, on loopback.
+    #[must_use]
+    pub fn with_admin_token(self, admin_token: Option<String>) -> HttpDoor {
+        HttpDoor { admin_token, ..self }
     }
 
     /// Answers a request.
@@ -104,28 +114,19 @@ impl HttpDoor {
         let service = &*self.service;
         let query = parts.uri.query();
         match (&parts.method, parts.uri.path()) {
-            (&Method::POST, "/v1/check") => check::post(service, &body::read(body).await?).await,
-            (&Method::GET, "/v1/check") => check::get(service, query).await,
-            (_, "/v1/auth") => auth::any(service, caller, parts).await,
+            (&Method::POST, "/v1/check") => timed(service, check::post(service, &body::read(body).await?)).await,
+            (&Method::GET, "/v1/check") => timed(service, check::get(service, query)).await,
+            (_, "/v1/auth") => timed(service, auth::any(service, caller, parts)).await,
             (&Method::POST, "/v1/report") => report::post(service, &body::read(body).await?).await,
-            (&Method::GET, "/metrics") => self.aside(metrics::get).await,
+            (&Method::GET, "/metrics") => pages::get(&self.service, Kind::Metrics, &caller.pulse).await,
             (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
             (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
-            (&Method::POST, "/json") => reference::json(service, &body::read(body).await?).await,
+            (&Method::POST, "/json") => timed(service, reference::json(service, &body::read(body).await?)).await,
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
             _ => self.route_admin(caller, parts, body).await,
         }
-    }
-
-    /// Writes a page about all rules on a thread of its own, one at a time: with many rules that takes long enough for
-    /// decisions to wait.
-    async fn aside(&self, page: fn(&Service) -> Reply) -> Answered {
-        let failed = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "page: it could not be written; see the log");
-        let _turn = self.pages.acquire().await.map_err(|_| failed())?;
-        let service = Arc::clone(&self.service);
-        tokio::task::spawn_blocking(move || page(&service)).await.map_err(|_| failed())
     }
 
     /// What only administrators may do.
@@ -138,14 +139,14 @@ impl HttpDoor {
             return Err(Failure::method(&route.methods.join(", ")));
         }
         let service = &*self.service;
-        let guarded = guard::admit(service, caller, parts)?;
+        let guarded = guard::admit(self.admin_token.as_deref(), caller, parts)?;
         match (&parts.method, path) {
             (&Method::POST, "/v1/inspect") => admin::inspect(service, &body::read(body).await?).await,
             (&Method::POST, "/v1/reset") => admin::reset(&guarded, service, &body::read(body).await?).await,
             (&Method::POST, "/v1/grant") => admin::grant(&guarded, service, &body::read(body).await?).await,
             (&Method::POST, "/v1/block") => admin::block(&guarded, service, &body::read(body).await?).await,
-            (&Method::GET, "/v1/rules") => self.aside(rules::list).await,
-            (&Method::GET, "/rlconfig") => self.aside(reference::config).await,
+            (&Method::GET, "/v1/rules") => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
+            (&Method::GET, "/rlconfig") => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
             (&Method::PUT, path) => rules::set_mode(&guarded, service, path, &body::read(body).await?),
             _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
         }
@@ -154,8 +155,8 @@ impl HttpDoor {
     /// Serves a connection until it ends.
     async fn converse(&self, http: &http1::Builder, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        let caller = Caller { address: peer.ip().to_canonical(), is_local };
         let pulse = Arc::new(Pulse::default());
+        let caller = Caller { address: peer.ip().to_canonical(), is_local, pulse: Arc::clone(&pulse) };
         let service = service_fn(|request| async {
             let reply = self.answer(&caller, request).await;
             pulse.answered();
@@ -183,6 +184,11 @@ impl HttpDoor {
     }
 }
 
+/// Answers whether something may pass, and counts how long that takes.
+async fn timed(service: &Service, answer: impl Future<Output = Answered>) -> Answered {
+    service.timed(Protocol::Http, answer).await
+}
+
 impl Door for HttpDoor {
     const NAME: &'static str = "http";
     const SPARE: usize = SPARE_CONNECTIONS;
@@ -194,25 +200,5 @@ impl Door for HttpDoor {
     async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         // Who takes longer is cut off.
         let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Mutex;
-    use std::thread::{self, ThreadId};
-    use tidegate_engine::{Engine, Options};
-
-    #[tokio::test]
-    async fn pages_about_all_rules_are_not_written_where_requests_are_decided() {
-        static WRITER: Mutex<Option<ThreadId>> = Mutex::new(None);
-        let door = HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap())));
-        let page = door.aside(|_| {
-            *WRITER.lock().unwrap() = Some(thread::current().id());
-            answer::empty(StatusCode::OK)
-        });
-        assert_eq!(page.await.unwrap().status(), StatusCode::OK);
-        assert!(WRITER.lock().unwrap().is_some_and(|writer| writer != thread::current().id()));
     }
 }

@@ -14,7 +14,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::bounds::{HTTP_IDLE, HTTP_WATCH, STALL};
+use crate::bounds::{HTTP_IDLE, HTTP_WATCH, PAGE_READ, STALL};
 
 /// What a connection did.
 #[derive(Debug, Default)]
@@ -22,6 +22,9 @@ pub(super) struct Pulse {
     answers: AtomicU64,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
+    /// Pages that were given to it, and those that it has taken whole.
+    pages: AtomicU64,
+    pages_taken: AtomicU64,
 }
 
 impl Pulse {
@@ -31,6 +34,22 @@ impl Pulse {
         self.answers.store(self.answers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
     }
+
+    /// It is given a page, and has it until the guard is dropped.
+    pub(super) fn reading(self: &Arc<Pulse>) -> Reading {
+        self.pages.fetch_add(1, Ordering::Relaxed);
+        Reading(Arc::clone(self))
+    }
+}
+
+/// A page that a connection has not taken whole yet.
+#[derive(Debug)]
+pub(super) struct Reading(Arc<Pulse>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.pages_taken.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// How long a connection has been as it is.
@@ -39,6 +58,9 @@ pub(super) struct Silence {
     answers: u64,
     is_waiting: bool,
     length: Duration,
+    /// Pages that it had taken when it was given another, and how long ago that was.
+    pages_taken: u64,
+    page_length: Duration,
 }
 
 /// What becomes of a connection.
@@ -54,11 +76,14 @@ pub(super) enum Next {
 impl Silence {
     /// Looks at a connection, each time [`HTTP_WATCH`] after the last.
     pub(super) fn look(&mut self, pulse: &Pulse) -> Next {
+        if self.dawdles_over_a_page(pulse) {
+            return Next::Drop;
+        }
         let answers = pulse.answers.load(Ordering::Relaxed);
         // Who has just connected has a request to make.
         let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
         if (answers, is_waiting) != (self.answers, self.is_waiting) {
-            *self = Silence { answers, is_waiting, length: Duration::ZERO };
+            (self.answers, self.is_waiting, self.length) = (answers, is_waiting, Duration::ZERO);
             return Next::Wait;
         }
         self.length += HTTP_WATCH;
@@ -69,6 +94,17 @@ impl Silence {
             false if self.length > STALL => Next::Drop,
             _ => Next::Wait,
         }
+    }
+
+    /// Whether it has had the same page for too long, however many bytes of it were read now and then.
+    fn dawdles_over_a_page(&mut self, pulse: &Pulse) -> bool {
+        let taken = pulse.pages_taken.load(Ordering::Relaxed);
+        if taken != self.pages_taken || taken == pulse.pages.load(Ordering::Relaxed) {
+            (self.pages_taken, self.page_length) = (taken, Duration::ZERO);
+            return false;
+        }
+        self.page_length += HTTP_WATCH;
+        self.page_length > PAGE_READ
     }
 }
 
@@ -157,6 +193,25 @@ mod tests {
         assert_eq!(next, Next::Finish, "between requests");
         assert!(length >= HTTP_IDLE && length <= HTTP_IDLE + 2 * HTTP_WATCH, "{length:?}");
         assert_eq!(silence.look(&pulse), Next::Drop, "it did not finish when told to");
+    }
+
+    #[test]
+    fn a_page_has_to_be_taken_in_time() {
+        let (pulse, mut silence) = (Arc::new(Pulse::default()), Silence::default());
+        for _ in 0..20 {
+            // One after the other, each in time.
+            let page = pulse.reading();
+            pulse.answered();
+            assert_eq!(silence.look(&pulse), Next::Wait);
+            drop(page);
+        }
+        let page = pulse.reading();
+        pulse.answered();
+        let (length, next) = end(&mut silence, &pulse);
+        assert_eq!(next, Next::Drop);
+        assert!(length > PAGE_READ && length <= PAGE_READ + 2 * HTTP_WATCH, "{length:?}");
+        drop(page);
+        assert_eq!(end(&mut silence, &pulse).1, Next::Finish, "taken, it waits for the next request");
     }
 
     #[test]

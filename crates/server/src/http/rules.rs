@@ -5,7 +5,7 @@ use serde::Serialize;
 use tidegate_engine::{Counts, RuleView};
 use tidegate_policy::{Action, Mode, Rule};
 
-use super::answer::{Answered, Failure, Reply, json, quote};
+use super::answer::{Answered, Failure, json, quote};
 use super::body::{Fields, utf8};
 use super::guard::Admin;
 use super::query::decode;
@@ -71,18 +71,15 @@ impl From<Counts> for ListedCounts {
 }
 
 /// All rules with what they counted.
-pub(super) fn list(service: &Service) -> Reply {
+pub(super) fn page(service: &Service) -> Vec<u8> {
     let policy = service.engine.policy();
-    let views = service.engine.rules();
-    let rules = views.iter().enumerate().map(|(number, view)| {
-        let rule = policy.rules().get(number).filter(|rule| rule.name == view.name && rule.domain == view.domain);
-        listed(view, rule)
-    });
-    json(StatusCode::OK, &List { rules: rules.collect() })
+    let rules = policy.views().map(|(rule, view)| listed(rule, &view)).collect();
+    // Numbers and text always are JSON.
+    serde_json::to_vec(&List { rules }).unwrap_or_default()
 }
 
-fn listed<'a>(view: &'a RuleView, rule: Option<&'a Rule>) -> Listed<'a> {
-    let limits = rule.iter().flat_map(|rule| &rule.limits).map(|limit| ListedLimit {
+fn listed<'a>(rule: &'a Rule, view: &RuleView) -> Listed<'a> {
+    let limits = rule.limits.iter().map(|limit| ListedLimit {
         name: &limit.name,
         algorithm: limit.limit.algorithm().name(),
         units: limit.shown.units,
@@ -90,9 +87,9 @@ fn listed<'a>(view: &'a RuleView, rule: Option<&'a Rule>) -> Listed<'a> {
         burst: limit.limit.units(),
     });
     Listed {
-        domain: &view.domain,
-        name: &view.name,
-        action: view.action,
+        domain: &rule.domain,
+        name: &rule.name,
+        action: rule.action,
         mode: view.mode,
         configured_mode: view.configured.unwrap_or(view.mode),
         limits: limits.collect(),
@@ -128,7 +125,8 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, path: &str, body: &[u8]
         other => return Err(Failure::bad("mode", format_args!("{} is unknown", quote(other)), MODES)),
     };
     let set = service.engine.set_mode(&domain, &rule, mode);
-    let mode = set.map_err(|error| Failure::new(StatusCode::NOT_FOUND, error.to_string()))?;
+    let unknown = |error| Failure::new(StatusCode::NOT_FOUND, format!("{error}; GET /v1/rules lists them"));
+    let mode = set.map_err(unknown)?;
     let (who, asked) = (admin.who, &*name);
     tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
     Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
-use tidegate_core::{Decision, Retry, Time};
-use tidegate_engine::{Answer, Denial, Judgement, Outcome};
+use tidegate_core::{Decision, Decisions, Retry, Time};
+use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome};
 use tidegate_policy::{Headers, Mode};
 
 use super::answer::{JSON, Reply, add_headers, empty, forbid_caching, json, reply};
 use super::asked::Inline;
-use crate::headers::{self, PROBLEM_TYPE, Told};
+use crate::headers::{self, LimitNumbers, PROBLEM_TYPE};
 
 /// The numbers of a limit, named as `tidegate decide` names them.
 #[derive(Clone, Copy, Default, Serialize)]
@@ -82,59 +82,60 @@ impl Numbers {
     }
 
     fn waiting(retry: Option<Retry>) -> Numbers {
+        Numbers::default().with_retry(retry)
+    }
+
+    fn with_retry(self, retry: Option<Retry>) -> Numbers {
         let retry_after_ns = match retry {
             Some(Retry::After(wait) | Retry::Unknown(wait)) => Some(nanos(wait)),
             Some(Retry::Never) | None => None,
         };
-        Numbers { retry_after_ns, never: (retry == Some(Retry::Never)).then_some(true), ..Numbers::default() }
+        Numbers { retry_after_ns, never: (retry == Some(Retry::Never)).then_some(true), ..self }
     }
 }
 
 /// The answer to one key under its own limit.
 pub(super) fn decision(inline: &Inline<'_>, decision: &Decision, now: Time) -> Reply {
     let body = One { allowed: decision.is_allowed(), numbers: Numbers::of(decision) };
-    own_limits(std::iter::once((inline, decision)), &body, now)
+    own_limits(std::iter::once((inline, decision)), decision.retry(), &body, now)
 }
 
 /// The answer to several keys under their own limits.
-pub(super) fn decisions(all: &[Inline<'_>], decisions: &[Decision], now: Time) -> Reply {
-    let strictest = decisions.iter().min_by_key(|one| (one.is_allowed(), one.remaining()));
+pub(super) fn decisions(all: &[Inline<'_>], decisions: &Decisions, now: Time) -> Reply {
+    let numbers = decisions.strictest().map(Numbers::of).unwrap_or_default();
     let body = Several {
-        allowed: decisions.iter().all(Decision::is_allowed),
-        numbers: Numbers {
-            retry_after_ns: longest(decisions.iter().filter_map(Decision::retry)).and_then(waited),
-            ..strictest.map(Numbers::of).unwrap_or_default()
-        },
+        allowed: decisions.is_allowed(),
+        numbers: numbers.with_retry(decisions.retry()),
         results: decisions.iter().map(|one| One { allowed: one.is_allowed(), numbers: Numbers::of(one) }).collect(),
     };
-    own_limits(all.iter().zip(decisions), &body, now)
+    own_limits(all.iter().zip(decisions.iter()), decisions.retry(), &body, now)
 }
 
 fn own_limits<'a>(
-    decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision)> + Clone,
+    decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision)>,
+    retry: Option<Retry>,
     body: &impl Serialize,
     now: Time,
 ) -> Reply {
     let mut told = Vec::with_capacity(1);
     let mut violated: Vec<&str> = Vec::new();
-    for (inline, decision) in decided.clone() {
+    for (inline, decision) in decided {
         let denies = !decision.is_allowed();
         let wait = headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, now);
         let (name, shown, remaining) = (&*inline.name, inline.shown, decision.remaining());
         if denies && !violated.contains(&name) {
             violated.push(name);
         }
-        headers::push(&mut told, Told { name, shown, remaining, wait, denies, family: Headers::Standard });
+        let binding = Binding::new(true, decision.strictness());
+        let family = Headers::Standard;
+        headers::push(&mut told, LimitNumbers { name, shown, remaining, wait, denies, binding, family });
     }
     if violated.is_empty() {
         let mut reply = json(StatusCode::OK, body);
         add_headers(&mut reply, headers::serialize(&told, None, false, now));
         return reply;
     }
-    let retry = longest(decided.filter_map(|(_, decision)| decision.retry())).and_then(|retry| match retry {
-        Retry::After(wait) | Retry::Unknown(wait) => Some(headers::jittered(wait, Duration::ZERO, now)),
-        Retry::Never => None,
-    });
+    let retry = headers::retry_seconds(retry, Duration::ZERO, now);
     let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
     let mut reply = denied(status, Some(problem), body);
     add_headers(&mut reply, headers::serialize(&told, retry, true, now));
@@ -157,26 +158,21 @@ pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     let headers = headers::headers(outcome, Some(Headers::Standard), now);
     let results: Vec<RuleResult<'_>> = outcome.judgements().filter(|one| !is_hidden(one)).map(result).collect();
     // The numbers of a rule that lets the request pass say nothing of why another denied it.
-    let strictest = outcome
-        .judgements()
-        .filter(|one| !is_hidden(one) && !is_shadow(one) && (outcome.is_allowed() || one.denies()))
-        .filter(|one| one.answer.decision().is_some())
-        .min_by_key(|one| one.answer.decision().map(Decision::remaining));
-    let mut numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
+    let strictest = outcome.strictest_among(|one| {
+        let is_told = !is_hidden(one) && !is_shadow(one) && one.answer.decision().is_some();
+        is_told && (outcome.is_allowed() || one.denies())
+    });
+    let numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
+    let numbers = numbers.with_retry(outcome.retry_among(|one| !is_hidden(one)));
     let Some((status, problem)) = headers::problem(outcome) else {
-        numbers = Numbers { retry_after_ns: None, never: None, ..numbers };
         let mut reply = json(StatusCode::OK, &Several { allowed: true, numbers, results });
         forbid_caching(&mut reply);
         add_headers(&mut reply, headers);
         return reply;
     };
-    let is_told = !headers::is_hidden_denial(outcome);
-    let Numbers { retry_after_ns, never, .. } = Numbers::waiting(outcome.retry().filter(|_| is_told));
-    numbers = Numbers { retry_after_ns, never, ..numbers };
-    let body = Several { allowed: false, numbers, results };
-    let mut reply = match is_told {
-        true => denied(status, problem, &body),
-        false => denied(status, problem, &Untold { allowed: false }),
+    let mut reply = match headers::is_hidden_denial(outcome) {
+        true => denied(status, problem, &Untold { allowed: false }),
+        false => denied(status, problem, &Several { allowed: false, numbers, results }),
     };
     add_headers(&mut reply, headers);
     reply
@@ -228,20 +224,6 @@ fn is_shadow(judgement: &Judgement<'_>) -> bool {
 
 fn is_hidden(judgement: &Judgement<'_>) -> bool {
     headers::options(judgement).hidden
-}
-
-fn longest(retries: impl Iterator<Item = Retry>) -> Option<Retry> {
-    retries.max_by_key(|retry| match retry {
-        Retry::Never => Duration::MAX,
-        Retry::After(wait) | Retry::Unknown(wait) => *wait,
-    })
-}
-
-fn waited(retry: Retry) -> Option<u64> {
-    match retry {
-        Retry::After(wait) | Retry::Unknown(wait) => Some(nanos(wait)),
-        Retry::Never => None,
-    }
 }
 
 /// Every duration that a decision holds is of 64 bits of nanoseconds.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, STALL};
+use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::service::Protocol;
 
@@ -23,7 +23,7 @@ use super::session::Session;
 /// Serves a connection until it ends.
 pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, drain: Drain) {
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
-    let authenticated = door.service.resp_password.is_none();
+    let authenticated = door.password.is_none();
     let connection = Connection {
         door,
         stream,
@@ -86,6 +86,7 @@ impl Connection<'_> {
     async fn answer(&mut self) -> io::Result<()> {
         let Connection { door, stream, input, parser, session, replies } = self;
         let (mut taken, before) = (0, session.commands);
+        let start = door.service.engine.clock().now();
         loop {
             parser.authenticated = session.authenticated;
             match parser.next(input.bytes.get(taken..).unwrap_or_default()) {
@@ -109,7 +110,11 @@ impl Connection<'_> {
             }
         }
         command::settle(&mut Context { door, session, replies }).await;
-        door.service.traffic.count_many(Protocol::Resp, session.commands - before);
+        let commands = session.commands - before;
+        door.service.traffic.count_many(Protocol::Resp, commands);
+        // Their replies are written together, so each took as long as all of them. Where there are so many that some were
+        // written before, that includes the client's own time to read them.
+        door.service.count_time(Protocol::Resp, commands, start);
         input.take(taken);
         write(stream, replies).await
     }
@@ -216,9 +221,6 @@ struct Input {
 }
 
 impl Input {
-    /// So many small reads make the buffer smaller.
-    const SMALL_READS_MAX: u32 = 64;
-
     fn new() -> Input {
         Input { bytes: Vec::new(), room: READ_BYTES_MIN, small_reads: 0 }
     }
@@ -253,7 +255,7 @@ impl Input {
         } else {
             self.bytes.drain(..taken);
         }
-        if self.small_reads >= Input::SMALL_READS_MAX {
+        if self.small_reads >= SMALL_READS_MAX {
             self.small_reads = 0;
             self.room = (self.room / 2).max(READ_BYTES_MIN);
             self.bytes.shrink_to(self.room);

@@ -38,6 +38,8 @@ pub struct RespDoor {
     next_id: AtomicU64,
     /// Connections that are open.
     open: AtomicUsize,
+    /// What AUTH has to say; none if it need not be said.
+    password: Option<String>,
 }
 
 impl RespDoor {
@@ -45,7 +47,13 @@ impl RespDoor {
     #[must_use]
     pub fn new(service: Arc<Service>) -> RespDoor {
         let started = service.engine.clock().now();
-        RespDoor { service, started, next_id: AtomicU64::new(1), open: AtomicUsize::new(0) }
+        RespDoor { service, started, next_id: AtomicU64::new(1), open: AtomicUsize::new(0), password: None }
+    }
+
+    /// The same for clients who say this password; without one they need not.
+    #[must_use]
+    pub fn with_password(self, password: Option<String>) -> RespDoor {
+        RespDoor { password, ..self }
     }
 }
 

@@ -5,8 +5,8 @@
 //! declared length reserves nothing.
 
 use crate::bounds::{
-    ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, UNAUTHENTICATED_ARGUMENT_BYTES_MAX,
-    UNAUTHENTICATED_ARGUMENTS_MAX,
+    ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, LENGTH_DIGITS_MAX,
+    UNAUTHENTICATED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
 };
 
 use super::inline;
@@ -236,15 +236,13 @@ enum Number {
 /// Reads a length: digits without needless zeros, perhaps a minus, and CRLF.
 #[inline]
 fn number(bytes: &[u8], start: usize) -> Number {
-    /// More digits than any length that is let pass has.
-    const DIGITS_MAX: usize = 10;
     let negative = bytes.get(start) == Some(&b'-');
     let first = start + usize::from(negative);
     let mut value = 0_i64;
     let mut at = first;
     loop {
         match bytes.get(at) {
-            Some(digit @ b'0'..=b'9') if at - first < DIGITS_MAX => value = value * 10 + i64::from(digit - b'0'),
+            Some(digit @ b'0'..=b'9') if at - first < LENGTH_DIGITS_MAX => value = value * 10 + i64::from(digit - b'0'),
             Some(b'\r') if at > first => break,
             None => return Number::Incomplete,
             Some(_) => return Number::Invalid,

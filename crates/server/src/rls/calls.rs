@@ -111,7 +111,8 @@ impl Limits {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
             let message: RateLimitRequest = unary::read(request).await?;
-            decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata).await
+            let answer = decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata);
+            self.service.timed(Protocol::Grpc, answer).await
         };
         match decided.await {
             Ok(response) => unary::ok(&response),
@@ -124,7 +125,7 @@ impl Limits {
 }
 
 /// Answers a message of Envoy, whatever carried it.
-pub(crate) async fn decide(
+pub(super) async fn decide(
     service: &Service,
     protocol: Protocol,
     message: &RateLimitRequest,

@@ -6,6 +6,7 @@
 //! | to whom a call goes, and its deadline | `calls.rs` |
 //! | a message in and a message out | `unary.rs` |
 //! | from Envoy's message to a request, and from an outcome back | `decode.rs`, `encode.rs`, `unit.rs` |
+//! | the same in JSON, and all limits as envoyproxy/ratelimit shows them, for `http/` | `json.rs`, `limits.rs` |
 //! | whether the server is healthy | `health.rs` |
 //! | what tools ask to learn the messages | `reflection.rs` |
 
@@ -13,6 +14,8 @@ mod calls;
 mod decode;
 mod encode;
 mod health;
+pub(crate) mod json;
+pub(crate) mod limits;
 mod preface;
 mod reflection;
 mod unary;
@@ -30,7 +33,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::service::Routes;
 
-pub(crate) use self::calls::decide;
 use self::calls::{Calls, Limits};
 use crate::bounds::{
     DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,

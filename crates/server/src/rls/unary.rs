@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use prost::Message;
 use tonic::Status;
 
+use crate::body::{BodyError, collect};
 use crate::bounds::GRPC_MESSAGE_BYTES_MAX;
 
 /// Before each message: whether it is compressed, and its length in four bytes.
@@ -68,26 +68,11 @@ impl Body for Answer {
 /// Reads the one message of a request.
 pub(super) async fn read<M: Message + Default>(request: http::Request<Incoming>) -> Result<M, Status> {
     let names_encoding = request.headers().contains_key("grpc-encoding");
-    let mut body = request.into_body();
-    let mut whole = Bytes::new();
-    let mut pieces = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Status::cancelled("the request was cut off"))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.is_empty() && pieces.is_empty() {
-            // Mostly the first piece is all there is, and need not be copied.
-            whole = data;
-            continue;
-        }
-        if pieces.is_empty() {
-            pieces.extend_from_slice(&whole);
-        }
-        pieces.extend_from_slice(&data);
-        if pieces.len() > GRPC_MESSAGE_BYTES_MAX + PREFIX {
-            return Err(too_long(pieces.len()));
-        }
-    }
-    decode(if pieces.is_empty() { &whole } else { &pieces }, names_encoding)
+    let bytes = collect(request.into_body(), GRPC_MESSAGE_BYTES_MAX + PREFIX).await.map_err(|error| match error {
+        BodyError::CutOff => Status::cancelled("the request was cut off"),
+        BodyError::TooLong { bytes } => too_long(bytes),
+    })?;
+    decode(&bytes, names_encoding)
 }
 
 fn decode<M: Message + Default>(bytes: &[u8], names_encoding: bool) -> Result<M, Status> {

@@ -1,5 +1,7 @@
 //! Envoy's units of time.
 
+use std::borrow::Cow;
+
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
@@ -7,17 +9,18 @@ const DAY: u64 = 86_400 * SECOND;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     number: i32,
+    name: &'static str,
     nanos: u64,
 }
 
 const UNITS: [Unit; 7] = [
-    Unit { number: 1, nanos: SECOND },
-    Unit { number: 2, nanos: 60 * SECOND },
-    Unit { number: 3, nanos: 3_600 * SECOND },
-    Unit { number: 4, nanos: DAY },
-    Unit { number: 5, nanos: 30 * DAY },
-    Unit { number: 6, nanos: 365 * DAY },
-    Unit { number: 7, nanos: 7 * DAY },
+    Unit { number: 1, name: "SECOND", nanos: SECOND },
+    Unit { number: 2, name: "MINUTE", nanos: 60 * SECOND },
+    Unit { number: 3, name: "HOUR", nanos: 3_600 * SECOND },
+    Unit { number: 4, name: "DAY", nanos: DAY },
+    Unit { number: 5, name: "MONTH", nanos: 30 * DAY },
+    Unit { number: 6, name: "YEAR", nanos: 365 * DAY },
+    Unit { number: 7, name: "WEEK", nanos: 7 * DAY },
 ];
 
 impl Unit {
@@ -25,9 +28,22 @@ impl Unit {
         UNITS.into_iter().find(|unit| unit.number == number)
     }
 
+    fn of_length(nanos: u64) -> Option<Unit> {
+        UNITS.into_iter().find(|unit| unit.nanos == nanos)
+    }
+
     /// The number of the unit of this length; 0, which is Envoy's UNKNOWN, if there is none.
     pub(super) fn number_of(nanos: u64) -> i32 {
-        UNITS.into_iter().find(|unit| unit.nanos == nanos).map_or(0, |unit| unit.number)
+        Unit::of_length(nanos).map_or(0, |unit| unit.number)
+    }
+
+    /// The name of the unit of this length, or the length where there is none.
+    pub(super) fn name_of(nanos: u64) -> Cow<'static, str> {
+        match Unit::of_length(nanos) {
+            Some(unit) => Cow::Borrowed(unit.name),
+            None if nanos.is_multiple_of(SECOND) => Cow::Owned(format!("{}s", nanos / SECOND)),
+            None => Cow::Owned(format!("{nanos}ns")),
+        }
     }
 
     pub(super) fn nanos(self) -> u64 {
@@ -52,9 +68,11 @@ mod tests {
             (WireUnit::Year, 365 * DAY),
         ] {
             assert_eq!(Unit::number_of(nanos), wire as i32);
+            assert_eq!(Unit::name_of(nanos), wire.as_str_name());
             assert_eq!(Unit::from_number(wire as i32).map(Unit::nanos), Some(nanos));
         }
         assert_eq!(Unit::number_of(10 * SECOND), WireUnit::Unknown as i32);
         assert_eq!(Unit::from_number(0), None);
+        assert_eq!((&*Unit::name_of(10 * SECOND), &*Unit::name_of(SECOND / 2)), ("10s", "500000000ns"));
     }
 }

@@ -89,9 +89,9 @@ async fn the_trail_of_a_key() {
         bench.clock.advance(Duration::from_millis(1500));
     }
     insta::assert_snapshot!("inspect_rules", bench.post("/v1/inspect", ask).await);
-    let own = r#"{"key":"k","limit":{"algorithm":"sliding_log","limit":5,"window_ns":60000000000},"cost":2}"#;
-    bench.post("/v1/check", own).await;
-    insta::assert_snapshot!("inspect_own", bench.post("/v1/inspect", own).await);
+    let own = r#""key":"k","limit":{"algorithm":"sliding_log","limit":5,"window_ns":60000000000}"#;
+    bench.post("/v1/check", &format!(r#"{{{own},"cost":2}}"#)).await;
+    insta::assert_snapshot!("inspect_own", bench.post("/v1/inspect", &format!("{{{own}}}")).await);
 }
 
 #[tokio::test]
@@ -110,6 +110,54 @@ async fn reset_and_grant() {
         assert_eq!(status(&bench.post("/v1/reset", &check).await), 200);
         assert_eq!(body(&bench.post("/v1/check", &check).await)["remaining"], 2);
     }
+}
+
+#[tokio::test]
+async fn a_cost_that_nobody_looks_at_is_refused() {
+    let rules = "
+domains:
+  plain: {rules: [{name: all, limit: 3/minute}]}
+  large: {rules: [{name: large, match: {when: cost > 10}, limit: 30/minute}]}
+  keyed: {rules: [{name: keyed, key: {expression: 'cost > 10'}, limit: 30/minute}]}
+";
+    let bench = Bench::with(rules);
+    for (path, more, remedy) in [
+        ("inspect", "", "leave it out"),
+        ("reset", "", "leave it out"),
+        ("grant", r#","units":1"#, "say in units how many to give back"),
+        ("block", r#","for":"1m""#, "leave it out"),
+    ] {
+        let post = async |asked: &str| bench.post(&format!("/v1/{path}"), &format!("{{{asked}{more}}}")).await;
+        let refused = format!("400 cost: {path} takes no units, so it has no effect; {remedy}");
+        let plain = r#""domain":"plain","descriptors":[{}]"#;
+        assert_eq!(wrong(&post(&format!(r#"{plain},"cost":2"#)).await), refused);
+        assert_eq!(status(&post(plain).await), 200, "{path}");
+        let own = r#""key":"k","limit":"1/s","cost":2"#;
+        assert_eq!(wrong(&post(own).await), refused);
+        // Which rules apply, and whom they count on, may depend on it.
+        let large = r#""domain":"large","descriptors":[{}]"#;
+        let found = body(&post(&format!(r#"{large},"cost":11"#)).await);
+        assert!(found["limits"] == 1 || found["rules"][0]["rule"] == "large", "{path}: {found}");
+        let not_found = post(large).await;
+        assert!(status(&not_found) == 404 || body(&not_found)["rules"] == serde_json::json!([]), "{not_found}");
+        assert_eq!(status(&post(r#""domain":"keyed","descriptors":[{}],"cost":11"#).await), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_is_told_is_refused() {
+    let bench = Bench::new();
+    let own = r#""key":"k","limit":{"name":"mine","rate":"3/minute"}"#;
+    for (path, more) in [("reset", ""), ("grant", r#","units":1"#)] {
+        assert_eq!(
+            wrong(&bench.post(&format!("/v1/{path}"), &format!("{{{own}{more}}}")).await),
+            format!(
+                "400 limit.name: {path} does not tell it, and keys do not depend on it, so it has no effect; leave it out"
+            )
+        );
+    }
+    let inspected = body(&bench.post("/v1/inspect", &format!("{{{own}}}")).await);
+    assert_eq!(inspected["rules"][0]["limits"][0]["name"], "mine");
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn what_a_client_adds_is_not_believed() {
 #[tokio::test]
 async fn behind_a_trusted_proxy_its_word_counts() {
     let rules = format!("client_address: {{trusted_hops: 1}}\n{}", crate::bench::RULES);
-    let bench = Bench::with(&rules, |_| {}, None);
+    let bench = Bench::with(&rules);
     let ask = async |forwarded: &str| {
         let header = format!("x-forwarded-for: {forwarded}");
         status(&bench.ask("GET /v1/auth?domain=web", &[LOGIN[0], LOGIN[1], &header], "").await)

@@ -37,47 +37,40 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench::with(RULES, |_| {}, None)
+        Bench::with(RULES)
     }
 
     /// Behind a listener that says it has another address than loopback.
     pub(crate) fn afar() -> Bench {
-        Bench::with(RULES, |_| {}, Some("192.0.2.1:80".parse().unwrap()))
+        Bench::start(RULES, false, |door| door.listening_on("192.0.2.1:80".parse().unwrap()))
     }
 
     pub(crate) fn with_token(token: &str) -> Bench {
-        Bench::with(RULES, |service| service.admin_token = Some(token.to_owned()), None)
+        Bench::start(RULES, false, |door| door.with_admin_token(Some(token.to_owned())))
     }
 
-    pub(crate) fn with(rules: &str, set_up: impl FnOnce(&mut Service), listening_on: Option<SocketAddr>) -> Bench {
-        Bench::with_engine(rules, false, set_up, listening_on)
+    pub(crate) fn with(rules: &str) -> Bench {
+        Bench::start(rules, false, |door| door)
     }
 
     /// One that denies nothing at all.
     pub(crate) fn in_shadow(rules: &str) -> Bench {
-        Bench::with_engine(rules, true, |_| {}, None)
+        Bench::start(rules, true, |door| door)
     }
 
-    fn with_engine(
-        rules: &str,
-        shadow: bool,
-        set_up: impl FnOnce(&mut Service),
-        listening_on: Option<SocketAddr>,
-    ) -> Bench {
+    fn start(rules: &str, shadow: bool, set_up: impl FnOnce(HttpDoor) -> HttpDoor) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
         let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow }).unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
-        let mut service = Service::new(engine);
-        set_up(&mut service);
+        let service = Arc::new(Service::new(engine));
         service.set_ready(true);
-        let service = Arc::new(service);
         let listener = Listener::bind("http", "127.0.0.1:0".parse().unwrap()).unwrap();
         service.traffic.watch(&listener);
         let address = listener.address().unwrap();
-        let door = HttpDoor::new(Arc::clone(&service)).listening_on(listening_on.unwrap_or(address));
+        let door = Arc::new(set_up(HttpDoor::new(Arc::clone(&service)).listening_on(address)));
         let (drainer, drain) = Drainer::new();
-        tokio::spawn(async move { listener.accept(Arc::new(door), drain).await.unwrap() });
+        tokio::spawn(async move { listener.accept(door, drain).await.unwrap() });
         Bench { address, service, clock, drainer }
     }
 

@@ -1,6 +1,6 @@
 //! May it pass?
 
-use crate::bench::{Bench, body, status};
+use crate::bench::{Bench, body, status, wrong};
 use std::time::Duration;
 
 #[tokio::test]
@@ -19,11 +19,56 @@ async fn a_key_with_its_own_limit() {
 }
 
 #[tokio::test]
+async fn no_answer_may_be_kept() {
+    let bench = Bench::new();
+    let own = r#"{"key":"user:42","limit":"1/minute"}"#;
+    let list = r#"[{"key":"a","limit":"1/minute"},{"key":"b","limit":"1/minute"}]"#;
+    let rules = r#"{"domain":"api","descriptors":[{"plain":"x"}]}"#;
+    for expected in [200, 429] {
+        for ask in [own, list, rules] {
+            let answer = bench.post("/v1/check", ask).await;
+            assert_eq!(status(&answer), expected, "{ask}");
+            assert!(answer.contains("\ncache-control: no-store\n"), "{ask}: {answer}");
+        }
+        let answer = bench.get("/v1/check?key=query&rate=1/minute").await;
+        assert_eq!(status(&answer), expected);
+        assert!(answer.contains("\ncache-control: no-store\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn the_same_in_a_query() {
     let bench = Bench::new();
     insta::assert_snapshot!(bench.get("/v1/check?key=user%3A42&rate=100/minute&burst=20&cost=2&algorithm=gcra").await);
     let post = bench.post("/v1/check", r#"{"key":"user:42","limit":{"rate":"100/minute","burst":20},"cost":0}"#).await;
     assert_eq!(body(&post)["remaining"], 18, "both count on one key");
+}
+
+/// The largest cost, and one above it.
+#[tokio::test]
+async fn costs_have_a_bound() {
+    let limit = "{rate: 10000000/second, burst: 9007199254740992}";
+    let rules = format!(
+        "domains: {{vast: {{rules: [{{name: all, limit: {limit}}}]}}, \
+         less: {{rules: [{{name: less, cost: cost - 1, limit: {limit}}}]}}}}"
+    );
+    let own = r#""key":"k","limit":{"rate":"10000000/second","burst":9007199254740992}"#;
+    let of = |domain: &str| format!(r#""domain":"{domain}","descriptors":[{{}}]"#);
+    for (asked, left) in [(own, 0), (&of("vast"), 0), (&of("less"), 1)] {
+        let bench = Bench::with(&rules);
+        let passed = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740992}}"#)).await;
+        assert_eq!((status(&passed), &body(&passed)["remaining"]), (200, &left.into()), "{asked}");
+        let refused = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740993}}"#)).await;
+        assert_eq!(
+            wrong(&refused),
+            "400 cost: 9007199254740993 is too large; use 0 to 9007199254740992 units, of which 0 only looks"
+        );
+    }
+    let bench = Bench::with(&rules);
+    for path in ["/v1/check?key=k&rate=10000000/second&burst=9007199254740992", "/v1/auth?domain=vast"] {
+        assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740992")).await), 200, "{path}");
+        assert_eq!(status(&bench.get(&format!("{path}&cost=9007199254740993")).await), 400, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -151,7 +196,7 @@ domains:
 
 #[tokio::test]
 async fn a_hidden_denial_tells_nothing_of_other_rules() {
-    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let bench = Bench::with(TWO_RULES);
     let ask = r#"{"domain":"api","descriptors":[{"secret":"x"}]}"#;
     assert!(bench.post("/v1/check", ask).await.contains("\nratelimit-policy: \"wide\""));
     let denied = bench.post("/v1/check", ask).await;
@@ -161,7 +206,7 @@ async fn a_hidden_denial_tells_nothing_of_other_rules() {
 
 #[tokio::test]
 async fn a_denial_has_the_numbers_of_what_denies_or_none() {
-    let bench = Bench::with(TWO_RULES, |_| {}, None);
+    let bench = Bench::with(TWO_RULES);
     let strict = r#"{"domain":"api","descriptors":[{"strict":"x"}]}"#;
     bench.post("/v1/check", strict).await;
     for (ask, expected, retry) in [
@@ -209,7 +254,34 @@ async fn when_all_is_in_shadow() {
 #[tokio::test]
 async fn a_quota_in_shadow_says_so() {
     let rule = "{name: quota, mode: shadow, quota: true, limit: 1/minute}";
-    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rule}]}}}}"), |_| {}, None);
+    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rule}]}}}}"));
     let answer = bench.post("/v1/check", r#"{"domain":"api","descriptors":[{}]}"#).await;
     assert_eq!(body(&answer)["results"][0]["mode"], "shadow", "{answer}");
+}
+
+#[tokio::test]
+async fn several_denials_are_told_as_the_longest() {
+    let bench = Bench::new();
+    bench.post("/v1/check", r#"{"key":"a","limit":"1/minute"}"#).await;
+    let never = r#"[{"key":"a","limit":"1/minute"},{"key":"b","limit":"2/minute","cost":3}]"#;
+    let denied = bench.post("/v1/check", never).await;
+    let told = body(&denied);
+    assert_eq!((&told["remaining"], &told["never"]), (&0.into(), &true.into()), "no wait helps: {denied}");
+    assert!(told["retry_after_ns"].is_null() && !denied.contains("retry-after"), "{denied}");
+
+    // Both have nothing left: the one that resets later is the strictest.
+    bench.post("/v1/check", r#"{"key":"c","limit":{"algorithm":"fixed_window","rate":"2/day"},"cost":2}"#).await;
+    let two = r#"[{"key":"a","limit":"1/minute"},{"key":"c","limit":{"algorithm":"fixed_window","rate":"2/day"}}]"#;
+    assert_eq!(body(&bench.post("/v1/check", two).await)["limit"], 2);
+}
+
+#[tokio::test]
+async fn the_wait_of_a_hidden_rule_is_told_nowhere() {
+    let rules = "{name: open, limit: 1/minute}, {name: secret, limit: 1/hour, response: {hidden: true}}";
+    let bench = Bench::with(&format!("domains: {{api: {{rules: [{rules}]}}}}"));
+    let ask = r#"{"domain":"api","descriptors":[{}]}"#;
+    bench.post("/v1/check", ask).await;
+    let denied = bench.post("/v1/check", ask).await;
+    assert!(denied.contains("retry-after: 60"), "{denied}");
+    assert_eq!(body(&denied)["retry_after_ns"], 60_000_000_000_u64, "{denied}");
 }

@@ -34,6 +34,19 @@ async fn metrics() {
     assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 4\n"), "{page}");
     assert!(page.contains("\ntidegate_http_responses_total{code=\"429\"} 1\n"), "{page}");
     assert!(page.contains("\ntidegate_connections{listener=\"http\"} 1\n"), "{page}");
+    for line in [
+        // The clock of this server stands still.
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"0.000005\"} 4",
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"2.5\"} 4",
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
+        "tidegate_response_time_seconds_sum{protocol=\"http\"} 0",
+        "tidegate_response_time_seconds_count{protocol=\"http\"} 4",
+        "tidegate_response_time_seconds_count{protocol=\"grpc\"} 0",
+        "ratelimit_service_response_time_seconds_count{grpc_method=\"ShouldRateLimit\"} 0",
+        "ratelimit_service_should_rate_limit_error{err_type=\"service_error\"} 0",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line}\n{page}");
+    }
     assert!(page.contains("\n# HELP tidegate_unknown_domain_total Requests of any protocol for"), "{page}");
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -51,7 +64,7 @@ domains:
     - {name: shops, match: {entries: [{shop: eu*}]}, limit: 3/minute, metrics: {by_entries: [shop]}}
     - {name: plan, match: {entries: [{plan: free}, {seat: '*'}]}, limit: 3/minute, metrics: {by_entries: [plan, seat]}}
 ";
-    let bench = Bench::with(RULES, |_| {}, None);
+    let bench = Bench::with(RULES);
     for entries in [r#"{"user":"ann"}"#, r#"{"shop":"eu-1"}"#, r#"[{"plan":"free"},{"seat":"7"}]"#] {
         bench.post("/v1/check", &format!(r#"{{"domain":"api","descriptors":[{entries}]}}"#)).await;
     }

@@ -57,6 +57,11 @@ conversations! {
         "EXISTS k",
         "CL.THROTTLE k 1 10000000 1",
     ];
+    costs_have_a_bound(None): [
+        "TIDEGATE.CHECK api vast x COST 9007199254740993",
+        "TIDEGATE.CHECK api vast x COST 9007199254740992",
+        "TIDEGATE.CHECK api vast x",
+    ];
     handshakes(None): [
         "HELLO",
         "HELLO 3 SETNAME me",

@@ -29,6 +29,7 @@ domains:
       - {name: per-plan, match: {entries: {plan: '*'}}, key: {entry: plan}, limit: {algorithm: fixed_window, rate: 2/hour}}
       - {name: logins, match: {entries: {login: '*'}}, key: {entry: login}, for: 10m, limit: 1/minute}
       - {name: tried, match: {entries: {tried: '*'}}, key: {entry: tried}, mode: shadow, limit: 1/minute}
+      - {name: vast, match: {entries: {vast: '*'}}, limit: {rate: 10000000/second, burst: 9007199254740992}}
       - {name: quiet, match: {entries: {quiet: '*'}}, limit: 1/minute, response: {hidden: true}}
 ";
 
@@ -46,12 +47,11 @@ impl Server {
         let engine = Engine::new(options).unwrap();
         let loaded = load_text("rules.yaml", RULES, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
-        let mut service = Service::new(engine);
-        service.resp_password = password.map(str::to_owned);
+        let service = Arc::new(Service::new(engine));
         let listener = Listener::bind("resp", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.address().unwrap();
         let (drainer, drain) = Drainer::new();
-        let door = Arc::new(RespDoor::new(Arc::new(service)));
+        let door = Arc::new(RespDoor::new(service).with_password(password.map(str::to_owned)));
         tokio::spawn(async move { listener.accept(door, drain).await });
         Server { address, clock, drainer: Arc::new(drainer) }
     }

@@ -56,6 +56,23 @@ fn status(status: &DescriptorStatus) -> String {
     format!("{}, {limit}, {} left, {reset}", code(status.code), status.limit_remaining)
 }
 
+/// The largest cost, and one above it.
+#[tokio::test]
+async fn hits_have_a_bound() {
+    let server = Server::start(
+        "domains: {vast: {rules: [{name: all, limit: {rate: 10000000/second, burst: 9007199254740992}}]}}",
+    );
+    let mut client = server.client().await;
+    let mut ask = async |value| {
+        let answer = client.should_rate_limit(request("vast", vec![hits(value, descriptor(&[("user", "ann")]))])).await;
+        answer.map(|response| code(response.into_inner().overall_code)).map_err(|status| status.message().to_owned())
+    };
+    let refused = "cost: 9007199254740993 is too large; use at most 9007199254740992";
+    assert_eq!(ask((1 << 53) + 1).await, Err(refused.to_owned()));
+    assert_eq!(ask(1 << 53).await, Ok("OK"));
+    assert_eq!(ask(1).await, Ok("OVER_LIMIT"));
+}
+
 const ENVOY_FILE: &str = "
 domain: edge
 descriptors:

@@ -74,7 +74,7 @@ async fn a_deadline_that_passed_costs_nothing() {
     assert_eq!(left(&server).await, 5);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_does_not_come_is_not_awaited_for_ever() {
     let server = Server::start(RULES);
     let (mut sender, _connection) = connect(&server).await;
@@ -202,6 +202,21 @@ async fn floods_of_frames_are_cut_off() {
     assert_eq!(left(&server).await, 5, "the server lives");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_acknowledgements_is_cut_off() {
+    let [settings, ping] = [4, 6];
+    let server = Server::start(RULES);
+    for (name, again) in
+        [("PING", frame(ping, 0, 0, b"flooding")), ("SETTINGS", frame(settings, 0, 0, b"\0\x04\0\0\xff\xff"))]
+    {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(settings, 0, 0, b"")[..]].concat();
+        stream.write_all(&start).await.unwrap();
+        let flood = async { while stream.write_all(&again.repeat(100)).await.is_ok() {} };
+        assert!(tokio::time::timeout(Duration::from_secs(15), flood).await.is_ok(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_under_way_is_finished() {
     let server = Server::start(RULES);
@@ -212,7 +227,10 @@ async fn what_is_under_way_is_finished() {
     other_body.send_data(question(), true).unwrap();
     assert_eq!(status_of(other).await, Code::Ok);
     server.drainer.start();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    // The server says that it takes no further calls.
+    while sender.clone().ready().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
     assert!(!connection.is_finished());
     body.send_data(question(), true).unwrap();
     assert_eq!(status_of(answer).await, Code::Ok);

@@ -12,6 +12,7 @@ use tidegate_core::Retry;
 use tidegate_engine::{Answer, Judgement, Outcome};
 use tidegate_policy::{Descriptor, Entry, Request};
 
+use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
 use crate::service::Protocol;
 
 use super::super::parse::Command;
@@ -41,7 +42,7 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     let checked = context.door.service.check(Protocol::Resp, &request).await;
     let outcome = checked.map_err(|error| format!("ERR {error}"))?;
     if !outcome.is_known_domain() {
-        let shown = Shown(domain.as_bytes(), 128);
+        let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
     }
     reply(context, &outcome);
@@ -59,24 +60,27 @@ fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
     }
     let given = command.get(count - 1);
     let cost = integer(given).and_then(|cost| u64::try_from(cost).ok());
-    let refused = || format!("ERR COST: `{}` is not a number of units; use a whole number from 0 on", Shown(given, 40));
+    let refused = || {
+        let shown = Shown(given, NUMBER_BYTES_TOLD_MAX);
+        format!("ERR COST: `{shown}` is not a number of units; use a whole number from 0 on")
+    };
     Ok((count - 2, cost.ok_or_else(refused)?))
 }
 
 fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
-    let shown = || bytes.get(..40).unwrap_or(bytes).escape_ascii();
+    let shown = || bytes.get(..NUMBER_BYTES_TOLD_MAX).unwrap_or(bytes).escape_ascii();
     std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", shown()))
 }
 
 fn reply(context: &mut Context<'_>, outcome: &Outcome) {
     let limited = !outcome.is_allowed();
     // Of a hidden rule no numbers, no name and no time to retry are told.
-    let judgement = outcome.strictest(0).filter(|judgement| !crate::headers::options(judgement).hidden);
-    let is_told = outcome.judgements().any(|one| one.denies() && !crate::headers::options(&one).hidden);
+    let is_told = |judgement: &Judgement<'_>| !crate::headers::options(judgement).hidden;
+    let judgement = outcome.strictest(0).filter(is_told);
     let (limit, remaining, reset) = judgement.as_ref().map_or((-1, -1, 0), numbers);
-    let retry = match outcome.retry() {
-        Some(Retry::After(wait) | Retry::Unknown(wait)) if limited && is_told => seconds_up(wait).max(1),
-        _ => -1,
+    let retry = match outcome.retry_among(is_told) {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) => seconds_up(wait).max(1),
+        Some(Retry::Never) | None => -1,
     };
     context.replies.array(6);
     for value in [i64::from(limited), limit, remaining, retry, reset] {

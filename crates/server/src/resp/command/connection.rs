@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::bounds::CLIENT_NAME_BYTES_MAX;
+use crate::bounds::{CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_TOLD_MAX};
 
 use super::super::parse::Command;
 use super::super::reply::{Shown, Version};
@@ -46,7 +46,7 @@ fn greet(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String>
             name = Some(client_name(command.get(at + 1))?);
             at += 2;
         } else {
-            return Err(format!("ERR Syntax error in HELLO option '{}'", Shown(option, 128)));
+            return Err(format!("ERR Syntax error in HELLO option '{}'", Shown(option, COMMAND_BYTES_TOLD_MAX)));
         }
     }
     if !authenticated {
@@ -88,7 +88,7 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
         3 => (Some(command.get(1)), command.get(2)),
         _ => return context.replies.error("ERR syntax error"),
     };
-    if user.is_none() && context.door.service.resp_password.is_none() {
+    if user.is_none() && context.door.password.is_none() {
         return context.replies.error(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
              configuration is correct?",
@@ -107,7 +107,7 @@ fn is_password(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool
     if user.is_some_and(|user| user != b"default") {
         return false;
     }
-    context.door.service.resp_password.as_ref().is_none_or(|password| same(password.as_bytes(), given))
+    context.door.password.as_ref().is_none_or(|password| same(password.as_bytes(), given))
 }
 
 /// Whether two are the same, in a time that does not tell where they differ.
@@ -159,7 +159,9 @@ fn set_info(context: &mut Context<'_>, command: &Command<'_>) {
     } else if option.eq_ignore_ascii_case(b"LIB-VER") {
         ("lib-ver", &mut context.session.library_version)
     } else {
-        return context.replies.error(format_args!("ERR Unrecognized option '{}'", Shown(option, 128)));
+        return context
+            .replies
+            .error(format_args!("ERR Unrecognized option '{}'", Shown(option, COMMAND_BYTES_TOLD_MAX)));
     };
     match client_name(value) {
         Ok(value) => {
@@ -221,7 +223,7 @@ pub(super) fn reset(context: &mut Context<'_>) {
     let session = &mut *context.session;
     session.queue = None;
     session.name.clear();
-    session.authenticated = context.door.service.resp_password.is_none();
+    session.authenticated = context.door.password.is_none();
     context.replies.version = Version::Resp2;
     context.replies.simple("RESET");
 }

@@ -18,6 +18,8 @@ mod table;
 pub(super) mod throttle;
 mod transaction;
 
+use crate::bounds::COMMAND_BYTES_TOLD_MAX;
+
 use super::RespDoor;
 use super::parse::Command;
 use super::reply::{Replies, Shown};
@@ -117,22 +119,20 @@ fn refuse(context: &mut Context<'_>, text: impl std::fmt::Display) {
 }
 
 fn refuse_unknown(context: &mut Context<'_>, command: &Command<'_>) {
-    /// How much of the command an error repeats.
-    const BYTES_SHOWN: usize = 128;
     let mut arguments = String::new();
     for argument in command.from(1) {
-        let left = BYTES_SHOWN.saturating_sub(arguments.len());
+        let left = COMMAND_BYTES_TOLD_MAX.saturating_sub(arguments.len());
         if left == 0 {
             break;
         }
         arguments.push_str(&format!("'{}' ", Shown(argument, left)));
     }
-    let name = Shown(command.get(0), BYTES_SHOWN);
+    let name = Shown(command.get(0), COMMAND_BYTES_TOLD_MAX);
     refuse(context, format_args!("ERR unknown command '{name}', with args beginning with: {arguments}"));
 }
 
 fn refuse_subcommand(context: &mut Context<'_>, container: &str, command: &Command<'_>) {
-    let name = Shown(command.get(1), 128);
+    let name = Shown(command.get(1), COMMAND_BYTES_TOLD_MAX);
     context.replies.error(format_args!("ERR unknown subcommand '{name}'. Try {container} HELP."));
 }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::bounds::NANOS_PER_SECOND;
 
+use crate::bounds::COMMAND_BYTES_TOLD_MAX;
+
 use super::super::parse::Command;
 use super::connection::REDIS_VERSION;
 use super::table::{self, ALL_COMMANDS, Spec};
@@ -122,6 +124,6 @@ pub(super) fn time(context: &mut Context<'_>) {
 }
 
 pub(super) fn refuse_flush(context: &mut Context<'_>, command: &Command<'_>) {
-    let name = Shown(command.get(0), 16);
+    let name = Shown(command.get(0), COMMAND_BYTES_TOLD_MAX);
     context.replies.error(format_args!("ERR {name} is refused: every limit would start anew; use DEL for single keys"));
 }

@@ -11,6 +11,8 @@ use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
 use tidegate_core::{Decision, KeyError, Limit, LimitError, Op, Rate};
 use tidegate_engine::Batch;
 
+use crate::bounds::NUMBER_BYTES_TOLD_MAX;
+
 use super::super::parse::Command;
 use super::super::reply::Shown;
 use super::{Context, integer};
@@ -133,7 +135,8 @@ fn read(command: &Command<'_>) -> Result<([i64; 3], u64), ThrottleError> {
 
 #[inline]
 fn number(field: &'static str, text: &[u8]) -> Result<i64, ThrottleError> {
-    integer(text).ok_or_else(|| ThrottleError::NotInteger { field, text: Shown(text, 40).to_string() })
+    integer(text)
+        .ok_or_else(|| ThrottleError::NotInteger { field, text: Shown(text, NUMBER_BYTES_TOLD_MAX).to_string() })
 }
 
 fn not_negative(field: &'static str, value: i64, min: i64) -> Result<u64, ThrottleError> {

@@ -1,0 +1,224 @@
+//! From a request to its rules among ten thousand, beside a scan that looks at each of them.
+
+use std::fmt;
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use clap::Parser;
+use tidegate_policy::{Entry, Http, LoadOptions, Policy, Question, RuleId, load_text};
+
+use crate::harness::median;
+use crate::report::Machine;
+
+const RULES: usize = 10_000;
+/// Requests of a kind, each about another rule where there are many: one alone would find everything in the cache.
+const REQUESTS: usize = 500;
+/// What the project wants to reach.
+const TARGET_NS: f64 = 2_000.0;
+
+/// Matching with 10,000 rules, beside a linear scan over the same rules.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Rounds; the median of them counts
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=50))]
+    rounds: u16,
+
+    /// Cargo adds this when it runs a bench target.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The condition of a rule. Kinds take turns, so that each has as many.
+fn condition(number: usize) -> String {
+    match number % 8 {
+        0 => format!("{{entries: {{user: u{number}}}}}"),
+        1 => format!("{{entries: {{tenant: t{}, seat: s{number}}}}}", number % 40),
+        2 => format!("{{path: /api/v{}/r{number}/*}}", number % 5),
+        3 => format!("{{address: 10.{}.{}.0/24}}", number / 256, number % 256),
+        4 => format!("{{header: {{x-key-{number}: '*'}}}}"),
+        5 => format!("{{host: '*.t{number}.example.com'}}"),
+        6 => format!("{{path: /w{number}/*/edit}}"),
+        _ => format!("{{entries: {{plan: p{number}}}, when: 'request.method == \"GET\" && cost < 5'}}"),
+    }
+}
+
+fn policy(extra: &str) -> Policy {
+    let rule = |number| format!("    - {{name: r{number}, match: {}, limit: 1/s}}\n", condition(number));
+    let rules: String = (0..RULES).map(rule).collect();
+    let text = format!("domains:\n  api:\n    rules:\n{rules}{extra}");
+    let loaded = load_text("rules.yaml", &text, &LoadOptions::default());
+    loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+}
+
+/// A request, as it is asked with.
+#[derive(Clone)]
+struct Asked {
+    entries: Vec<(&'static str, String)>,
+    path: String,
+    host: String,
+    address: IpAddr,
+    header: String,
+}
+
+impl Asked {
+    /// One that no rule applies to.
+    fn nothing() -> Asked {
+        Asked {
+            entries: vec![("user", "nobody".to_owned()), ("plan", "none".to_owned())],
+            path: "/api/v1/elsewhere/42".to_owned(),
+            host: "www.example.com".to_owned(),
+            address: "192.0.2.7".parse().unwrap(),
+            header: "x-request-id".to_owned(),
+        }
+    }
+
+    /// The same, so that the rule of this number applies too.
+    fn and(mut self, number: usize) -> Asked {
+        match number % 8 {
+            0 => self.entries.push(("user", format!("u{number}"))),
+            1 => self.entries.extend([("tenant", format!("t{}", number % 40)), ("seat", format!("s{number}"))]),
+            2 => self.path = format!("/api/v{}/r{number}/page", number % 5),
+            3 => self.address = format!("10.{}.{}.9", number / 256, number % 256).parse().unwrap(),
+            4 => self.header = format!("x-key-{number}"),
+            5 => self.host = format!("www.t{number}.example.com"),
+            6 => self.path = format!("/w{number}/some/where/edit"),
+            _ => self.entries.push(("plan", format!("p{number}"))),
+        }
+        self
+    }
+
+    /// Asks with it, among the headers that browsers send.
+    fn question<T>(&self, ask: impl FnOnce(&Question<'_>) -> T) -> T {
+        let entries: Vec<_> = self.entries.iter().map(|(key, value)| Entry { key, value }).collect();
+        let headers = [
+            ("host", self.host.as_str()),
+            ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+            ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+            ("accept-language", "en-US,en;q=0.5"),
+            ("accept-encoding", "gzip, deflate, br"),
+            ("referer", "https://www.example.com/"),
+            ("cookie", "session=0123456789abcdef; theme=dark"),
+            (self.header.as_str(), "7"),
+        ];
+        let http = Http {
+            method: "GET",
+            path: &self.path,
+            host: &self.host,
+            headers: &headers,
+            address: Some(self.address),
+            ..Http::default()
+        };
+        ask(&Question { domain: "api", entries: &entries, http: Some(&http), cost: 1 })
+    }
+}
+
+/// Requests that have something in common.
+struct Kind {
+    name: &'static str,
+    requests: Vec<Asked>,
+    /// Rules that apply to each of them.
+    found: usize,
+}
+
+/// The rules of one kind, of which each request is about another.
+fn each(name: &'static str, kind: usize) -> Kind {
+    let numbers = (0..RULES).filter(|number| number % 8 == kind).step_by(RULES / 8 / REQUESTS);
+    Kind { name, requests: numbers.take(REQUESTS).map(|number| Asked::nothing().and(number)).collect(), found: 1 }
+}
+
+fn kinds() -> Vec<Kind> {
+    let several = |number: usize| [0, 1, 2, 3, 5].iter().fold(Asked::nothing(), |asked, kind| asked.and(number + kind));
+    let several = (0..RULES).step_by(8).step_by(RULES / 8 / REQUESTS).map(several).collect();
+    let one = |number: usize| vec![Asked::nothing().and(number)];
+    vec![
+        Kind { name: "the first rule", requests: one(0), found: 1 },
+        Kind { name: "the last rule", requests: one(RULES - 1), found: 1 },
+        Kind { name: "none", requests: vec![Asked::nothing()], found: 0 },
+        each("an exact value", 0),
+        each("two exact values", 1),
+        each("a prefix", 2),
+        each("a network", 3),
+        each("the presence of a header", 4),
+        each("a suffix", 5),
+        each("a wildcard inside", 6),
+        each("a value and an expression", 7),
+        Kind { name: "five rules of different kinds", requests: several, found: 5 },
+    ]
+}
+
+type Find = fn(&Policy, &Question<'_>, &mut Vec<RuleId>);
+
+fn by_index(policy: &Policy, question: &Question<'_>, found: &mut Vec<RuleId>) {
+    policy.find(policy.domain(question.domain).expect("it is in the file"), question, found);
+}
+
+/// Nanoseconds a request, over so many passes through all of them.
+fn pass(policy: &Policy, kind: &Kind, passes: usize, find: Find) -> f64 {
+    let mut found = Vec::new();
+    let mut nanos = 0;
+    // The question is made outside of what is timed, and many times as often asked as the clock is read.
+    for asked in &kind.requests {
+        nanos += asked.question(|question| {
+            let start = Instant::now();
+            for _ in 0..passes {
+                found.clear();
+                find(policy, black_box(question), &mut found);
+                black_box(&found);
+            }
+            start.elapsed().as_nanos()
+        });
+        assert_eq!(found.len(), kind.found, "{}", kind.name);
+    }
+    nanos as f64 / (passes * kind.requests.len()) as f64
+}
+
+struct Line {
+    name: &'static str,
+    index_ns: f64,
+    scan_ns: f64,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Line { name, index_ns, scan_ns } = self;
+        write!(f, "| {name} | {index_ns:.0} | {scan_ns:.0} | {:.0}× |", scan_ns / index_ns)
+    }
+}
+
+fn measure(policy: &Policy, kind: &Kind, rounds: usize) -> Line {
+    // A pass is about a millisecond for the index, and some for the scan.
+    let (index_passes, scan_passes) = (2_000 / kind.requests.len() + 1, 20 / kind.requests.len() + 1);
+    let (mut index, mut scan) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        index.push(pass(policy, kind, index_passes, by_index));
+        scan.push(pass(policy, kind, scan_passes, Policy::find_by_scan));
+    }
+    Line { name: kind.name, index_ns: median(&index), scan_ns: median(&scan) }
+}
+
+/// Measures, and prints a table.
+pub(crate) fn run() {
+    let options = Options::parse();
+    if !options.bench {
+        // `cargo test --all-targets` starts this program without `--bench`.
+        eprintln!("nothing measured: run `make bench BENCH=matching`");
+        return;
+    }
+    let rounds = usize::from(options.rounds);
+    println!("{}, median of {rounds} interleaved rounds, {RULES} rules of eight kinds\n", Machine::this());
+    println!("| the request matches | index, ns | scan, ns | |\n|---|---|---|---|");
+    let plain = policy("");
+    let mut lines: Vec<Line> = kinds().iter().map(|kind| measure(&plain, kind, rounds)).collect();
+    // A rule that has nothing but an expression is asked for each request.
+    let one_more = policy("    - {name: odd, match: {when: 'request.method == \"PUT\" && cost < 5'}, limit: 1/s}\n");
+    let beside =
+        Kind { name: "none, beside a rule of an expression alone", requests: vec![Asked::nothing()], found: 0 };
+    lines.push(measure(&one_more, &beside, rounds));
+    for line in &lines {
+        println!("{line}");
+    }
+    let slowest = lines.iter().map(|line| line.index_ns).fold(0.0, f64::max);
+    let verdict = if slowest < TARGET_NS { "met" } else { "MISSED" };
+    println!("\nTarget: each below {TARGET_NS:.0} ns a request; the slowest takes {slowest:.0} ns: {verdict}");
+}

@@ -1,0 +1,211 @@
+//! Lines of short entries, for keys that find no slot: enough of them for a flood larger than the store.
+//!
+//! A key belongs to one line, and its entry there says until when what it took counts. A line that is full gives the
+//! entry that passes first to the newcomer. So a key without an entry never counts longer than the first of its line
+//! to pass, which is what is told of it: never too little, and too much only where a line is full of others or one of
+//! them has the same tag. Entries that have passed are free, so nothing has to be aged.
+//!
+//! An entry is half a word: a tag of the key, and an instant that is rounded up by at most a 4,096th of its distance or
+//! half a millisecond.
+
+#![allow(clippy::cast_possible_truncation, reason = "numbers are cut out of packed words")]
+
+use super::cell::Cell;
+use super::fingerprint::Fingerprint;
+use super::pages::Pages;
+use crate::Time;
+use crate::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
+
+/// Words of a line, of which the first is its lock and the instant at which it was last swept. Long lines fill up
+/// more evenly: with 62 entries and two thirds of them needed, one line in thousands is full.
+const WORDS: usize = if cfg!(shuttle) { 3 } else { 32 };
+const ENTRIES: usize = 2 * (WORDS - 1);
+
+/// Bits of an entry: a tag above a scale above the number of a tick.
+const TAG_BITS: u32 = 14;
+const SCALE_BITS: u32 = 4;
+const TICK_BITS: u32 = 14;
+const TICKS: u64 = 1 << TICK_BITS;
+const SCALES: u32 = 1 << SCALE_BITS;
+
+/// Nanoseconds of a tick of the finest scale, as a power of two; each further scale's is four times as long.
+const FINEST_SHIFT: u32 = 19;
+
+const fn shift(scale: u32) -> u32 {
+    FINEST_SHIFT + 2 * scale
+}
+
+// The coarsest scale reaches whatever a limit can remember: twice a span, or a bucket and a log in its place.
+const _: () = assert!(2 * SPAN_NANOS_MAX + 4 * WINDOW_NANOS_MAX < (TICKS - 1) << shift(SCALES - 1));
+const _: () = assert!(TAG_BITS + SCALE_BITS + TICK_BITS == u32::BITS);
+
+pub(crate) struct Annex {
+    lines: Pages<Cell<WORDS>>,
+}
+
+impl Annex {
+    /// An annex to tables of `keys` keys, with entries for half as many again.
+    pub(crate) fn beside(keys: usize) -> std::io::Result<Annex> {
+        let entries = keys.saturating_add(keys / 2);
+        Ok(Annex { lines: Pages::zeroed(entries.div_ceil(ENTRIES))? })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+
+    /// An instant not before the one that was noted for the key.
+    pub(crate) fn until(&self, print: Fingerprint) -> u64 {
+        let line = Line(self.cell(print).lock().state());
+        line.until(line.place(tag(print)))
+    }
+
+    /// Notes that what the key took counts until an instant. Callers of one key hold its gate.
+    pub(crate) fn note(&self, print: Fingerprint, until: u64, now: Time) {
+        let held = self.cell(print).lock();
+        let mut line = Line(held.state());
+        line.sweep(now.as_nanos());
+        let place = line.place(tag(print));
+        // Where the key has no entry and would not pass after the first to pass, its line says enough of it.
+        if until > line.until(place) {
+            line.set(place, entry(tag(print), until, line.swept()));
+        }
+        held.release(line.0);
+    }
+
+    fn cell(&self, print: Fingerprint) -> &Cell<WORDS> {
+        &self.lines[((u128::from(print.low) * self.lines.len() as u128) >> 64) as usize]
+    }
+}
+
+/// The tag of a key: never zero, which marks a free entry. The line was chosen by the upper bits.
+fn tag(print: Fingerprint) -> u32 {
+    (print.low as u32 % (1 << TAG_BITS)).max(1)
+}
+
+/// An entry for an instant after `swept`, in the finest scale that reaches it.
+fn entry(tag: u32, until: u64, swept: u64) -> u32 {
+    let reaches = |scale: &u32| ticks(until, *scale) - (swept >> shift(*scale)) < TICKS;
+    let scale = (0..SCALES).find(reaches).unwrap_or(SCALES - 1);
+    tag << (SCALE_BITS + TICK_BITS) | scale << TICK_BITS | (ticks(until, scale) % TICKS) as u32
+}
+
+/// The number of the first tick that is not before an instant.
+fn ticks(until: u64, scale: u32) -> u64 {
+    until.div_ceil(1 << shift(scale))
+}
+
+/// The words of a line while it is held.
+struct Line([u64; WORDS]);
+
+impl Line {
+    /// The instant at which entries that had passed were last set free: those that are left pass later.
+    fn swept(&self) -> u64 {
+        self.0[0]
+    }
+
+    fn entry(&self, place: usize) -> u32 {
+        (self.0[1 + place / 2] >> (32 * (place % 2))) as u32
+    }
+
+    fn set(&mut self, place: usize, entry: u32) {
+        let (word, low) = (&mut self.0[1 + place / 2], 32 * (place % 2));
+        *word = *word & !(u64::from(u32::MAX) << low) | u64::from(entry) << low;
+    }
+
+    /// When an entry passes. One that is free may have been set free as late as the line was swept: whoever is older
+    /// than that must not take its key for never seen.
+    fn until(&self, place: usize) -> u64 {
+        let entry = self.entry(place);
+        if entry == 0 {
+            return self.swept();
+        }
+        let shift = shift(entry >> TICK_BITS & (SCALES - 1));
+        let first = self.swept() >> shift;
+        // Of all ticks with this number it is the next.
+        let ahead = u64::from(entry).wrapping_sub(first) % TICKS;
+        (first + ahead) << shift
+    }
+
+    /// The place of a tag, or else of the entry that passes first.
+    fn place(&self, tag: u32) -> usize {
+        let has_tag = |place: &usize| self.entry(*place) >> (SCALE_BITS + TICK_BITS) == tag;
+        let first_to_pass = || (0..ENTRIES).min_by_key(|place| self.until(*place)).unwrap_or(0);
+        (0..ENTRIES).find(has_tag).unwrap_or_else(first_to_pass)
+    }
+
+    /// Sets entries free that have passed, before their ticks come round again.
+    fn sweep(&mut self, now: u64) {
+        if now <= self.swept() {
+            return;
+        }
+        for place in 0..ENTRIES {
+            if self.until(place) <= now {
+                self.set(place, 0);
+            }
+        }
+        self.0[0] = now;
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::bounds::YEAR_NANOS;
+
+    fn print(line: u64, tag: u64) -> Fingerprint {
+        Fingerprint { high: 0, low: line << 40 | tag }
+    }
+
+    #[test]
+    fn an_instant_is_told_late_by_little_and_never_early() {
+        let annex = Annex::beside(1).unwrap();
+        let start = 1_700_000_000_000_000_003;
+        for (tag, distance) in
+            (1..).zip([1, 999, 1 << 19, 20_000_000_000, 86_400_000_000_000, YEAR_NANOS, 200 * YEAR_NANOS])
+        {
+            annex.note(print(0, tag), start + distance, Time::from_nanos(start));
+            for _ in 0..2 {
+                let late = annex.until(print(0, tag)) - (start + distance);
+                assert!(late <= (distance >> 12).max(1 << 19), "{late} ns late after {distance}");
+                // Sweeping a little later changes nothing of what has not passed.
+                annex.note(print(0, 999), start, Time::from_nanos(start + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_line_tells_of_others_what_passes_first_and_never_less_than_before() {
+        let annex = Annex::beside(1).unwrap();
+        let now = Time::from_nanos(1 << 40);
+        let noted = |tag: u64| now.as_nanos() + (tag % 97 + 1) * 1_000_000_000;
+        let mut least = 0;
+        for tag in 1..=1_000 {
+            annex.note(print(0, tag), noted(tag), now);
+            let unknown = annex.until(print(0, 5_000));
+            assert!(unknown >= least, "what is told of the unknown goes back");
+            least = unknown;
+            for earlier in 1..=tag {
+                assert!(annex.until(print(0, earlier)) >= noted(earlier), "key {earlier} after {tag}");
+            }
+        }
+        assert!(least > now.as_nanos());
+        let later = Time::from_nanos(now.as_nanos() + 200_000_000_000);
+        annex.note(print(0, 1), later.as_nanos() + 1, later);
+        assert_eq!(annex.until(print(0, 5_000)), later.as_nanos(), "all but one are free");
+    }
+
+    #[test]
+    fn entries_pass_however_long_nobody_looks() {
+        let annex = Annex::beside(1).unwrap();
+        for round in 1..200_u64 {
+            // Steps that let the ticks of every scale come round to the same numbers and others.
+            let now = round * 0x0013_5791_3579_1357;
+            for tag in 0..ENTRIES as u64 {
+                annex.note(print(0, round * 64 + tag), now + (1 << (tag / 2 + 20)), Time::from_nanos(now));
+            }
+            let first = annex.until(print(0, 16_000)) - now;
+            assert!((1 << 20..=(1 << 20) + (1 << 19)).contains(&first), "round {round}: {first}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Counts what became of a request, for the rules that judged it.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_core::Decision;
+use tidegate_policy::{Ask, Descriptor, Request};
+
+use crate::bounds::{SERIES_MAX, SERIES_VALUE_BYTES_MAX};
+use crate::engine::Engine;
+use crate::outcome::{Judged, Outcome};
+use crate::plan::Plan;
+use crate::stats::Counter;
+
+impl Engine {
+    /// Adds a request to the counts of the rules that judged it.
+    pub(crate) fn count(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome) {
+        let mut number = 0;
+        while let Some(first) = outcome.judged.get(number) {
+            let same = |judged: &&Judged| (judged.descriptor, judged.rule) == (first.descriptor, first.rule);
+            let group = number..number + outcome.judged[number..].iter().take_while(same).count();
+            self.count_rule(request, plan, outcome, group.clone());
+            number = group.end;
+        }
+    }
+
+    /// Adds the judgements of one rule, one for each of its limits, to its counts.
+    fn count_rule(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, group: std::ops::Range<usize>) {
+        let (Some(judged), Some(planned)) = (outcome.judged.get(group.clone()), plan.planned.get(group)) else {
+            return;
+        };
+        let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
+        let Some((id, record)) = first.rule.and_then(|id| Some((id, outcome.active.record(id)?))) else { return };
+        let over = judged.iter().any(|judged| !judged.answer.is_allowed());
+        let denies = over && !outcome.shadow && judged.iter().any(|judged| judged.veto);
+        // Units that come back were not asked for.
+        let is_refund = matches!(
+            request.descriptors.get(first.descriptor as usize),
+            Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
+        );
+        let units = if is_refund { 0 } else { asked.cost };
+        let mut amounts = Vec::with_capacity(4);
+        amounts.push((Counter::Hits, units));
+        match (over, denies) {
+            (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
+            (true, false) => {
+                amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
+            }
+            (false, _) => {
+                amounts.push((Counter::Allowed, 1));
+                if outcome.denial.is_none() {
+                    amounts.push((Counter::WithinLimit, units));
+                    let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units));
+                    amounts.push((Counter::NearLimit, near.max().unwrap_or(0)));
+                }
+            }
+        }
+        for (counter, amount) in &amounts {
+            record.all.add(*counter, *amount);
+        }
+        let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };
+        if let (false, Some(descriptor)) =
+            (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
+        {
+            let entry = |name: &str| descriptor.entries.iter().find(|entry| entry.key == name);
+            let value = |name: &str| match entry(name).map_or("", |entry| entry.value) {
+                value if value.len() <= SERIES_VALUE_BYTES_MAX => Some(value.into()),
+                _ => None,
+            };
+            let values = rule.metric_entries.iter().map(|name| value(name)).collect();
+            record.add_to_series(values, || self.room_for_series(), &amounts);
+        }
+    }
+
+    fn room_for_series(&self) -> bool {
+        let one_more = |count: usize| (count < SERIES_MAX).then_some(count + 1);
+        self.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+}
+
+/// How many of the units just taken lie above four fifths of the limit.
+fn near(decision: &Decision, units: u64) -> u64 {
+    let used = decision.limit().saturating_sub(decision.remaining());
+    let threshold = u64::try_from(u128::from(decision.limit()) * 4 / 5).unwrap_or(u64::MAX);
+    used.saturating_sub(threshold).min(units)
+}

@@ -1,0 +1,50 @@
+//! Why a request was not decided.
+
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_core::{ChargeError, KeyError, LimitError};
+
+use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
+
+/// Why a request was not decided: it is itself at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Nothing to decide.
+    #[error("descriptors: none; give at least one")]
+    NoDescriptors,
+    /// More than are looked up.
+    #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
+    TooManyDescriptors {
+        /// How many there were.
+        count: usize,
+    },
+    /// More than are matched.
+    #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
+    TooManyEntries {
+        /// How many there were.
+        count: usize,
+    },
+    /// More limits than are charged for one request.
+    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
+    TooManyLimits,
+    /// More units than any limit has.
+    #[error("cost: {cost} is too large; use at most {COST_MAX}")]
+    Cost {
+        /// The cost.
+        cost: u64,
+    },
+    /// A key that cannot be counted on.
+    #[error(transparent)]
+    Key(KeyError),
+    /// What a rule would count on is too long.
+    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
+    KeyTooLong {
+        /// The rule.
+        rule: Box<str>,
+    },
+    /// Charges that cannot be made together.
+    #[error(transparent)]
+    Charges(ChargeError),
+    /// A penalty of a length that cannot be kept.
+    #[error(transparent)]
+    Penalty(LimitError),
+}

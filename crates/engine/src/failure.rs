@@ -1,0 +1,118 @@
+//! What is answered when deciding panics: the same as when a store does not answer.
+//!
+//! Each use of a store is guarded, so that a rule's own choice answers for its own store. A request is guarded as a whole
+//! too, for what panics outside of a store. The panic itself is told by the process's panic hook, once each time.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use tidegate_core::{Decision, Key, Limit, Op};
+use tidegate_policy::{Mode, OnStoreFailure, Request};
+
+use crate::engine::Engine;
+use crate::outcome::{Denial, Outcome};
+use crate::store::StoreError;
+
+/// Does something with a store; if that panics, it did not answer. A store lets go of all its locks then, and leaves
+/// states that admit nothing more, so it can be asked again.
+#[inline]
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| StoreError)
+}
+
+/// What a future gives; if it panics, a store did not answer.
+pub(crate) async fn guarded_future<T>(work: impl Future<Output = T>) -> Result<T, StoreError> {
+    let mut work = pin!(work);
+    poll_fn(|context| match guarded(|| work.as_mut().poll(context)) {
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(error) => Poll::Ready(Err(error)),
+    })
+    .await
+}
+
+impl Engine {
+    /// Requests and keys that were answered though deciding them panicked, and that no rule counted as its own failure:
+    /// those of callers who bring the limit, and those of which it is not known which rules apply.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Decides in the default store under a limit that the caller brings.
+    #[inline]
+    pub(crate) fn decide_guarded(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        guarded(|| self.default_store.decide(key, limit, op)).unwrap_or_else(|_| self.undecided(limit))
+    }
+
+    /// The answer for a key under a limit that the caller brings. No rule chose what happens then, so it passes, as under
+    /// a rule that does not choose.
+    #[cold]
+    pub(crate) fn undecided(&self, limit: &Limit) -> Decision {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        Decision::untaken(limit)
+    }
+
+    /// The answer to a request of which it is not known which rules apply: if any rule of its domain denies without its
+    /// store, that might have been one.
+    #[cold]
+    pub(crate) fn unplanned(&self, request: &Request<'_>) -> Outcome {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let active = self.active.load();
+        let denies = active.policy.rules().iter().zip(active.records()).any(|(rule, record)| {
+            &*rule.domain == request.domain
+                && record.mode(rule.mode) == Mode::Enforce
+                && matches!(rule.on_store_failure, OnStoreFailure::Deny)
+        });
+        let known_domain = active.policy.domain(request.domain).is_some();
+        let denial = denies.then_some(Denial::StoreFailure);
+        Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tidegate_policy::{Descriptor, LoadOptions, load_text};
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn a_future_that_panics_late_is_a_store_that_does_not_answer() {
+        let mut polls = 0;
+        let work = poll_fn(move |_| {
+            polls += 1;
+            if polls == 2 { panic!("as it was told") } else { Poll::<u8>::Pending }
+        });
+        let mut work = pin!(guarded_future(work));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(work.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(work.as_mut().poll(&mut context), Poll::Ready(Err(StoreError)));
+    }
+
+    #[test]
+    fn a_request_without_a_plan_is_denied_only_where_a_rule_would_deny_it() {
+        let engine = Engine::new(Options::default()).unwrap();
+        let text = "domains:
+  open: {rules: [{name: a, limit: 1/minute, on_store_failure: allow}]}
+  shut: {rules: [{name: a, limit: 1/minute}, {name: b, limit: 1/minute, on_store_failure: deny}]}
+  trial: {rules: [{name: a, limit: 1/minute, on_store_failure: deny, mode: shadow}]}
+";
+        engine.install(load_text("test.yaml", text, &LoadOptions::default()).policy.unwrap()).unwrap();
+        let answer = |domain| {
+            let outcome =
+                engine.unplanned(&Request { domain, descriptors: &[Descriptor::default()], http: None, cost: 1 });
+            (outcome.is_known_domain(), outcome.denial())
+        };
+        assert_eq!(answer("open"), (true, None));
+        assert_eq!(answer("shut"), (true, Some(Denial::StoreFailure)));
+        assert_eq!(answer("trial"), (true, None));
+        assert_eq!(answer("none"), (false, None));
+        assert_eq!(engine.failed(), 4);
+    }
+}

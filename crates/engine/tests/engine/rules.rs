@@ -1,0 +1,159 @@
+//! Which limits a request is held against, and what each says.
+
+use std::time::Duration;
+
+use tidegate_core::{Limit, Op, Retry};
+use tidegate_engine::{Answer, Denial, RequestError};
+use tidegate_policy::{Ask, Descriptor, Entry, OwnLimit, Request, Response, Shown};
+
+use crate::bench::{Bench, PER_USER, at_once, entries, remaining};
+
+#[test]
+fn a_rule_counts_each_key_by_itself() {
+    let bench = Bench::new(PER_USER);
+    for left in [2, 1, 0] {
+        let outcome = bench.one(&[("user", "ann")]);
+        assert!(outcome.is_allowed());
+        assert_eq!(remaining(&outcome), [left]);
+    }
+    let denied = bench.one(&[("user", "ann")]);
+    assert_eq!(denied.denial(), Some(Denial::OverLimit));
+    assert_eq!(denied.retry(), Some(Retry::After(Duration::from_secs(20))));
+    assert!(bench.one(&[("user", "bob")]).is_allowed());
+    assert!(bench.one(&[("account", "ann")]).judgements().next().is_none(), "no rule is about accounts");
+    bench.clock.advance(Duration::from_secs(20));
+    assert!(bench.one(&[("user", "ann")]).is_allowed());
+}
+
+#[test]
+fn an_unknown_domain_lets_pass_and_says_so() {
+    let bench = Bench::new(PER_USER);
+    let entries = entries(&[("user", "ann")]);
+    let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+    let outcome =
+        at_once(bench.engine.check(&Request { domain: "web", descriptors: &descriptors, http: None, cost: 1 }));
+    let outcome = outcome.unwrap();
+    assert!(outcome.is_allowed() && !outcome.is_known_domain());
+}
+
+#[test]
+fn a_rule_replaces_a_block_by_its_name() {
+    let bench = Bench::new(
+        r"
+- {name: stop, match: {entries: {user: '*'}}, action: block}
+- {name: gold, match: {entries: {plan: gold}}, limit: 5/minute, replaces: [stop]}
+",
+    );
+    assert!(!bench.one(&[("user", "a")]).is_allowed());
+    assert!(bench.one(&[("user", "a"), ("plan", "gold")]).is_allowed());
+}
+
+#[test]
+fn a_rule_replaces_limits_by_their_name() {
+    let bench = Bench::new(
+        "
+- {name: base, match: {entries: {user: '*'}}, key: {entry: user}, limit: {name: base, rate: 1/minute}}
+- {name: gold, match: {entries: {plan: gold}}, key: {entry: user}, limit: 5/minute, replaces: [base]}
+",
+    );
+    let gold = bench.one(&[("user", "ann"), ("plan", "gold")]);
+    assert_eq!(remaining(&gold), [4]);
+    assert_eq!(bench.remaining(&[("user", "ann")]), [1], "the replaced limit was not charged");
+}
+
+#[test]
+fn rules_block_or_let_pass() {
+    let bench = Bench::new(
+        "
+- {name: bad, match: {entries: {user: mallory}}, action: block}
+- {name: internal, match: {entries: {user: cron}}, action: unlimited}
+- {name: all, limit: 2/minute}
+",
+    );
+    let blocked = bench.one(&[("user", "mallory")]);
+    assert_eq!((blocked.denial(), blocked.retry()), (Some(Denial::Blocked), Some(Retry::Never)));
+    assert_eq!(bench.remaining(&[]), [2], "a blocked request costs nothing");
+    let passed = bench.one(&[("user", "cron")]);
+    assert!(passed.judgements().any(|judgement| matches!(judgement.answer, Answer::Unlimited)));
+    assert_eq!(remaining(&passed), [1], "rules beside it still apply");
+}
+
+#[test]
+fn a_request_may_bring_its_limit_or_give_units_back() {
+    let bench = Bench::new(PER_USER);
+    let ann = entries(&[("user", "ann")]);
+    let own = OwnLimit {
+        limit: Some(Limit::fixed_window(1, Duration::from_secs(60)).unwrap()),
+        shown: Shown { units: 1, period_ns: 60_000_000_000 },
+    };
+    let with_own = [Descriptor { entries: &ann, ask: None, limit: Some(own) }];
+    assert!(bench.ask(&with_own, 1).is_allowed());
+    assert!(!bench.ask(&with_own, 1).is_allowed());
+    assert_eq!(bench.remaining(&[("user", "ann")]), [3], "the rule was not asked");
+    let nothing = OwnLimit { limit: None, ..own };
+    let denied = bench.ask(&[Descriptor { entries: &ann, ask: None, limit: Some(nothing) }], 1);
+    assert_eq!(denied.denial(), Some(Denial::Blocked));
+    bench.one(&[("user", "ann")]);
+    let back = bench.ask(&[Descriptor { entries: &ann, ask: Some(Ask::Refund(1)), limit: None }], 1);
+    assert_eq!(remaining(&back), [3]);
+}
+
+#[test]
+fn limits_that_callers_bring_share_no_key_with_rules() {
+    let bench = Bench::new("- {name: all, limit: 3/minute}");
+    let limit: Limit = "3/minute".parse().unwrap();
+    for key in ["x", &"long".repeat(100)] {
+        let take = || at_once(bench.engine.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap();
+        assert_eq!(take().remaining(), 2);
+        assert_eq!(take().remaining(), 1);
+    }
+    assert_eq!(bench.remaining(&[]), [3]);
+    assert!(at_once(bench.engine.decide(b"", &limit, Op::Take(1))).is_err());
+    let all = at_once(bench.engine.decide_all(&[(b"x", limit, Op::Take(2)), (b"y", limit, Op::Take(1))])).unwrap();
+    assert!(!all.is_allowed() && !all.strictest().unwrap().is_allowed());
+    assert_eq!(at_once(bench.engine.decide(b"y", &limit, Op::Peek)).unwrap().remaining(), 3, "all or none");
+}
+
+#[test]
+fn bad_requests_are_refused_with_the_reason() {
+    let bench = Bench::new(PER_USER);
+    let check = |descriptors: &[Descriptor<'_>], cost| {
+        at_once(bench.engine.check(&Request { domain: "api", descriptors, http: None, cost })).unwrap_err()
+    };
+    assert_eq!(check(&[], 1), RequestError::NoDescriptors);
+    assert_eq!(check(&[Descriptor::default(); 65], 1), RequestError::TooManyDescriptors { count: 65 });
+    let many = vec![Entry { key: "a", value: "b" }; 65];
+    assert_eq!(
+        check(&[Descriptor { entries: &many, ..Descriptor::default() }], 1),
+        RequestError::TooManyEntries { count: 65 }
+    );
+    assert_eq!(check(&[Descriptor::default()], u64::MAX), RequestError::Cost { cost: u64::MAX });
+    let long = "x".repeat(5_000);
+    let entries = entries(&[("user", &long)]);
+    let too_long = check(&[Descriptor { entries: &entries, ..Descriptor::default() }], 1).to_string();
+    assert_eq!(too_long, "key: what rule `user` counts on is too long; use shorter values, 4096 bytes in all");
+    let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
+    bench.install(&nine);
+    assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+}
+
+#[test]
+fn a_refund_gives_back_what_was_taken() {
+    let bench = Bench::new(
+        "
+- {name: tenfold, match: {entries: {tenfold: '*'}}, limit: 100/hour, cost: cost * 10}
+- {name: later, match: {entries: {later: '*'}}, limit: 5/hour, count: response.status == 401}
+",
+    );
+    let refund = |name| {
+        let entries = entries(&[(name, "x")]);
+        remaining(&bench.ask(&[Descriptor { entries: &entries, ask: Some(Ask::Refund(1)), limit: None }], 1))
+    };
+    assert_eq!(remaining(&bench.one(&[("tenfold", "x")])), [90]);
+    assert_eq!(refund("tenfold"), [100]);
+    let later = entries(&[("later", "x")]);
+    let descriptors = [Descriptor { entries: &later, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
+    assert_eq!(refund("later"), [4], "the request took nothing, its response did");
+}

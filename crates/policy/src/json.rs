@@ -1,0 +1,317 @@
+//! JSON from outside, taken apart field by field so that every error names its field.
+//!
+//! The HTTP API and `tidegate decide` read what they are told with this. An object is read once into its [`Fields`], with
+//! their values unread; whoever takes them says what they must be, and [`Fields::finish`] refuses what nobody took.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::bounds::{JSON_FIELDS_MAX, QUOTE_CHARS_MAX};
+
+/// What is wrong with a field: its name, its value and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}; {remedy}")]
+pub struct FieldError {
+    /// The field at fault.
+    pub field: String,
+    /// What is wrong, with the value.
+    pub problem: String,
+    /// What would do.
+    pub remedy: String,
+}
+
+impl FieldError {
+    /// An error about a field.
+    pub fn new(field: impl fmt::Display, problem: impl fmt::Display, remedy: impl fmt::Display) -> FieldError {
+        FieldError { field: field.to_string(), problem: problem.to_string(), remedy: remedy.to_string() }
+    }
+}
+
+/// The fields of an object. What is taken is what the object may hold: [`Fields::finish`] refuses the rest.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    left: Vec<Field<'a>>,
+    taken: Vec<&'static str>,
+}
+
+/// A name and its value, unread.
+type Field<'a> = (Cow<'a, str>, &'a RawValue);
+
+impl<'a> Fields<'a> {
+    /// Reads the object that `name` holds.
+    ///
+    /// # Errors
+    /// If it is not an object, has too many fields, or one of them twice.
+    pub fn parse(name: &str, text: &'a str, example: &str) -> Result<Fields<'a>, FieldError> {
+        let text = text.trim_ascii();
+        if !text.starts_with('{') {
+            let problem = match text {
+                "" => "empty".to_owned(),
+                text => format!("{} is not a JSON object", quote(text)),
+            };
+            return Err(FieldError::new(name, problem, format_args!("write an object like {example}")));
+        }
+        let Object(left) = grammar(name, text, example)?;
+        Ok(Fields { left, taken: Vec::new() })
+    }
+
+    /// Takes a field, if it is there.
+    pub fn take(&mut self, name: &'static str) -> Option<&'a RawValue> {
+        self.taken.push(name);
+        let index = self.left.iter().position(|(field, _)| field == name)?;
+        Some(self.left.swap_remove(index).1)
+    }
+
+    /// Takes a field that has two names.
+    pub fn take_either(&mut self, name: &'static str, other: &'static str) -> Option<&'a RawValue> {
+        let first = self.take(name);
+        self.take(other).or(first)
+    }
+
+    /// Whether a field is left.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.left.iter().any(|(field, _)| field == name)
+    }
+
+    /// A field that must be there.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn need(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<&'a RawValue, FieldError> {
+        self.take(name).ok_or_else(|| FieldError::new(name, "missing", remedy))
+    }
+
+    /// A whole number, if the field is there.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn whole(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<Option<u64>, FieldError> {
+        self.take(name).map(|value| whole(name, value.get(), remedy)).transpose()
+    }
+
+    /// Text, if the field is there.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn text(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<Option<Cow<'a, str>>, FieldError> {
+        self.take(name).map(|value| text(name, value, remedy)).transpose()
+    }
+
+    /// True or false, if the field is there.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
+        match self.take(name).map(RawValue::get) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(other) => {
+                Err(FieldError::new(name, format_args!("{} is not true or false", quote(other)), "use one of them"))
+            }
+        }
+    }
+
+    /// All fields that are left, in their order.
+    #[must_use]
+    pub fn rest(self) -> Vec<(Cow<'a, str>, &'a RawValue)> {
+        self.left
+    }
+
+    /// Refuses what was not taken.
+    ///
+    /// # Errors
+    /// If anything is left.
+    pub fn finish(self, owner: &str) -> Result<(), FieldError> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((field, _)) => {
+                let remedy = format_args!("{owner} takes {}", self.taken.join(", "));
+                Err(FieldError::new(quote(field), "unknown field", remedy))
+            }
+        }
+    }
+}
+
+/// The text of a JSON string.
+///
+/// # Errors
+/// If it is something else.
+pub fn text<'a>(name: &str, value: &'a RawValue, remedy: impl fmt::Display) -> Result<Cow<'a, str>, FieldError> {
+    match serde_json::from_str::<Text<'a>>(value.get()) {
+        Ok(Text(text)) => Ok(text),
+        Err(_) => Err(FieldError::new(name, format_args!("{} is not text", quote(value.get())), remedy)),
+    }
+}
+
+/// A whole number, in JSON or in a query.
+///
+/// # Errors
+/// If it is something else, or beyond 64 bits.
+pub fn whole(name: &str, value: &str, remedy: impl fmt::Display) -> Result<u64, FieldError> {
+    let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse() {
+        Ok(number) if is_digits => Ok(number),
+        _ if is_digits => Err(FieldError::new(name, format_args!("{} is too large", quote(value)), remedy)),
+        _ => Err(FieldError::new(name, format_args!("{} is not a whole number", quote(value)), remedy)),
+    }
+}
+
+/// The items of a JSON list.
+///
+/// # Errors
+/// If it is no list, or has too many items.
+pub fn list<'a>(name: &str, text: &'a str, example: &str) -> Result<Vec<&'a RawValue>, FieldError> {
+    let text = text.trim_ascii();
+    if !text.starts_with('[') {
+        let problem = format_args!("{} is not a list", quote(text));
+        return Err(FieldError::new(name, problem, format_args!("write a list like {example}")));
+    }
+    let Items(items) = grammar(name, text, example)?;
+    Ok(items)
+}
+
+/// A value as an error repeats it: shortened, so that an answer stays short whatever came in.
+#[must_use]
+pub fn quote(value: &str) -> String {
+    match value.char_indices().nth(QUOTE_CHARS_MAX) {
+        None => value.to_owned(),
+        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
+    }
+}
+
+fn grammar<'a, T: Deserialize<'a>>(name: &str, text: &'a str, example: &str) -> Result<T, FieldError> {
+    serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let reason = message.rsplit_once(" at line ").map_or(&*message, |(reason, _)| reason);
+        let problem = match (error.is_data(), error.line()) {
+            // An error of the data is one of the visitor's own, any other one of the grammar.
+            (true, _) => reason.to_owned(),
+            (false, 1) => format!("not JSON, {reason} at byte {}", error.column()),
+            (false, line) => format!("not JSON, {reason} at line {line} column {}", error.column()),
+        };
+        FieldError::new(name, problem, format_args!("write it like {example}"))
+    })
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The fields in their order, values unread.
+struct Object<'a>(Vec<Field<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor).map(Object)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Vec<Field<'de>>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields: Vec<Field<'de>> = Vec::with_capacity(4);
+        while let Some((Text(name), value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+            if fields.len() == JSON_FIELDS_MAX {
+                return Err(A::Error::custom(format_args!("more than {JSON_FIELDS_MAX} fields")));
+            }
+            if fields.iter().any(|(field, _)| *field == name) {
+                return Err(A::Error::custom(format_args!("{} is given twice", quote(&name))));
+            }
+            fields.push((name, value));
+        }
+        Ok(fields)
+    }
+}
+
+/// The items in their order, unread.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor).map(Items)
+    }
+}
+
+struct ItemsVisitor;
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            if items.len() == JSON_FIELDS_MAX {
+                return Err(A::Error::custom(format_args!("more than {JSON_FIELDS_MAX} items")));
+            }
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_have_digits_only() {
+        for text in ["", "+1", "-1", "1.0", "1e3", " 1", "99999999999999999999"] {
+            assert!(whole("cost", text, "").is_err(), "{text}");
+        }
+        assert_eq!(whole("cost", "18446744073709551615", ""), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn objects_and_lists_are_bounded() {
+        let object = |count: usize| {
+            let fields: Vec<String> = (0..count).map(|number| format!(r#""f{number}":1"#)).collect();
+            format!("{{{}}}", fields.join(","))
+        };
+        assert!(Fields::parse("body", &object(128), "{}").is_ok());
+        let refused = Fields::parse("body", &object(129), "{}").unwrap_err();
+        assert_eq!(refused.to_string(), "body: more than 128 fields; write it like {}");
+        assert_eq!(list("body", &format!("[{}]", vec!["1"; 128].join(",")), "[]").unwrap().len(), 128);
+        let refused = list("body", &format!("[{}]", vec!["1"; 129].join(",")), "[]").unwrap_err();
+        assert_eq!(refused.to_string(), "body: more than 128 items; write it like []");
+    }
+
+    #[test]
+    fn the_place_of_a_mistake_is_told() {
+        let wrong = |text| Fields::parse("body", text, "{}").unwrap_err().problem;
+        assert_eq!(wrong("{\"a\" 1}"), "not JSON, expected `:` at byte 6");
+        assert_eq!(wrong("{\n\"a\" 1}"), "not JSON, expected `:` at line 2 column 5");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{},:\"a-c0-9\\\\ é]{0,40}") {
+            let _ = Fields::parse("body", &text, "").map(Fields::rest);
+            let _ = list("body", &text, "").map(|items| items.len());
+        }
+
+        #[test]
+        fn any_string_comes_through(text in any::<String>()) {
+            let json = format!("{{\"a\":{}}}", serde_json::Value::from(&*text));
+            let read = Fields::parse("body", &json, "").and_then(|mut fields| fields.text("a", ""));
+            prop_assert_eq!(read, Ok(Some(Cow::from(text))));
+        }
+    }
+}
