@@ -8,6 +8,7 @@
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs` |
 //! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
+//! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates | `tls.rs` |
@@ -24,6 +25,7 @@ mod drain;
 mod headers;
 mod http;
 mod listener;
+mod refusals;
 mod reload;
 mod resp;
 mod rls;

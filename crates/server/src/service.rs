@@ -1,5 +1,7 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use tracing::Instrument;
 
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
+use crate::refusals::Refusals;
 use crate::telemetry::TRACE_TARGET;
 use crate::traffic::Traffic;
 
@@ -48,6 +51,8 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
+    /// TLS handshakes that failed.
+    pub(crate) tls_failures: Refusals,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -64,6 +69,7 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
+            tls_failures: Refusals::default(),
             pages: Pages::default(),
             decision_log: None,
         }
@@ -95,6 +101,13 @@ impl Service {
     pub(crate) fn note_config_load(&self, succeeded: bool) {
         let counter = if succeeded { &self.config_loads } else { &self.config_errors };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a client that TLS could not be agreed on with, and says why.
+    pub(crate) fn note_tls_failure(&self, listener: &str, peer: SocketAddr, reason: &dyn fmt::Display) {
+        if let Some(unlogged) = self.tls_failures.count(self.engine.clock().now()) {
+            tracing::warn!(listener, %peer, %reason, unlogged, "a TLS handshake failed");
+        }
     }
 
     /// Answers a request that was read whole, and counts how long that takes.

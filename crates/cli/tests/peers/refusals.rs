@@ -1,0 +1,60 @@
+//! Clients that are turned away: what the log and the metrics tell of them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+
+use crate::process::{directory, eventually};
+use crate::tidegate::Tidegate;
+
+/// Writes a certificate that is valid until the first of January of this year, and its key.
+fn write_certificate(directory: &Path, last_year: i32) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    std::fs::write(directory.join("server.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
+}
+
+/// A server that speaks TLS to Envoy, and the directory of its certificate.
+fn start_tls(last_year: i32) -> (Tidegate, TempDir) {
+    let files = directory();
+    write_certificate(files.path(), last_year);
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    (Tidegate::start(&["--tls-cert", &certificate, "--tls-key", &key, "--drain-delay", "0"]), files)
+}
+
+/// Says this and reads until the other end has had enough.
+fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+fn lines<'a>(log: &'a str, said: &str) -> Vec<&'a str> {
+    log.lines().filter(|line| line.contains(said)).collect()
+}
+
+#[test]
+fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
+    let (tidegate, _files) = start_tls(4000);
+    // A load balancer that only looks whether somebody listens.
+    drop(TcpStream::connect(tidegate.grpc).unwrap());
+    for _ in 0..60 {
+        say(tidegate.grpc, b"GET / HTTP/1.0\r\n\r\n");
+    }
+    let count = || tidegate.metric("tidegate_tls_failures_total");
+    assert!(eventually(|| count() == Some(60.0)), "{:?}", count());
+    let log = tidegate.process.log();
+    let told = lines(&log, "a TLS handshake failed");
+    assert!((1..60).contains(&told.len()), "{log}");
+    assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
+    assert!(told[0].contains("reason=received corrupt message"), "{log}");
+}
