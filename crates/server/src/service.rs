@@ -53,6 +53,8 @@ pub struct Service {
     pub traffic: Traffic,
     /// TLS handshakes that failed.
     pub(crate) tls_failures: Refusals,
+    /// Passwords of Redis clients that were wrong.
+    pub(crate) auth_failures: Refusals,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -70,6 +72,7 @@ impl Service {
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
             tls_failures: Refusals::default(),
+            auth_failures: Refusals::default(),
             pages: Pages::default(),
             decision_log: None,
         }
@@ -107,6 +110,13 @@ impl Service {
     pub(crate) fn note_tls_failure(&self, listener: &str, peer: SocketAddr, reason: &dyn fmt::Display) {
         if let Some(unlogged) = self.tls_failures.count(self.engine.clock().now()) {
             tracing::warn!(listener, %peer, %reason, unlogged, "a TLS handshake failed");
+        }
+    }
+
+    /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.
+    pub(crate) fn note_auth_failure(&self, peer: SocketAddr) {
+        if let Some(unlogged) = self.auth_failures.count(self.engine.clock().now()) {
+            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "a wrong password");
         }
     }
 

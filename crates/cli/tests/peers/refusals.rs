@@ -58,3 +58,20 @@ fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
     assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
     assert!(told[0].contains("reason=received corrupt message"), "{log}");
 }
+
+#[test]
+fn wrong_passwords_are_counted_and_some_are_logged_without_them() {
+    let tidegate = Tidegate::start(&["--password", "open-sesame"]);
+    for _ in 0..20 {
+        let answer = say(tidegate.resp, b"AUTH guess-one\r\nAUTH guess-two x\r\nHELLO 3 AUTH default guess-three\r\nQUIT\r\n");
+        assert_eq!(String::from_utf8(answer).unwrap().matches("-WRONGPASS ").count(), 3);
+    }
+    // Neither a right one, nor none at all, is wrong.
+    say(tidegate.resp, b"PING\r\nAUTH open-sesame\r\nQUIT\r\n");
+    assert_eq!(tidegate.metric("tidegate_auth_failures_total"), Some(60.0));
+    let log = tidegate.process.log();
+    let told = lines(&log, "a wrong password");
+    assert!((1..60).contains(&told.len()), "{log}");
+    assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
+    assert!(!log.contains("guess") && !log.contains("sesame"), "{log}");
+}

@@ -27,6 +27,7 @@ pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
 pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
+pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
@@ -124,6 +125,8 @@ fn traffic(page: &mut Page, service: &Service) {
     }
     page.head(TLS_FAILURES, "counter", "TLS handshakes that failed; the log says why.");
     page.line(TLS_FAILURES, &[], service.tls_failures.total());
+    page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log says from where.");
+    page.line(AUTH_FAILURES, &[], service.auth_failures.total());
     let (loads, errors) = service.config_loads();
     page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
