@@ -11,7 +11,7 @@
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
-//! | certificates | `tls.rs` |
+//! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `descriptors.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -34,6 +34,7 @@ mod service;
 mod telemetry;
 mod tls;
 mod traffic;
+mod validity;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::decision_log::DecisionLog;
 use crate::http::Pages;
 use crate::refusals::Refusals;
 use crate::telemetry::TRACE_TARGET;
+use crate::tls::Tls;
 use crate::traffic::Traffic;
 
 /// A way in.
@@ -51,6 +53,8 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
+    /// What encrypts, if anything does.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// TLS handshakes that failed.
     pub(crate) tls_failures: Refusals,
     /// Passwords of Redis clients that were wrong.
@@ -71,6 +75,7 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
+            tls: None,
             tls_failures: Refusals::default(),
             auth_failures: Refusals::default(),
             pages: Pages::default(),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{directory, eventually};
@@ -38,8 +39,8 @@ fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn lines<'a>(log: &'a str, said: &str) -> Vec<&'a str> {
-    log.lines().filter(|line| line.contains(said)).collect()
+fn lines_of(log: &str, said: &str) -> Vec<String> {
+    log.lines().filter(|line| line.contains(said)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
     let count = || tidegate.metric("tidegate_tls_failures_total");
     assert!(eventually(|| count() == Some(60.0)), "{:?}", count());
     let log = tidegate.process.log();
-    let told = lines(&log, "a TLS handshake failed");
+    let told = lines_of(&log, "a TLS handshake failed");
     assert!((1..60).contains(&told.len()), "{log}");
     assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
     assert!(told[0].contains("reason=received corrupt message"), "{log}");
@@ -63,15 +64,42 @@ fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
 fn wrong_passwords_are_counted_and_some_are_logged_without_them() {
     let tidegate = Tidegate::start(&["--password", "open-sesame"]);
     for _ in 0..20 {
-        let answer = say(tidegate.resp, b"AUTH guess-one\r\nAUTH guess-two x\r\nHELLO 3 AUTH default guess-three\r\nQUIT\r\n");
+        let answer =
+            say(tidegate.resp, b"AUTH guess-one\r\nAUTH guess-two x\r\nHELLO 3 AUTH default guess-three\r\nQUIT\r\n");
         assert_eq!(String::from_utf8(answer).unwrap().matches("-WRONGPASS ").count(), 3);
     }
     // Neither a right one, nor none at all, is wrong.
     say(tidegate.resp, b"PING\r\nAUTH open-sesame\r\nQUIT\r\n");
     assert_eq!(tidegate.metric("tidegate_auth_failures_total"), Some(60.0));
     let log = tidegate.process.log();
-    let told = lines(&log, "a wrong password");
+    let told = lines_of(&log, "a wrong password");
     assert!((1..60).contains(&told.len()), "{log}");
     assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
     assert!(!log.contains("guess") && !log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn certificates_that_run_out_are_renewed_or_are_refused_are_told_of() {
+    let (mut tidegate, files) = start_tls(2025);
+    let said = tidegate.process.path("stderr");
+    let log = || std::fs::read_to_string(&said).unwrap_or_default();
+    let told = lines_of(&log(), "certificate");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains(" INFO ") && told[0].contains("certificates loaded"), "{told:?}");
+    assert!(told[1].contains(" WARN ") && told[1].contains("the certificate has run out"), "{told:?}");
+    assert!(told.iter().all(|line| line.contains("end=2025-01-01T00:00:00Z")), "{told:?}");
+    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds"), Some(1_735_689_600.0));
+
+    write_certificate(files.path(), 4000);
+    tidegate.process.signal(Signal::HUP);
+    tidegate.process.wait_until("the renewal", || log().contains("certificates loaded file="));
+    tidegate.process.wait_until("its end", || log().contains("end=4000-01-01T00:00:00Z"));
+    assert_eq!(lines_of(&log(), " WARN ").iter().filter(|line| line.contains("certificate")).count(), 1, "{}", log());
+
+    std::fs::write(files.path().join("server.key"), "").unwrap();
+    tidegate.process.signal(Signal::HUP);
+    tidegate.process.wait_until("the refusal", || log().contains("certificates refused: the old ones stay"));
+    let count = |result: &str| tidegate.metric(&format!("tidegate_certificate_loads_total{{result=\"{result}\"}}"));
+    assert_eq!((count("success"), count("error")), (Some(2.0), Some(1.0)));
+    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds"), Some(64_060_588_800.0));
 }

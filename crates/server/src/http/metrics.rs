@@ -29,6 +29,8 @@ pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
 pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
+pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
+pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
@@ -131,6 +133,14 @@ fn traffic(page: &mut Page, service: &Service) {
     page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
+    page.head(CERTIFICATE_LOADS, "counter", "Certificates that were loaded or refused.");
+    let (loads, errors) = service.tls.as_ref().map_or((0, 0), |tls| tls.counts());
+    page.line(CERTIFICATE_LOADS, &[("result", "success")], loads);
+    page.line(CERTIFICATE_LOADS, &[("result", "error")], errors);
+    page.head(CERTIFICATE_END, "gauge", "When the certificate in force runs out, in seconds since 1970.");
+    if let Some(end) = service.tls.as_ref().and_then(|tls| tls.end()) {
+        page.line(CERTIFICATE_END, &[], end.seconds());
+    }
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
