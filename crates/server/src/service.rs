@@ -144,6 +144,32 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let checked = self.decide(protocol, request).await;
+        self.record(protocol, request, checked.as_ref().map_err(ToString::to_string));
+        checked
+    }
+
+    /// The same where a domain without rules is a mistake: then there is no outcome.
+    ///
+    /// # Errors
+    /// If the request itself is at fault.
+    pub async fn check_known(
+        &self,
+        protocol: Protocol,
+        request: &Request<'_>,
+    ) -> Result<Option<Outcome>, RequestError> {
+        let checked =
+            self.decide(protocol, request).await.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
+        let answered = match &checked {
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => Err("domain: it has no rules".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.record(protocol, request, answered);
+        checked
+    }
+
+    async fn decide(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let span = tracing::trace_span!(
             target: TRACE_TARGET,
             "check",
@@ -156,9 +182,14 @@ impl Service {
         if !outcome.is_known_domain() {
             self.traffic.count_unknown_domain();
         }
-        if let Some(log) = &self.decision_log {
-            log.record(self.engine.clock().now(), protocol, request, &outcome);
-        }
         Ok(outcome)
+    }
+
+    /// Writes what was answered to the decision log, if there is one.
+    fn record(&self, protocol: Protocol, request: &Request<'_>, answered: Result<&Outcome, String>) {
+        if let Some(log) = &self.decision_log {
+            let answered = answered.as_ref().map(|outcome| *outcome).map_err(String::as_str);
+            log.record(self.engine.clock().now(), protocol, request, answered);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -250,6 +251,40 @@ fn one_in_so_many_decisions_is_logged() {
     assert_eq!(lines[0]["descriptors"], serde_json::json!([[["user", "42"]]]));
     let rule = &lines[1]["rules"][0];
     assert_eq!((&rule["rule"], &rule["enforced"], &rule["remaining"]), (&"twice".into(), &true.into(), &0.into()));
+}
+
+#[test]
+fn the_decision_log_says_what_was_answered_and_of_what() {
+    let place = directory();
+    let log = place.path().join("decisions.jsonl");
+    let (mut tidegate, _rules) = start(&["--decision-log", log.to_str().unwrap()]);
+    let about = |domain: &str| {
+        format!(
+            r#"{{"domain":"{domain}","descriptors":[{{}}],"cost":2,"request":{{"method":"POST","path":"/login"}}}}"#
+        )
+    };
+    assert_eq!(post(tidegate.http, "/v1/check", &about("api")), 200);
+    assert_eq!(post(tidegate.http, "/v1/check", &about("apo")), 404);
+    let mut stream = TcpStream::connect(tidegate.resp).unwrap();
+    stream.write_all(b"TIDEGATE.CHECK apo user 42\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("-ERR domain: there are no rules for `apo`"), "{answer}");
+    let hits = r#"{"domain":"apo","descriptors":[{"entries":[{"key":"user","value":"42"}],"hitsAddend":"3"}]}"#;
+    assert_eq!(post(tidegate.http, "/json", hits), 200, "Envoy is told OK");
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o640);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |name: &str| lines.iter().map(|line| line[name].clone()).collect::<Vec<_>>();
+    let (null, unknown) = (serde_json::Value::Null, serde_json::Value::from("domain: it has no rules"));
+    assert_eq!(told("allowed"), [true.into(), null.clone(), null.clone(), true.into()], "{text}");
+    assert_eq!(told("error"), [null.clone(), unknown.clone(), unknown, null.clone()], "{text}");
+    assert_eq!(told("cost"), [2, 2, 1, 1], "{text}");
+    assert_eq!(told("costs"), [null.clone(), null.clone(), null.clone(), serde_json::json!([3])], "{text}");
+    assert_eq!(told("method"), ["POST".into(), "POST".into(), null.clone(), null.clone()], "{text}");
+    assert_eq!(told("path"), ["/login".into(), "/login".into(), null.clone(), null], "{text}");
 }
 
 #[test]

@@ -35,10 +35,8 @@ async fn by_rules(service: &Service, subject: &Subject<'_>) -> Answered {
     let descriptors = subject.descriptors(&entries);
     let headers = subject.headers();
     let http = subject.http(&headers);
-    let outcome = service.check(Protocol::Http, &subject.request(&descriptors, http.as_ref())).await?;
-    if !outcome.is_known_domain() {
-        return Err(unknown_domain(&subject.domain));
-    }
+    let checked = service.check_known(Protocol::Http, &subject.request(&descriptors, http.as_ref())).await?;
+    let outcome = checked.ok_or_else(|| unknown_domain(&subject.domain))?;
     Ok(told::outcome(&outcome, service.engine.clock().now()))
 }
 
