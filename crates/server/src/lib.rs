@@ -12,7 +12,7 @@
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `descriptors.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -33,6 +33,7 @@ mod run;
 mod service;
 mod telemetry;
 mod tls;
+mod trace_parent;
 mod traffic;
 mod validity;
 
@@ -44,7 +45,7 @@ pub use reload::BadConfig;
 pub use resp::RespDoor;
 pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
-pub use service::{Protocol, Service};
+pub use service::{Protocol, Service, Via};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use traffic::Traffic;

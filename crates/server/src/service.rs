@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tidegate_core::Time;
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
 use tokio::sync::watch;
 use tracing::Instrument;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
 use crate::refusals::Refusals;
 use crate::telemetry::TRACE_TARGET;
 use crate::tls::Tls;
+use crate::trace_parent;
 use crate::traffic::Traffic;
 
 /// A way in.
@@ -39,6 +42,33 @@ impl Protocol {
             Protocol::Grpc => "grpc",
             Protocol::Http => "http",
         }
+    }
+}
+
+/// How a request came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Via<'a> {
+    /// The way.
+    pub protocol: Protocol,
+    /// The caller's `traceparent`, as it was sent.
+    pub traceparent: Option<&'a [u8]>,
+}
+
+impl From<Protocol> for Via<'_> {
+    fn from(protocol: Protocol) -> Self {
+        Via { protocol, traceparent: None }
+    }
+}
+
+impl<'a> Via<'a> {
+    /// With the trace of these headers, if they name one.
+    pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
+        let mut all = headers.get_all(trace_parent::HEADER).iter();
+        let traceparent = match (all.next(), all.next()) {
+            (Some(only), None) => Some(only.as_bytes()),
+            _ => None,
+        };
+        Via { protocol, traceparent }
     }
 }
 
@@ -143,9 +173,9 @@ impl Service {
     ///
     /// # Errors
     /// If the request itself is at fault.
-    pub async fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.decide(protocol, request).await;
-        self.record(protocol, request, checked.as_ref().map_err(ToString::to_string));
+    pub async fn check(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let checked = self.decide(via, request).await;
+        self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
         checked
     }
 
@@ -153,32 +183,37 @@ impl Service {
     ///
     /// # Errors
     /// If the request itself is at fault.
-    pub async fn check_known(
-        &self,
-        protocol: Protocol,
-        request: &Request<'_>,
-    ) -> Result<Option<Outcome>, RequestError> {
-        let checked =
-            self.decide(protocol, request).await.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
+    pub async fn check_known(&self, via: Via<'_>, request: &Request<'_>) -> Result<Option<Outcome>, RequestError> {
+        let checked = self.decide(via, request).await.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
         let answered = match &checked {
             Ok(Some(outcome)) => Ok(outcome),
             Ok(None) => Err("domain: it has no rules".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        self.record(protocol, request, answered);
+        self.record(via.protocol, request, answered);
         checked
     }
 
-    async fn decide(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+    async fn decide(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let span = tracing::trace_span!(
             target: TRACE_TARGET,
             "check",
-            protocol = protocol.name(),
+            protocol = via.protocol.name(),
             domain = request.domain,
             allowed = tracing::field::Empty,
+            rule = tracing::field::Empty,
         );
+        if let Some(parent) = via.traceparent.filter(|_| !span.is_disabled()).and_then(trace_parent::parse) {
+            // Fails only where nothing traces, or too late, and it is neither.
+            let _ = span.set_parent(parent);
+        }
         let outcome = self.engine.check(request).instrument(span.clone()).await?;
-        span.record("allowed", outcome.is_allowed());
+        if !span.is_disabled() {
+            span.record("allowed", outcome.is_allowed());
+            if let Some(rule) = outcome.strictest_among(|_| true).and_then(|judgement| judgement.rule) {
+                span.record("rule", &*rule.name);
+            }
+        }
         if !outcome.is_known_domain() {
             self.traffic.count_unknown_domain();
         }

@@ -51,7 +51,11 @@ fn start(arguments: &[&str]) -> (Tidegate, tempfile::TempDir) {
 }
 
 fn post(address: SocketAddr, path: &str, body: &str) -> u16 {
-    Connection::open(address).unwrap().ask("POST", path, &[], body).unwrap().status
+    post_with(address, path, &[], body)
+}
+
+fn post_with(address: SocketAddr, path: &str, headers: &[&str], body: &str) -> u16 {
+    Connection::open(address).unwrap().ask("POST", path, headers, body).unwrap().status
 }
 
 fn runtime() -> Runtime {
@@ -105,25 +109,35 @@ impl Collector {
     }
 }
 
+fn attribute(span: &Span, name: &str) -> String {
+    let found = span.attributes.iter().find(|attribute| attribute.key == name);
+    match found.and_then(|attribute| attribute.value.clone()?.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::BoolValue(is_so)) => is_so.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
 fn told(span: &Span) -> String {
-    let attribute = |name: &str| {
-        let found = span.attributes.iter().find(|attribute| attribute.key == name);
-        match found.and_then(|attribute| attribute.value.clone()?.value) {
-            Some(Value::StringValue(text)) => text,
-            Some(Value::BoolValue(is_so)) => is_so.to_string(),
-            other => format!("{other:?}"),
-        }
-    };
+    let attribute = |name: &str| attribute(span, name);
     format!("{} {} {} {}", span.name, attribute("protocol"), attribute("domain"), attribute("allowed"))
 }
 
 /// Asks as Envoy does.
 fn ask_grpc(address: SocketAddr) {
+    ask_grpc_with(address, None);
+}
+
+fn ask_grpc_with(address: SocketAddr, traceparent: Option<&str>) {
     let entry = Entry { key: "user".to_owned(), value: "42".to_owned() };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
     let request = RateLimitRequest { domain: "api".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
     runtime().block_on(async {
         let mut client = RateLimitServiceClient::connect(format!("http://{address}")).await.unwrap();
+        let mut request = tonic::Request::new(request);
+        if let Some(traceparent) = traceparent {
+            request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
+        }
         client.should_rate_limit(request).await.unwrap();
     });
 }
@@ -214,6 +228,42 @@ fn a_machine_that_trusts_nobody_says_so() {
     assert!(told.starts_with("error: otlp: cannot send traces to `https://127.0.0.1:4317`"), "{told}");
     assert!(told.contains("; for TLS, name a file with certificates of authorities in SSL_CERT_FILE"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+/// A caller's span, and whether it is recorded.
+fn parent(span: u64, is_sampled: bool) -> String {
+    format!("00-0af7651916cd43dd8448eb211c80319c-{span:016x}-0{}", u8::from(is_sampled))
+}
+
+#[test]
+fn spans_belong_to_the_trace_of_whoever_asks() {
+    let (address, collector) = Collector::start();
+    let (mut tidegate, _rules) = start(&["--otlp", &format!("http://{address}")]);
+    for (span, is_sampled) in [(1, true), (2, false)] {
+        let header = format!("traceparent: {}", parent(span, is_sampled));
+        assert_eq!(post_with(tidegate.http, "/v1/check", &[&header], CHECK), 200);
+    }
+    ask_grpc_with(tidegate.grpc, Some(&parent(3, true)));
+    let json = r#"{"domain":"api","descriptors":[{"entries":[{"key":"other","value":"42"}]}]}"#;
+    assert_eq!(post_with(tidegate.http, "/json", &[&format!("traceparent: {}", parent(4, true))], json), 200);
+    assert_eq!(
+        post_with(tidegate.http, "/v1/auth?domain=api", &[&format!("traceparent: {}", parent(5, true))], ""),
+        200
+    );
+    assert_eq!(post_with(tidegate.http, "/v1/check", &["traceparent: nonsense"], CHECK), 429);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let mut spans = collector.0.lock().unwrap().clone();
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    let parents: Vec<Vec<u8>> = spans.iter().map(|span| span.parent_span_id.clone()).collect();
+    let of = |span: u64| span.to_be_bytes().to_vec();
+    assert_eq!(parents, [of(1), of(3), of(4), of(5), vec![]], "the second is not recorded, the last begins a trace");
+    let trace = [0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31, 0x9c];
+    assert!(spans[..4].iter().all(|span| span.trace_id == trace), "{spans:#?}");
+    assert_ne!(spans[4].trace_id, trace);
+    let names: Vec<&str> = spans[0].attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+    assert_eq!(names, ["protocol", "domain", "allowed", "rule"], "{spans:#?}");
+    assert_eq!(attribute(&spans[4], "rule"), "twice");
 }
 
 #[test]
