@@ -120,6 +120,12 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
     let addresses = listeners.addresses()?;
+    if options.admin_token.is_none() && !addresses.http.ip().to_canonical().is_loopback() {
+        tracing::info!(
+            http = %addresses.http,
+            "admin calls will be refused (403), since HTTP is not on loopback; to make them, set TIDEGATE_ADMIN_TOKEN"
+        );
+    }
     if let Some(tls) = &tls {
         tls.tell(service.engine.clock().now());
     }
