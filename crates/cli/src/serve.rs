@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Let a domain stand in several files
     #[arg(long)]
     merge_domains: bool,
-    /// What administrators say as `Authorization: Bearer TOKEN`; not needed on loopback
+    /// What administrators say as `Authorization: Bearer TOKEN`; if none is set, only loopback may administer
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true, value_parser = secret)]
     admin_token: Option<String>,
     /// What Redis clients say with AUTH; not needed if none is set

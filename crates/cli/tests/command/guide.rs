@@ -51,7 +51,10 @@ fn every_metric_stands_on_its_page_and_no_other() {
     let starts = ["tidegate_", "ratelimit_"];
     let in_code = words(&literals, &starts);
     assert!(in_code.len() > 20, "{in_code:?}");
-    assert_eq!(words(&page("metrics.md"), &starts), in_code);
+    let page = page("metrics.md");
+    // Prometheus asks for the parts of a histogram by names of their own.
+    let on_page = words(&page, &starts).into_iter().map(|word| word.strip_suffix("_bucket").unwrap_or(word));
+    assert_eq!(on_page.collect::<BTreeSet<_>>(), in_code);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::http::{Application, Response, ask, get};
 use crate::process::{Process, directory, example, free_port};
 use crate::readme;
@@ -15,13 +17,18 @@ struct Caddy {
 
 impl Caddy {
     fn start(application: &Application, tidegate: &Tidegate) -> Caddy {
+        Caddy::start_with(application.address, tidegate, &[])
+    }
+
+    fn start_with(application: SocketAddr, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Caddy {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let replaced = [
             (":10081", format!(":{}", address.port())),
-            ("127.0.0.1:8000", application.address.to_string()),
+            ("127.0.0.1:8000", application.to_string()),
             ("127.0.0.1:8080", tidegate.http.to_string()),
         ];
-        let replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str()));
+        let mut replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str())).to_vec();
+        replaced.extend(changed);
         let directory = directory();
         let config = directory.path().join("Caddyfile");
         std::fs::write(&config, example("caddy/Caddyfile", &replaced)).unwrap();
@@ -62,6 +69,57 @@ fn what_a_client_says_of_its_address_is_not_believed() {
         })
         .collect();
     assert_eq!(statuses, [vec![200; 10], vec![429; 2]].concat());
+}
+
+/// The lines that are left out of the example.
+const PASSES_UNASKED: [(&str, &str); 4] = [
+    ("#handle_errors", "handle_errors"),
+    ("#\t@unasked", "\t@unasked"),
+    ("#\treverse_proxy", "\treverse_proxy"),
+    ("#}", "}"),
+];
+
+#[test]
+fn without_tidegate_nothing_passes() {
+    check_failure(&[], [504, 502]);
+}
+
+#[test]
+fn without_tidegate_everything_passes_if_so_told() {
+    check_failure(&PASSES_UNASKED, [200, 200]);
+}
+
+fn check_failure(changed: &[(&str, &str)], [slow, gone]: [u16; 2]) {
+    let (application, mut tidegate) = (Application::start(), Tidegate::with_examples());
+    let caddy = Caddy::start_with(application.address, &tidegate, changed);
+    assert_eq!(get(caddy.address, "/").status, 200);
+    // A bad request is an answer: nobody gets in by it.
+    let contradiction = ["X-Original-URI: /other"];
+    assert_eq!(ask(caddy.address, "GET", "/", &contradiction, "").status, 400);
+    tidegate.process.signal(Signal::STOP);
+    assert_eq!(get(caddy.address, "/").status, slow);
+    tidegate.process.signal(Signal::KILL);
+    tidegate.process.ended();
+    assert_eq!(get(caddy.address, "/").status, gone);
+    assert_eq!(application.reached(), if gone == 200 { 3 } else { 1 });
+}
+
+#[test]
+fn what_the_application_fails_at_is_not_sent_twice() {
+    let tidegate = Tidegate::with_examples();
+    // It takes what it is sent, and hangs up.
+    let application = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = application.local_addr().unwrap();
+    let (taken, connections) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in application.incoming() {
+            let read = std::io::Read::read(&mut stream.unwrap(), &mut [0; 4096]).unwrap_or_default();
+            let _ = taken.send(read);
+        }
+    });
+    let caddy = Caddy::start_with(address, &tidegate, &PASSES_UNASKED);
+    assert_eq!(ask(caddy.address, "POST", "/orders", &["Connection: close"], "{}").status, 502);
+    assert_eq!(connections.try_iter().filter(|read| *read > 0).count(), 1);
 }
 
 #[test]

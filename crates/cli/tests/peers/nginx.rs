@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::http::{Application, Response, ask, get};
 use crate::process::{Process, directory, example, free_port};
 use crate::readme;
@@ -15,13 +17,18 @@ struct Nginx {
 
 impl Nginx {
     fn start(application: &Application, tidegate: &Tidegate) -> Nginx {
+        Nginx::start_with(application, tidegate, &[])
+    }
+
+    fn start_with(application: &Application, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Nginx {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let replaced = [
             ("127.0.0.1:10080", address.to_string()),
             ("127.0.0.1:8000", application.address.to_string()),
             ("127.0.0.1:8080", tidegate.http.to_string()),
         ];
-        let replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str()));
+        let mut replaced = replaced.each_ref().map(|(from, to)| (*from, to.as_str())).to_vec();
+        replaced.extend(changed);
         let directory = directory();
         let config = directory.path().join("nginx.conf");
         std::fs::write(&config, example("nginx/nginx.conf", &replaced)).unwrap();
@@ -79,6 +86,32 @@ fn what_a_client_says_of_its_address_is_not_believed() {
         })
         .collect();
     assert_eq!(statuses, [vec![200; 10], vec![429; 2]].concat());
+}
+
+#[test]
+fn without_tidegate_nothing_passes() {
+    check_failure(&[], 500);
+}
+
+#[test]
+fn without_tidegate_everything_passes_if_so_told() {
+    check_failure(&[("#error_page 502 504", "error_page 502 504")], 200);
+}
+
+fn check_failure(changed: &[(&str, &str)], expected: u16) {
+    let (application, mut tidegate) = (Application::start(), Tidegate::with_examples());
+    let nginx = Nginx::start_with(&application, &tidegate, changed);
+    assert_eq!(get(nginx.address, "/").status, 200);
+    // A bad request is an answer: nobody gets in by it.
+    let contradiction = ["X-Original-URI: /other"];
+    assert_eq!(ask(nginx.address, "GET", "/", &contradiction, "").status, 500);
+    // It is there, and does not answer.
+    tidegate.process.signal(Signal::STOP);
+    assert_eq!(get(nginx.address, "/").status, expected);
+    tidegate.process.signal(Signal::KILL);
+    tidegate.process.ended();
+    assert_eq!(get(nginx.address, "/").status, expected);
+    assert_eq!(application.reached(), if expected == 200 { 3 } else { 1 });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use tidegate_engine::{Counts, RuleView};
-use tidegate_policy::Mode;
+use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
 use crate::service::{Protocol, Service};
@@ -32,6 +32,7 @@ pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
 pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+const UNDECIDED: &str = "tidegate_undecided_total";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
@@ -92,8 +93,13 @@ fn rules(page: &mut Page, views: &[RuleView]) {
     }
     page.head(RULE_MODE, "gauge", "The mode of a rule as it is now: the one with the value 1.");
     for view in views {
+        let action = match view.action {
+            Action::Limit => "limit",
+            Action::Block => "block",
+            Action::Unlimited => "unlimited",
+        };
         for (name, mode) in [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)] {
-            let labels = [("domain", &*view.domain), ("rule", &*view.name), ("mode", name)];
+            let labels = [("domain", &*view.domain), ("rule", &*view.name), ("mode", name), ("action", action)];
             page.line(RULE_MODE, &labels, u64::from(view.mode == mode));
         }
     }
@@ -143,6 +149,8 @@ fn traffic(page: &mut Page, service: &Service) {
     }
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
+    page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");
+    page.line(UNDECIDED, &[], service.engine.failed());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
