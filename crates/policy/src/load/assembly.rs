@@ -29,6 +29,8 @@ pub(crate) struct Assembly {
     pub(crate) left_out: BTreeSet<String>,
     /// How many rules the files have, also bad ones.
     pub(crate) written: usize,
+    /// Domains of one file each that stand in another one already: their rules are only looked at.
+    pub(crate) aside: Vec<Assembly>,
 }
 
 /// A document and a place in it.
@@ -133,6 +135,20 @@ impl Assembly {
     /// How many rules a domain has so far.
     pub(crate) fn rules_of(&self, domain: &str) -> usize {
         self.rules.get(domain).map_or(0, Vec::len)
+    }
+
+    /// An assembly of this file alone, for rules that shall only be looked at.
+    pub(crate) fn beside(&self) -> Assembly {
+        Assembly { documents: self.documents.clone(), merge_domains: true, ..Assembly::default() }
+    }
+
+    /// Lets rules that are only looked at find all stores, wherever those stand.
+    pub(crate) fn share_stores(&mut self) {
+        for aside in &mut self.aside {
+            aside.documents.clone_from(&self.documents);
+            aside.config.stores.clone_from(&self.config.stores);
+            aside.stores.clone_from(&self.stores);
+        }
     }
 
     /// The configuration without the rules that could not be read as a whole.

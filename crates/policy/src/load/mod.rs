@@ -95,6 +95,10 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
     let policy = compile(&assembly, &mut problems);
+    assembly.share_stores();
+    for aside in &assembly.aside {
+        compile(aside, &mut problems);
+    }
     let rules = assembly.written;
     Loaded { policy, rules, config: assembly.into_config(), diagnostics: problems.finish(), files }
 }
@@ -106,7 +110,8 @@ fn compile(assembly: &Assembly, problems: &mut Problems) -> Option<Policy> {
     // What was left out may be just what a warning misses.
     let whole = problems.errors() == 0;
     let told = diagnostics.finish().into_iter().filter(|diagnostic| whole || diagnostic.severity == Severity::Error);
-    told.for_each(|diagnostic| problems.push(diagnostic));
+    // Of stores it is told once, though all rules need them.
+    told.for_each(|diagnostic| problems.push_once(diagnostic));
     (problems.errors() == 0).then_some(policy)
 }
 
