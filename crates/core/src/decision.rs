@@ -183,6 +183,20 @@ impl Decision {
         Some(Decision { answer, reset_after: self.reset_after.saturating_sub(elapsed), ..*self })
     }
 
+    /// The same answer with so many units remaining, at most the limit: for those who know of units that the store counts
+    /// as spent, such as those of a lease.
+    #[must_use]
+    pub fn with_remaining(&self, units: u64) -> Decision {
+        Decision { room: units.min(self.limit).saturating_mul(self.unit), ..*self }
+    }
+
+    /// The same answer, with a reset that is so much nearer.
+    #[must_use]
+    pub fn with_reset_nearer(&self, elapsed: Duration) -> Decision {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        Decision { reset_after: self.reset_after.saturating_sub(elapsed), ..*self }
+    }
+
     /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look
     /// it means nothing: there is nothing to refund.
     #[inline]

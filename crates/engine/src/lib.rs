@@ -10,6 +10,7 @@
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
+//! | what keeps calls away from a store that several nodes share | `shared/` |
 //! | what was counted of each rule | `stats.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -22,6 +23,8 @@ mod outcome;
 mod penalty;
 mod plan;
 mod settle;
+#[cfg_attr(not(test), expect(dead_code, reason = "stores of the configuration are in memory so far"))]
+mod shared;
 mod stats;
 mod store;
 

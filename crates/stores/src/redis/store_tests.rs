@@ -115,10 +115,8 @@ async fn what_another_program_keeps_is_left_alone() {
     refused(take(&store, "newer", &log, 1).await, "TIDEGATE");
     assert_eq!(server.command("HGET tidegate{}:sliding_log:86400000000000:newer h").trim(), "m1");
     // In a transaction too, and of that nothing is taken.
-    let both = [("text", &gcra), ("fresh", &gcra)].map(|(name, limit)| Tagged {
-        charge: Charge::take(key(name), limit, 1),
-        tag: b"",
-    });
+    let both = [("text", &gcra), ("fresh", &gcra)]
+        .map(|(name, limit)| Tagged { charge: Charge::take(key(name), limit, 1), tag: b"" });
     refused(store.charge(&both).await.map(|decisions| decisions.is_allowed()), "TIDEGATE");
     assert_eq!(server.command("EXISTS tidegate{}:gcra:0:fresh").trim(), "0");
 }
