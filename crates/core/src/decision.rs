@@ -51,6 +51,13 @@ impl Receipt {
     pub const fn from_bits(bits: u64) -> Receipt {
         Receipt(bits)
     }
+
+    /// The receipt of a bucket's units to give them back while others may hold leases of at most this length. A lease that
+    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
+    #[must_use]
+    pub fn before_leases(self, longest: Duration) -> Receipt {
+        Receipt(self.0.saturating_sub(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 /// May it pass?
