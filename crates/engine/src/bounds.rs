@@ -51,8 +51,8 @@ pub const LEASE_MIN: Duration = Duration::from_millis(50);
 pub const LEASE_SHARE: u64 = 6;
 
 /// The share of a bucket's span that a lease lasts at least. Of a key that spends fast even that is enough for many
-/// requests, and costs no more than a hundredth of the burst.
-pub const LEASE_SHARE_MIN: u64 = 100;
+/// requests, and it takes little of the burst.
+pub const LEASE_SHARE_MIN: u64 = 400;
 
 /// The share of a limit that one slice is at most: four nodes can hold some, and a node that died takes little along.
 pub const SLICE_SHARE: u64 = 4;
@@ -60,6 +60,9 @@ pub const SLICE_SHARE: u64 = 4;
 /// Units that a lease should be long enough for: each call to the store then stands for so many requests, less what the
 /// slice is kept small for.
 pub const SLICE_USES: u64 = 64;
+
+/// The share of a limit's rate up to which a key spends slowly on a node: as many nodes can, and the bucket stays full.
+pub const SLOW_SHARE: u64 = 16;
 
 /// First slice of a key that nothing is known of. Most keys need no more.
 pub const SLICE_FIRST_MAX: u64 = 16;
@@ -74,6 +77,9 @@ pub const SLICE_SIZES_MAX: usize = 8;
 /// rather than for each unit; and so late a unit may be handed out.
 pub const SLICE_WAIT: Duration = Duration::from_millis(250);
 
+/// The least slice of a slow limit, as far as it comes back before a denial is forgotten: nodes would ask for each unit.
+pub const SLICE_LEAST: u64 = 8;
+
 /// The share of a bucket's span that it takes to get the least slice back, at most: it must not fill up meanwhile.
 pub const SLICE_WAIT_SHARE: u64 = 16;
 
@@ -83,6 +89,10 @@ pub const LEASE_ROUNDS_MAX: usize = 4;
 /// Pause between pushes of what was admitted asynchronously. So long nodes do not know of each other's units; ten calls
 /// a second for each key in use are few for a store that does a hundred thousand.
 pub const SYNC_PAUSE: Duration = Duration::from_millis(100);
+
+/// The share of what is left of a limit that a node lets pass asynchronously before it hurries to push: below it, it does so
+/// once a second. Several nodes together stay below what is left.
+pub const SYNC_SHARE: u64 = 64;
 
 /// Keys of each shared store that replicas are kept for, at some 300 bytes each. Keys beyond them are decided exactly.
 pub const REPLICAS_MAX: usize = 1 << 16;

@@ -21,6 +21,9 @@ use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
 /// How long it sleeps if there is nothing to do and nobody wakes it.
 const NAP: Duration = Duration::from_secs(3_600);
 
+/// How often everything is looked at when the store is closed.
+const FINISH_ROUNDS: usize = 2;
+
 /// The task.
 #[derive(Default)]
 pub(super) struct Keeper {
@@ -71,7 +74,7 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
     let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
     if inner.replicas.is_ahead() && since(pushed, now) >= SYNC_PAUSE {
         inner.keeper.pushed_nanos.store(now.as_nanos(), Ordering::Relaxed);
-        for (name, limit, units) in inner.replicas.pushes(now) {
+        for (name, limit, units) in inner.replicas.pushes(now, false) {
             calls.add(Work::Push(name, limit, units)).await;
         }
     }
@@ -85,15 +88,18 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
 
 /// Gives everything back, and pushes everything.
 pub(super) async fn finish(inner: &Arc<Inner>) {
-    let now = inner.clock.now();
-    let mut calls = Calls::new(inner);
-    for (name, remainder) in inner.leases.empty(now) {
-        calls.add(Work::Return(name, remainder)).await;
+    // What is under way when it is first looked at may leave something behind.
+    for _ in 0..FINISH_ROUNDS {
+        let now = inner.clock.now();
+        let mut calls = Calls::new(inner);
+        for (name, remainder) in inner.leases.empty(now) {
+            calls.add(Work::Return(name, remainder)).await;
+        }
+        for (name, limit, units) in inner.replicas.pushes(now, true) {
+            calls.add(Work::Push(name, limit, units)).await;
+        }
+        calls.finish().await;
     }
-    for (name, limit, units) in inner.replicas.pushes(now) {
-        calls.add(Work::Push(name, limit, units)).await;
-    }
-    calls.finish().await;
 }
 
 enum Work {

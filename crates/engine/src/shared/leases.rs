@@ -108,7 +108,13 @@ impl Leases {
     ) {
         let gone = self.with(name, |purse| {
             purse.land();
-            result.map_or_else(|_| Remainders::new(), |leased| purse.receive(ask, leased, sent, learned))
+            match result {
+                Ok(leased) => purse.receive(ask, leased, sent, learned),
+                Err(_) => {
+                    purse.fail();
+                    Remainders::new()
+                }
+            }
         });
         self.queue(name, gone.unwrap_or_default());
         self.look_after(name, learned, None);

@@ -177,6 +177,9 @@ async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
         assert!(!ann.charge(&never).await.unwrap().is_allowed());
         assert_eq!(remaining(&ann, "other", &tight).await, 5);
     }
+    let health = ann.health();
+    assert!(health.from_denials > 0 && health.from_leases > 0 && health.from_replicas > 0, "{health:?}");
+    assert_eq!(health.store.totals.refused, 0);
     ann.close().await;
     assert_eq!(remaining(&ann, "Leased", &wide).await, 995);
     assert_eq!(remaining(&ann, "Async", &wide).await, 995);

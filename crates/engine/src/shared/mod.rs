@@ -2,9 +2,9 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | charges: which of them the store is asked for | this file |
+//! | charges: which of them the store is asked for | this file, `several.rs` |
 //! | denials that are still true | `denials.rs` |
-//! | slices of a budget, spent here: how large, for how long | `slice.rs` |
+//! | slices of a budget, spent here: how large, for how long | `spend.rs`, `slice.rs` |
 //! | what is held of one key, of all keys | `purse.rs`, `leases.rs` |
 //! | copies of states, put right from time to time | `replica.rs`, `replicas.rs` |
 //! | work in the background | `keeper.rs` |
@@ -26,7 +26,9 @@ mod name;
 mod purse;
 mod replica;
 mod replicas;
+mod several;
 mod slice;
+mod spend;
 
 #[cfg(test)]
 mod live_runs;
@@ -36,6 +38,8 @@ mod live_runs;
 mod live_servers;
 #[cfg(test)]
 mod live_tests;
+#[cfg(test)]
+mod purse_tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,19 +48,15 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{
-    Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op, Receipt, Snapshot, Time, check_charges,
-};
+use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op, Snapshot, Time, check_charges};
 use tidegate_stores::redis::{Health, RedisStore, ReplyError, StoreError, Tagged};
 
-use crate::bounds::LEASE_ROUNDS_MAX;
 use denials::Denials;
 use keeper::Keeper;
-use leases::{Landing, Leases, Turn};
+use leases::Leases;
 use name::Name;
-use purse::{Flight, Remainder};
 use replicas::Replicas;
-use slice::{Ask, Terms};
+use slice::Terms;
 
 /// How exactly a limit on a shared store is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,137 +214,6 @@ impl Shared {
             Place::Replica(name) => self.inner.on_replica(name, one).await,
         }
     }
-
-    /// Decides charges of which some are decided here.
-    async fn several(&self, charges: &[SharedCharge<'_>], places: &[Place]) -> Result<Decisions, StoreError> {
-        let inner = &self.inner;
-        let call = inner.denials.call(charges);
-        let sent = inner.clock.now();
-        if let Some(known) = call.and_then(|call| inner.denials.answer(call, sent)) {
-            inner.from_denials.fetch_add(charges.len() as u64, Relaxed);
-            return Ok(known);
-        }
-        let mut answers: ArrayVec<Option<Decision>, CHARGES_MAX> = charges.iter().map(|_| None).collect();
-        let mut taken = Taken { inner, each: ArrayVec::new() };
-        let mut denied = false;
-        let here = |place: &Place| !matches!(place, Place::Store);
-        for ((one, place), answer) in charges.iter().zip(places).zip(&mut answers).filter(|((_, place), _)| here(place))
-        {
-            let asked = if denied { looking(one) } else { *one };
-            let decision = self.one(&asked, place).await?;
-            if !denied && let (Op::Take(units @ 1..), Some(receipt)) = (one.charge.op, decision.receipt()) {
-                taken.each.push((place, one.charge, units, receipt));
-            }
-            denied |= one.charge.veto && !decision.is_allowed();
-            *answer = Some(decision);
-        }
-        let mut asked: ArrayVec<SharedCharge<'_>, CHARGES_MAX> = ArrayVec::new();
-        for (one, _) in charges.iter().zip(places).filter(|(_, place)| !here(place)) {
-            asked.push(if denied { looking(one) } else { *one });
-        }
-        if !asked.is_empty() {
-            let decisions = inner.ask(&asked).await?;
-            denied |= !decisions.is_allowed();
-            answers.iter_mut().filter(|answer| answer.is_none()).zip(decisions.iter()).for_each(
-                |(answer, decision)| {
-                    *answer = Some(*decision);
-                },
-            );
-        }
-        if !denied {
-            taken.each.clear();
-        }
-        let units = |charge: &Charge<'_>| if let Op::Take(units) = charge.op { units } else { 0 };
-        let answers: ArrayVec<(Decision, bool), CHARGES_MAX> = charges
-            .iter()
-            .zip(places)
-            .zip(answers)
-            .filter_map(|((one, place), answer)| Some((one, place, answer?)))
-            .map(|(one, place, answer)| {
-                let back = denied && here(place) && answer.receipt().is_some();
-                let left = answer.remaining().saturating_add(if back { units(&one.charge) } else { 0 });
-                let answer = if back { answer.with_remaining(left) } else { answer };
-                (if denied { answer.untaken() } else { answer }, one.charge.veto)
-            })
-            .collect();
-        if let (true, Some(call)) = (denied, call) {
-            inner.denials.learn(call, sent, inner.clock.now(), &answers);
-        }
-        Ok(answers.into_iter().collect())
-    }
-
-    /// Decides a charge to a key that units are leased of.
-    async fn on_lease(&self, name: &Name, terms: Terms, one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
-        let inner = &self.inner;
-        let now = inner.clock.now();
-        match one.charge.op {
-            Op::Take(units @ 1..) => self.take_leased(name, terms, one, units).await,
-            Op::Take(0) | Op::Peek => {
-                let decision = inner.ask_one(one).await?;
-                let left = inner.leases.left(name, inner.clock.now());
-                Ok(decision.with_remaining(decision.remaining().saturating_add(left)))
-            }
-            Op::Ask(units) => match inner.leases.ask(name, units, now) {
-                Some(decision) => Ok(inner.count_leased(decision)),
-                None => inner.ask_one(one).await,
-            },
-            Op::Debit(_) => inner.ask_one(one).await,
-            Op::Refund(units, Some(receipt)) if inner.leases.give_back(name, units, receipt, now) => {
-                match inner.leases.ask(name, 0, now) {
-                    Some(decision) => Ok(inner.count_leased(decision)),
-                    None => {
-                        inner.ask_one(&SharedCharge { charge: Charge { op: Op::Peek, ..one.charge }, ..*one }).await
-                    }
-                }
-            }
-            Op::Refund(..) | Op::Reset => {
-                if one.charge.op == Op::Reset {
-                    inner.leases.forget(name);
-                }
-                let decision = inner.ask_one(one).await;
-                inner.leases.forget_denial(name);
-                decision
-            }
-        }
-    }
-
-    async fn take_leased(
-        &self,
-        name: &Name,
-        terms: Terms,
-        one: &SharedCharge<'_>,
-        units: u64,
-    ) -> Result<Decision, StoreError> {
-        let inner = &self.inner;
-        for _ in 0..LEASE_ROUNDS_MAX {
-            match inner.leases.take(name, one, terms, units, inner.clock.now()) {
-                Turn::Answer(decision) => return Ok(inner.count_leased(decision)),
-                Turn::Wait(flight) => inner.wait(name, flight).await?,
-                Turn::Lease(ask, landing) => {
-                    let flight = landing.subscribe();
-                    self.lease(name.clone(), *one.charge.limit, ask, landing);
-                    inner.wait(name, flight).await?;
-                }
-                Turn::Alone(landing) => return inner.alone(name, one, units, landing).await,
-                Turn::Exact => break,
-            }
-        }
-        inner.ask_one(one).await
-    }
-
-    /// Asks for a lease. A task does, so that what was leased is not lost if the request goes away.
-    fn lease(&self, name: Name, limit: Limit, ask: Ask, landing: Landing) {
-        keeper::start(&self.inner);
-        let inner = Arc::clone(&self.inner);
-        tokio::spawn(async move {
-            let Some((tag, key)) = name.parts() else { return };
-            let sent = inner.clock.now();
-            inner.calls.fetch_add(1, Relaxed);
-            let result = inner.store.lease(key, tag, &limit, &ask.sizes, ask.length).await;
-            inner.leases.receive(&name, &ask, result.as_ref(), sent, inner.clock.now());
-            landing.send_replace(Some(result.map(|_| ())));
-        });
-    }
 }
 
 impl Inner {
@@ -378,36 +247,6 @@ impl Inner {
         })
     }
 
-    /// Takes units for one request, while others wait for what that tells.
-    async fn alone(
-        &self,
-        name: &Name,
-        one: &SharedCharge<'_>,
-        units: u64,
-        landing: Landing,
-    ) -> Result<Decision, StoreError> {
-        let land = Land { inner: self, name };
-        let sent = self.clock.now();
-        let result = self.ask_one(one).await;
-        if let Ok(decision) = &result {
-            self.leases.receive_alone(name, units, decision, sent, self.clock.now());
-        }
-        drop(land);
-        landing.send_replace(Some(result.as_ref().map(|_| ()).map_err(StoreError::clone)));
-        result
-    }
-
-    /// Waits for a call of somebody else, which ends within the store's budget.
-    async fn wait(&self, name: &Name, mut flight: Flight) -> Result<(), StoreError> {
-        match flight.wait_for(Option::is_some).await {
-            Ok(landed) => landed.clone().unwrap_or(Ok(())),
-            Err(_) => {
-                self.leases.land(name, self.clock.now());
-                Ok(())
-            }
-        }
-    }
-
     /// Decides a charge on the replica of its key.
     async fn on_replica(self: &Arc<Self>, name: &Name, one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
         let Charge { key, limit, op, .. } = one.charge;
@@ -437,31 +276,6 @@ impl Inner {
         self.replicas.receive(name, limit, &told, now, self.clock.now());
         Ok(told.decision)
     }
-
-    fn count_leased(&self, decision: Decision) -> Decision {
-        self.from_leases.fetch_add(1, Relaxed);
-        decision
-    }
-
-    /// Puts units back that were taken here, or has them given back to the store.
-    fn give_back(&self, place: &Place, charge: &Charge<'_>, units: u64, receipt: Receipt) {
-        let now = self.clock.now();
-        let limit = *charge.limit;
-        match place {
-            Place::Store => {}
-            Place::Lease(name, _) => {
-                if !self.leases.give_back(name, units, receipt, now) {
-                    self.leases.queue(name, [Remainder { limit, units, receipt }]);
-                }
-            }
-            Place::Replica(name) => {
-                let rest = self.replicas.give_back(name, charge.key, &limit, units, Some(receipt), now);
-                if rest > 0 {
-                    self.leases.queue(name, [Remainder { limit, units: rest, receipt }]);
-                }
-            }
-        }
-    }
 }
 
 impl Drop for Inner {
@@ -473,20 +287,6 @@ impl Drop for Inner {
 impl SharedCharge<'_> {
     fn tagged(&self) -> Tagged<'_> {
         Tagged { charge: self.charge, tag: self.tag }
-    }
-}
-
-/// What was taken here, and goes back if it is dropped before the whole has passed.
-struct Taken<'a> {
-    inner: &'a Inner,
-    each: ArrayVec<(&'a Place, Charge<'a>, u64, Receipt), CHARGES_MAX>,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        for (place, charge, units, receipt) in &self.each {
-            self.inner.give_back(place, charge, *units, *receipt);
-        }
     }
 }
 
@@ -502,27 +302,6 @@ impl Drop for Forget<'_> {
             self.denials.forget(one);
         }
     }
-}
-
-/// Lets the next one ask when a call has ended, also if nobody waited for it to end.
-struct Land<'a> {
-    inner: &'a Inner,
-    name: &'a Name,
-}
-
-impl Drop for Land<'_> {
-    fn drop(&mut self) {
-        self.inner.leases.land(self.name, self.inner.clock.now());
-    }
-}
-
-/// The same question without taking or giving anything, or a veto.
-fn looking<'a>(one: &SharedCharge<'a>) -> SharedCharge<'a> {
-    let op = match one.charge.op {
-        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
-        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
-    };
-    SharedCharge { charge: Charge { op, veto: false, ..one.charge }, ..*one }
 }
 
 /// The time from one instant to a later one; none if it is not later.

@@ -7,7 +7,7 @@ use tidegate_core::{Algorithm, Decision, Limit, Op, Receipt, Retry, Time};
 use tidegate_stores::redis::{Leased, StoreError};
 use tokio::sync::watch;
 
-use super::slice::{Ask, Pace, Terms};
+use super::slice::{Ask, Known, Pace, Terms};
 use super::{nanos, since};
 use crate::bounds::DENIAL_KNOWN_MAX;
 
@@ -56,6 +56,8 @@ pub(super) struct Purse {
     waiting: u64,
     /// Until when the bucket has a debt at least.
     debt_until: Time,
+    /// Whether at least half of the limit was left in the store.
+    free: bool,
     used: Time,
     /// When it is looked after next.
     pub(super) due: Option<Time>,
@@ -67,8 +69,9 @@ struct Held {
     units: u64,
     sent: Time,
     ends: Time,
-    /// When giving back is in vain, because the window is over.
+    /// When giving back is in vain: the window is over, or the units have come back.
     void: Time,
+    free: bool,
     /// The answer of the store to the lease.
     decision: Decision,
 }
@@ -93,6 +96,7 @@ impl Purse {
             flight: None,
             waiting: 0,
             debt_until: now,
+            free: true,
             used: now,
             due: None,
         }
@@ -104,9 +108,9 @@ impl Purse {
             return Remainders::new();
         }
         let old = std::mem::replace(&mut self.limit, *limit);
-        self.terms = terms;
+        let old_terms = std::mem::replace(&mut self.terms, terms);
         self.denied = None;
-        self.held.drain(..).filter_map(|held| held.remainder(old)).collect()
+        self.held.drain(..).filter_map(|held| held.remainder(old, &old_terms)).collect()
     }
 
     /// Takes units that are held; else says what to do.
@@ -121,13 +125,13 @@ impl Purse {
         if units > self.terms.most {
             return Step::TooLarge;
         }
-        self.waiting = self.waiting.saturating_add(units);
         if let Some(flight) = &self.flight {
+            self.waiting = self.waiting.saturating_add(units);
             return Step::Wait(flight.clone());
         }
-        let waiting = std::mem::take(&mut self.waiting);
-        let debt = nanos(since(now, self.debt_until));
-        let ask = self.pace.ask(&self.terms, now, units, waiting, debt);
+        let waiting = std::mem::take(&mut self.waiting).max(units);
+        let known = Known { debt: nanos(since(now, self.debt_until)), free: self.free };
+        let ask = self.pace.ask(&self.terms, now, units, waiting, known);
         // For a single request a lease is no better than asking, and takes some of the burst away.
         if ask.sizes.first() == Some(&units) { Step::Alone } else { Step::Lease(ask) }
     }
@@ -198,9 +202,16 @@ impl Purse {
         self.flight = None;
     }
 
+    /// The call failed: those who waited have gone.
+    pub(super) fn fail(&mut self) {
+        self.waiting = 0;
+    }
+
     /// Takes in what the store said to a lease that was sent then. What must make room goes back.
     pub(super) fn receive(&mut self, ask: &Ask, leased: &Leased, sent: Time, learned: Time) -> Remainders {
-        self.learn_debt(&leased.decision, sent);
+        self.learn(&leased.decision, sent);
+        // Those who waited take their share now.
+        self.waiting = if leased.units > 0 { self.waiting.saturating_sub(leased.units) } else { 0 };
         let Some(least) = ask.sizes.last() else { return Remainders::new() };
         if leased.units == 0 {
             self.deny(*least, &leased.decision, sent, learned);
@@ -209,20 +220,23 @@ impl Purse {
         self.denied = None;
         let mut gone = self.drop_ended(learned);
         if self.held.is_full() {
-            gone.extend(self.held.pop_at(0).and_then(|held| held.remainder(self.limit)));
+            gone.extend(self.held.pop_at(0).and_then(|held| held.remainder(self.limit, &self.terms)));
         }
         // A thousandth less: clocks do not run alike.
         let length = ask.length - ask.length / 1024;
-        let end_of_window = match self.is_bucket() {
-            true => Time::MAX,
-            false => sent.plus(leased.decision.reset_after()),
+        let reset = sent.plus(leased.decision.reset_after());
+        let (end_of_window, void) = match self.is_bucket() {
+            // Later leases may stand on the debt of this one.
+            true => (Time::MAX, Time::from_nanos(reset.as_nanos().saturating_sub(self.terms.longest))),
+            false => (reset, reset),
         };
         self.held.push(Held {
             left: leased.units,
             units: leased.units,
             sent,
             ends: sent.plus(length).min(end_of_window),
-            void: end_of_window,
+            void,
+            free: self.free,
             decision: leased.decision,
         });
         gone
@@ -230,7 +244,7 @@ impl Purse {
 
     /// Takes in what the store said to a request that was asked for alone.
     pub(super) fn receive_alone(&mut self, units: u64, decision: &Decision, sent: Time, learned: Time) {
-        self.learn_debt(decision, sent);
+        self.learn(decision, sent);
         match decision.is_allowed() {
             true => self.pace.spend(units),
             false => self.deny(units, decision, sent, learned),
@@ -247,14 +261,15 @@ impl Purse {
         self.denied = Some(Denied { units, learned, until, decision: *decision });
     }
 
-    fn learn_debt(&mut self, decision: &Decision, sent: Time) {
+    fn learn(&mut self, decision: &Decision, sent: Time) {
+        self.free = decision.remaining() >= decision.limit() / 2;
         if self.is_bucket() {
             self.debt_until = sent.plus(decision.reset_after());
         }
     }
 
     fn is_bucket(&self) -> bool {
-        !matches!(self.limit.algorithm(), Algorithm::FixedWindow)
+        self.limit.algorithm() != Algorithm::FixedWindow
     }
 
     /// Forgets that it is denied: somebody gave something back.
@@ -270,8 +285,8 @@ impl Purse {
 
     /// What is not spent, all of it.
     pub(super) fn empty(&mut self, now: Time) -> Remainders {
-        let limit = self.limit;
-        self.held.drain(..).filter(|held| now < held.void).filter_map(|held| held.remainder(limit)).collect()
+        let (limit, terms) = (self.limit, self.terms);
+        self.held.drain(..).filter(|held| now < held.void).filter_map(|held| held.remainder(limit, &terms)).collect()
     }
 
     /// Takes out leases that have ended, and those that nobody spends of. Tells what is worth giving back, and when to look
@@ -281,9 +296,9 @@ impl Purse {
         let (used, terms, limit) = (self.used, self.terms, self.limit);
         self.held.retain(|held| {
             let quiet = now >= held.half() && since(used, now) * 4 >= since(held.sent, held.ends);
-            let back = quiet && held.is_worth(&terms);
+            let back = quiet && held.is_worth(&terms, now);
             if back {
-                gone.extend(held.remainder(limit));
+                gone.extend(held.remainder(limit, &terms));
             }
             !back
         });
@@ -298,8 +313,8 @@ impl Purse {
         let (terms, limit) = (self.terms, self.limit);
         let mut gone = Remainders::new();
         self.held.retain(|held| {
-            if now >= held.ends && now < held.void && held.is_worth(&terms) {
-                gone.extend(held.remainder(limit));
+            if now >= held.ends && held.is_worth(&terms, now) {
+                gone.extend(held.remainder(limit, &terms));
             }
             now < held.ends
         });
@@ -317,12 +332,12 @@ impl Held {
         self.sent.plus(since(self.sent, self.ends) / 2)
     }
 
-    fn is_worth(&self, terms: &Terms) -> bool {
-        terms.worth_returning(self.left, self.decision.limit(), self.decision.remaining())
+    fn is_worth(&self, terms: &Terms, now: Time) -> bool {
+        now < self.void && terms.worth_returning(self.left, self.free)
     }
 
-    fn remainder(&self, limit: Limit) -> Option<Remainder> {
-        let receipt = self.decision.receipt()?;
+    fn remainder(&self, limit: Limit, terms: &Terms) -> Option<Remainder> {
+        let receipt = terms.receipt(&limit, self.decision.receipt()?);
         (self.left > 0).then_some(Remainder { limit, units: self.left, receipt })
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! Units that were taken here and that the store does not know yet are **pending**. They are pushed as a debit from time to
 //! time, and the answer tells the state of all nodes, on which what was taken since is counted again. Units that were
-//! pushed without an answer are not pushed again: they may have been counted.
+//! pushed without an answer are not pushed again: they may have been counted. While they are little beside what is left,
+//! they are pushed once a second only.
 
 use tidegate_core::{Decision, Key, Limit, Op, Receipt, State, Time, decide};
 use tidegate_stores::redis::Told;
 
 use super::{nanos, since};
-use crate::bounds::DENIAL_KNOWN_MAX;
+use crate::bounds::{DENIAL_KNOWN_MAX, SYNC_SHARE};
 
 /// Answers after which an estimate of the store's clock is replaced by a worse one: clocks drift.
 const ESTIMATE_USES: u32 = 8;
@@ -23,6 +24,8 @@ pub(super) struct Replica {
     pushing: u64,
     pub(super) used: Time,
     synced: Time,
+    /// Units that were left by the last decision.
+    left: u64,
     /// The store's instant of the state.
     told_at: Time,
     /// Whether it is on the list of those that are to be synced.
@@ -67,6 +70,7 @@ impl Replica {
             pushing: 0,
             used: learned,
             synced: learned,
+            left: told.decision.remaining(),
             told_at: told.now,
             listed: false,
         }
@@ -77,6 +81,7 @@ impl Replica {
         self.used = now;
         self.limit = *limit;
         let decision = decide(&limit.for_key(key), &mut self.state, self.clock.at(now), op);
+        self.left = decision.remaining();
         if let (Op::Take(units) | Op::Debit(units), true) = (op, decision.is_allowed()) {
             self.pending = self.pending.saturating_add(units);
         }
@@ -99,10 +104,13 @@ impl Replica {
     }
 
     /// What to push now: pending units, or none to learn what became of the state elsewhere; nothing if neither is needed,
-    /// or a push is under way.
-    pub(super) fn push(&mut self, now: Time) -> Option<(Limit, u64)> {
+    /// or a push is under way. At last everything goes.
+    pub(super) fn push(&mut self, now: Time, last: bool) -> Option<(Limit, u64)> {
         let old = since(self.synced, now) >= DENIAL_KNOWN_MAX;
-        if self.pushing > 0 || self.pending == 0 && !old {
+        // What is little beside what is left can wait.
+        let little = self.pending.saturating_mul(SYNC_SHARE) <= self.left;
+        let wanted = if last { self.pending > 0 } else { old || !little };
+        if self.pushing > 0 || !wanted {
             return None;
         }
         self.synced = now;
@@ -194,9 +202,9 @@ mod tests {
             }
             // Others took three, and the push tells.
             store.charge(at(30), Op::Debit(3));
-            let (_, units) = replica.push(at(40)).unwrap();
+            let (_, units) = replica.push(at(40), false).unwrap();
             assert_eq!(units, 5);
-            assert_eq!(replica.push(at(41)), None, "one at a time");
+            assert_eq!(replica.push(at(41), false), None, "one at a time");
             assert!(replica.decide(key(), &limit, at(42), Op::Take(1)).is_allowed());
             let told = store.charge(at(45), Op::Debit(units));
             replica.pushed(true);
@@ -206,7 +214,7 @@ mod tests {
                 replica.decide(key(), &limit, at(51), Op::Take(1)).retry(),
                 Some(Retry::After(wait)) if wait > Duration::ZERO
             ));
-            assert_eq!(replica.push(at(140)), Some((limit, 1)), "what was taken meanwhile");
+            assert_eq!(replica.push(at(140), false), Some((limit, 1)), "what was taken meanwhile");
         }
     }
 
@@ -215,13 +223,23 @@ mod tests {
         let limit: Limit = "10/minute".parse().unwrap();
         let (_, mut replica) = start(&limit);
         replica.decide(key(), &limit, at(20), Op::Take(4));
-        assert_eq!(replica.push(at(100)), Some((limit, 4)));
+        assert_eq!(replica.push(at(100), false), Some((limit, 4)));
         replica.pushed(false);
         replica.decide(key(), &limit, at(120), Op::Take(1));
-        assert_eq!(replica.push(at(200)), Some((limit, 5)));
+        assert_eq!(replica.push(at(200), false), Some((limit, 5)));
         replica.pushed(true);
-        assert_eq!(replica.push(at(300)), None);
-        assert_eq!(replica.push(at(1_300)), Some((limit, 0)), "to learn of resets elsewhere");
+        assert_eq!(replica.push(at(300), false), None);
+        assert_eq!(replica.push(at(1_300), false), Some((limit, 0)), "to learn of resets elsewhere");
+        replica.pushed(true);
+        // A little can wait for a second, but not for the end.
+        let large: Limit = "1000/minute".parse().unwrap();
+        let (_, mut replica) = start(&large);
+        replica.decide(key(), &large, at(20), Op::Take(10));
+        assert_eq!(replica.push(at(1_009), false), None);
+        assert_eq!(replica.push(at(1_010), false), Some((large, 10)));
+        replica.pushed(true);
+        replica.decide(key(), &large, at(1_020), Op::Take(10));
+        assert_eq!(replica.push(at(1_030), true), Some((large, 10)));
     }
 
     #[test]
@@ -230,10 +248,10 @@ mod tests {
         let (_, mut replica) = start(&limit);
         let receipt = replica.decide(key(), &limit, at(20), Op::Take(4)).receipt();
         assert_eq!(replica.give_back(key(), &limit, at(21), 4, receipt), 0);
-        assert_eq!(replica.push(at(100)), None);
+        assert_eq!(replica.push(at(100), false), None);
         assert_eq!(replica.decide(key(), &limit, at(22), Op::Peek).remaining(), 9);
         let receipt = replica.decide(key(), &limit, at(23), Op::Take(4)).receipt();
-        replica.push(at(100));
+        replica.push(at(100), false);
         assert_eq!(replica.give_back(key(), &limit, at(101), 4, receipt), 4, "the store must be told");
     }
 

@@ -98,15 +98,15 @@ impl Replicas {
         !lock(&self.ahead).is_empty()
     }
 
-    /// What is to be pushed now. Some replicas that nobody asks go.
-    pub(super) fn pushes(&self, now: Time) -> Vec<(Name, Limit, u64)> {
+    /// What is to be pushed now; at last everything. Some replicas that nobody asks go.
+    pub(super) fn pushes(&self, now: Time, last: bool) -> Vec<(Name, Limit, u64)> {
         let listed = std::mem::take(&mut *lock(&self.ahead));
         let mut pushes = Vec::new();
         for name in listed {
             let mut shard = self.shard(&name);
             let Some(replica) = shard.get_mut(&name) else { continue };
             replica.listed = false;
-            match replica.push(now) {
+            match replica.push(now, last) {
                 Some((limit, units)) => pushes.push((name.clone(), limit, units)),
                 // Nothing is pending, but it was asked: soon it is to be looked at.
                 None => self.list(&name, replica),

@@ -1,26 +1,28 @@
 //! How large a slice of a budget to take in advance, and for how long.
 //!
 //! A **lease** of a bucket counts as spent at its end, so a longer one takes more of an idle bucket's burst away from
-//! everybody. A shorter one must be asked for more often. So it is as long as this node takes for [`SLICE_USES`] units, but no
-//! longer than [`LEASE_MAX`] and a share of the time that a whole burst takes to come back. If the bucket's debt is longer
-//! anyway, a lease of that length takes nothing away. A window takes nothing away for a lease, and has the longest ones.
+//! everybody. A shorter one must be asked for more often. The longest lasts for [`LEASE_MAX`] or a share of the time that a
+//! whole burst takes to come back. A key that spends slowly here, beside what comes back, has that: it will hardly miss
+//! what is taken away. One that spends fast has leases as long as it takes for [`SLICE_USES`] units, unless the bucket's
+//! debt is longer anyway: then nothing more is taken away. A window takes nothing away for a lease.
 //!
 //! A **slice** is three quarters of what this node spends in that time: it is mostly used up before its lease ends, and if
-//! not, little is left. It is at most a share of the limit, and grows or shrinks step by step.
+//! not, little is left. It is at most a share of the limit, and grows or shrinks step by step. While the store is half free,
+//! so much may be left to expire that the first slice of a key is never too large: smaller ones are not asked for.
 //!
 //! When a bucket is used up, everybody would get single units. The **least** slice is what comes back within
-//! [`SLICE_WAIT`]: nobody asks for less, unless a node spends less. So the bucket is never full while somebody waits, and
+//! [`SLICE_WAIT`], or [`SLICE_LEAST`] if that does within a second: nobody asks for less, unless a node spends less. So the bucket is never full while somebody waits, and
 //! a key that is over its limit costs a few calls a second, whatever is offered.
 
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use tidegate_core::{Key, Limit, Numbers, Time};
+use tidegate_core::{Algorithm, Key, Limit, Numbers, Receipt, Time};
 
 use super::nanos;
 use crate::bounds::{
-    LEASE_MAX, LEASE_MIN, LEASE_SHARE, LEASE_SHARE_MIN, SLICE_FIRST_MAX, SLICE_SHARE, SLICE_SIZES_MAX, SLICE_STEP,
-    SLICE_USES, SLICE_WAIT, SLICE_WAIT_SHARE,
+    DENIAL_KNOWN_MAX, LEASE_MAX, LEASE_MIN, LEASE_SHARE, LEASE_SHARE_MIN, SLICE_FIRST_MAX, SLICE_LEAST, SLICE_SHARE,
+    SLICE_SIZES_MAX, SLICE_STEP, SLICE_USES, SLICE_WAIT, SLICE_WAIT_SHARE, SLOW_SHARE,
 };
 
 /// What leases of a limit can be like. Times are in nanoseconds.
@@ -34,6 +36,8 @@ pub(super) struct Terms {
     first: u64,
     pub(super) longest: u64,
     shortest: u64,
+    /// How long a unit of a bucket takes to come back; 0 for a window.
+    interval: u64,
     /// Units that may be left to expire with a lease, rather than be given back by a call.
     spare: u64,
     /// Whether the store must be at least half free for that.
@@ -50,12 +54,15 @@ impl Terms {
                 let longest = longest.min(span / LEASE_SHARE);
                 // An eighth of what comes back anyway, while the bucket is half full.
                 let spare = longest / interval / 8;
+                let slow = (nanos(DENIAL_KNOWN_MAX) / interval).min(SLICE_LEAST);
+                let least = (nanos(SLICE_WAIT) / interval).max(slow).min(span / SLICE_WAIT_SHARE / interval);
                 Terms {
                     most,
-                    least: (nanos(SLICE_WAIT).min(span / SLICE_WAIT_SHARE) / interval).max(1),
+                    least: least.max(1),
                     first: spare.clamp(1, SLICE_FIRST_MAX),
                     longest,
                     shortest: (span / LEASE_SHARE_MIN).max(least_lease).min(longest),
+                    interval,
                     spare,
                     spare_if_free: true,
                 }
@@ -70,6 +77,7 @@ impl Terms {
                     first: spare.clamp(1, SLICE_FIRST_MAX),
                     longest,
                     shortest: longest,
+                    interval: 0,
                     spare,
                     spare_if_free: false,
                 }
@@ -79,9 +87,17 @@ impl Terms {
         (terms.most >= 2 && terms.longest >= least_lease).then_some(terms)
     }
 
-    /// Whether units that were not spent are worth a call to give them back, if so many were left in the store.
-    pub(super) fn worth_returning(&self, units: u64, limit: u64, remaining: u64) -> bool {
-        let free = !self.spare_if_free || remaining >= limit / 2;
+    /// A receipt to give units back to the store with, while others may hold leases.
+    pub(super) fn receipt(&self, limit: &Limit, receipt: Receipt) -> Receipt {
+        match limit.algorithm() {
+            Algorithm::FixedWindow => receipt,
+            _ => receipt.before_leases(Duration::from_nanos(self.longest)),
+        }
+    }
+
+    /// Whether units that were not spent are worth a call to give them back. `free` is as the store was when it gave them.
+    pub(super) fn worth_returning(&self, units: u64, free: bool) -> bool {
+        let free = free || !self.spare_if_free;
         units > 0 && !(free && units <= self.spare)
     }
 }
@@ -92,6 +108,15 @@ pub(super) struct Ask {
     /// From the most to the least. It is one unit or request's worth if nothing is to be taken in advance.
     pub(super) sizes: ArrayVec<u64, SLICE_SIZES_MAX>,
     pub(super) length: Duration,
+}
+
+/// What the store last said of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// How long a bucket's debt will last at least, in nanoseconds.
+    pub(super) debt: u64,
+    /// Whether at least half of the limit was left.
+    pub(super) free: bool,
 }
 
 /// How fast a key spends on this node.
@@ -114,21 +139,24 @@ impl Pace {
         self.spent = self.spent.saturating_sub(units);
     }
 
-    /// What to ask for now, for a request of `cost` units while requests of `waiting` units wait, itself among them. The
-    /// bucket's debt will last for `debt` at least.
-    pub(super) fn ask(&mut self, terms: &Terms, now: Time, cost: u64, waiting: u64, debt: u64) -> Ask {
+    /// What to ask for now, for a request of `cost` units while requests of `waiting` units wait, itself among them.
+    pub(super) fn ask(&mut self, terms: &Terms, now: Time, cost: u64, waiting: u64, known: Known) -> Ask {
+        let Known { debt, free } = known;
         let (target, length) = match self.want {
             0 => (terms.first, terms.shortest),
             want => {
                 let elapsed = nanos(super::since(self.began, now)).max(1_000);
                 let spent = self.spent.max(1);
-                let length = share(SLICE_USES, elapsed, spent).clamp(terms.shortest, terms.longest);
-                let length = length.max(debt.min(terms.longest));
+                let is_slow = spent.saturating_mul(terms.interval).saturating_mul(SLOW_SHARE) <= elapsed;
+                let uses = share(SLICE_USES, elapsed, spent).clamp(terms.shortest, terms.longest);
+                let length = if is_slow { terms.longest } else { uses.max(debt.min(terms.longest)) };
                 let target = share(spent, length / 4 * 3, elapsed);
                 (target.clamp(want / SLICE_STEP, want.saturating_mul(SLICE_STEP)), length)
             }
         };
-        let most = target.max(waiting).clamp(1, terms.most).max(cost);
+        // What may be left to expire costs nothing.
+        let least = if free || !terms.spare_if_free { terms.first } else { 1 };
+        let most = target.max(least).max(waiting).min(terms.most).max(cost);
         *self = Pace { want: most, began: now, spent: 0 };
         Ask { sizes: sizes(most, terms.least.min(most).max(cost)), length: Duration::from_nanos(length) }
     }
@@ -159,6 +187,10 @@ mod tests {
         Terms::of(limit, Key::new("ann").unwrap())
     }
 
+    fn owing(millis: u64) -> Known {
+        Known { debt: millis * MS, free: false }
+    }
+
     fn at(millis: u64) -> Time {
         Time::from_nanos(1_000_000 * MS + millis * MS)
     }
@@ -167,8 +199,8 @@ mod tests {
     fn the_terms_of_limits() {
         let minute: Limit = "600/minute".parse().unwrap();
         let some = terms(&minute).unwrap();
-        assert_eq!((some.most, some.least, some.first), (150, 2, 12));
-        assert_eq!((some.longest, some.shortest), (10_000 * MS, 600 * MS));
+        assert_eq!((some.most, some.least, some.first, some.spare), (150, 8, 12, 12));
+        assert_eq!((some.longest, some.shortest), (10_000 * MS, 150 * MS));
         let second = terms(&"100/second".parse().unwrap()).unwrap();
         assert_eq!((second.most, second.least, second.first), (25, 6, 2));
         assert_eq!((second.longest / MS, second.shortest / MS), (166, 50));
@@ -211,16 +243,16 @@ mod tests {
     fn a_slice_lasts_about_as_long_as_its_lease() {
         let terms = terms(&"600000/minute".parse().unwrap()).unwrap();
         // Units a second on this node, and what is asked for in the end, in a bucket without debt.
-        for (rate, size, length_ms) in [(1_u64, 7, 10_000), (4, 30, 10_000), (40, 48, 1_600), (4_000, 1_800, 600)] {
+        for (rate, size, length_ms) in [(1_u64, 7, 10_000), (4, 30, 10_000), (40, 300, 10_000), (4_000, 450, 150)] {
             let mut pace = Pace::default();
             let mut now = 0;
-            let mut ask = pace.ask(&terms, at(now), 1, 1, 0);
-            assert_eq!((ask.sizes[0], ask.length), (16, Duration::from_millis(600)), "at first");
+            let mut ask = pace.ask(&terms, at(now), 1, 1, Known::default());
+            assert_eq!((ask.sizes[0], ask.length), (16, Duration::from_millis(150)), "at first");
             for _ in 0..10 {
                 let units = ask.sizes[0].min(rate * 10);
                 pace.spend(units);
                 now += units * 1_000 / rate;
-                ask = pace.ask(&terms, at(now), 1, 1, 0);
+                ask = pace.ask(&terms, at(now), 1, 1, Known::default());
             }
             assert_eq!((ask.sizes[0], ask.length), (size, Duration::from_millis(length_ms)), "{rate} a second");
         }
@@ -230,15 +262,15 @@ mod tests {
     fn slices_shrink_when_they_expire_unspent_and_grow_step_by_step() {
         let terms = terms(&"600000/minute".parse().unwrap()).unwrap();
         let mut pace = Pace::default();
-        let mut asked = vec![pace.ask(&terms, at(0), 1, 1, 0).sizes[0]];
+        let mut asked = vec![pace.ask(&terms, at(0), 1, 1, Known::default()).sizes[0]];
         for round in 1..=5 {
             pace.spend(10_000);
-            asked.push(pace.ask(&terms, at(round), 1, 1, 0).sizes[0]);
+            asked.push(pace.ask(&terms, at(round), 1, 1, Known::default()).sizes[0]);
         }
         assert_eq!(asked, [16, 128, 1_024, 8_192, 65_536, 150_000]);
         for round in 1..=6 {
             pace.spend(1);
-            asked.push(pace.ask(&terms, at(round * 20_000), 1, 1, 0).sizes[0]);
+            asked.push(pace.ask(&terms, at(round * 20_000), 1, 1, Known::default()).sizes[0]);
         }
         assert_eq!(asked[6..], [18_750, 2_343, 292, 36, 4, 1]);
     }
@@ -247,12 +279,12 @@ mod tests {
     fn a_bucket_in_debt_has_longer_leases() {
         let terms = terms(&"600000/minute".parse().unwrap()).unwrap();
         let mut pace = Pace::default();
-        pace.ask(&terms, at(0), 1, 1, 0);
+        pace.ask(&terms, at(0), 1, 1, Known::default());
         pace.spend(4_000);
-        let ask = pace.ask(&terms, at(1_000), 1, 1, 5_000 * MS);
+        let ask = pace.ask(&terms, at(1_000), 1, 1, owing(5_000));
         assert_eq!(ask.length, Duration::from_secs(5));
         pace.spend(4_000);
-        assert_eq!(pace.ask(&terms, at(2_000), 1, 1, 50_000 * MS).length, Duration::from_secs(10));
+        assert_eq!(pace.ask(&terms, at(2_000), 1, 1, owing(50_000)).length, Duration::from_secs(10));
     }
 
     #[test]
@@ -263,21 +295,27 @@ mod tests {
         assert_eq!(sizes(1 << 20, 1)[..], [1 << 20, 1 << 19, 1 << 18, 1 << 17, 1 << 16, 1 << 15, 1 << 14, 1]);
         let terms = terms(&"600000/minute".parse().unwrap()).unwrap();
         // A request that asks for more than the slice gets that, and those who wait are counted in.
-        let ask = Pace::default().ask(&terms, at(0), 5_000, 5_000, 0);
+        let ask = Pace::default().ask(&terms, at(0), 5_000, 5_000, Known::default());
         assert_eq!(ask.sizes[..], [5_000]);
-        assert_eq!(Pace::default().ask(&terms, at(0), 1, 100, 0).sizes[..], [100]);
+        assert_eq!(Pace::default().ask(&terms, at(0), 1, 100, Known::default()).sizes[..], [100]);
     }
 
     #[test]
     fn little_of_a_free_bucket_is_left_to_expire() {
         let bucket = terms(&"600/minute".parse().unwrap()).unwrap();
-        assert!(!bucket.worth_returning(12, 600, 300));
-        assert!(bucket.worth_returning(13, 600, 300));
-        assert!(bucket.worth_returning(1, 600, 299), "somebody may be denied");
-        assert!(!bucket.worth_returning(0, 600, 0));
+        assert!(!bucket.worth_returning(12, true));
+        assert!(bucket.worth_returning(13, true));
+        assert!(bucket.worth_returning(1, false), "somebody may be denied");
+        assert!(!bucket.worth_returning(0, false));
         let day = terms(&"1000/day".parse().unwrap()).unwrap();
-        assert!(day.worth_returning(1, 1_000, 1_000));
+        assert!(day.worth_returning(1, true));
         let window = terms(&Limit::fixed_window(60_000, Duration::from_secs(60)).unwrap()).unwrap();
-        assert!(window.worth_returning(20, 60_000, 60_000) && !window.worth_returning(19, 60_000, 0));
+        assert!(window.worth_returning(20, true) && !window.worth_returning(19, false));
+        // And so a key that asks rarely gets as much.
+        let mut pace = Pace::default();
+        for round in 0..5 {
+            let ask = pace.ask(&bucket, at(round * 30_000), 1, 1, Known { debt: 0, free: true });
+            assert_eq!(ask.sizes[0], 12);
+        }
     }
 }
