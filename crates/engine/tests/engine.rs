@@ -581,8 +581,8 @@ fn the_first_policy_sizes_the_default_store() {
     };
     let options = Options { keys: Some(50), ..Options::default() };
     let engine = Engine::with_policy(options, load("7")).unwrap();
-    assert_eq!(engine.install(load("7")).unwrap(), [], "it is as it was made");
-    assert_eq!(engine.install(load("8")).unwrap(), ["default".into()], "it keeps its size while it runs");
+    assert_eq!(engine.install(load("7")).unwrap(), Vec::<Box<str>>::new(), "it is as it was made");
+    assert_eq!(engine.install(load("8")).unwrap(), [Box::<str>::from("default")], "it keeps its size while it runs");
 }
 
 #[test]

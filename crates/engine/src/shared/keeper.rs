@@ -33,6 +33,13 @@ pub(super) struct Keeper {
     pub(super) wake: Arc<Notify>,
 }
 
+impl Keeper {
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+}
+
 /// Says that the task has ended, however it ended.
 struct Running(Arc<Keeper>);
 

@@ -131,6 +131,11 @@ impl Leases {
         self.look_after(name, now, None);
     }
 
+    /// Nobody will tell what became of this call: somebody else may make one.
+    pub(super) fn lose(&self, name: &Name, flight: &Flight) {
+        self.with(name, |purse| purse.lose(flight));
+    }
+
     pub(super) fn forget_denial(&self, name: &Name) {
         self.with(name, Purse::forget_denial);
     }

@@ -222,3 +222,72 @@ async fn a_store_that_hangs_is_an_error_within_the_budget_and_what_was_leased_is
     assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
     server.go_on();
 }
+
+#[tokio::test]
+async fn what_is_leased_for_a_request_that_goes_away_is_there_for_the_next() {
+    let server = Server::start(&Setup::default());
+    let [ann]: [Shared; 1] = nodes(&server);
+    let limit: Limit = "60000/minute".parse().unwrap();
+    let name = super::Name::new(&limit, b"", key("ann"));
+    // It is dropped as soon as it waits for the store.
+    let gone = timeout(Duration::ZERO, one(&ann, "ann", &limit, Op::Take(1), Consistency::Leased)).await;
+    assert!(gone.is_err());
+    while ann.inner.leases.left(&name, ann.inner.clock.now()) == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let calls = ann.health().calls;
+    assert!(take(&ann, "ann", &limit, 1, Consistency::Leased).await);
+    assert_eq!(ann.health().calls, calls, "it was there");
+}
+
+#[tokio::test]
+async fn the_task_in_the_background_ends_with_the_last_handle() {
+    let server = Server::start(&Setup::default());
+    let [ann]: [Shared; 1] = nodes(&server);
+    let limit: Limit = "60000/minute".parse().unwrap();
+    for mode in MODES {
+        assert!(take(&ann, "ann", &limit, 1, mode).await);
+    }
+    let (keeper, inner) = (Arc::clone(&ann.inner.keeper), Arc::downgrade(&ann.inner));
+    let other = ann.clone();
+    drop(ann);
+    assert!(keeper.is_running());
+    drop(other);
+    timeout(Duration::from_secs(2), async {
+        while keeper.is_running() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert!(inner.upgrade().is_none());
+}
+
+#[tokio::test]
+async fn keys_beyond_the_bound_are_decided_exactly() {
+    let server = Server::start(&Setup::default());
+    let [ann]: [Shared; 1] = nodes(&server);
+    let limit: Limit = "60000/minute".parse().unwrap();
+    let terms = super::Terms::of(&limit, key("x")).unwrap();
+    // A flood of keys, each of which is about to lease.
+    let count = crate::bounds::LEASED_KEYS_MAX + 10_000;
+    let mut asking = Vec::new();
+    for number in 0..count {
+        let text = format!("flood{number}");
+        let one = shared(&text, &limit, Op::Take(1), Consistency::Leased);
+        let name = super::Name::new(&limit, b"", key(&text));
+        if let super::leases::Turn::Lease(_, landing) =
+            ann.inner.leases.take(&name, &one, terms, 1, ann.inner.clock.now())
+        {
+            asking.push(landing);
+        }
+    }
+    assert!(asking.len() <= crate::bounds::LEASED_KEYS_MAX && asking.len() < count);
+    let mut exact = 0;
+    for number in 0..50 {
+        let before = ann.health().from_leases;
+        assert!(take(&ann, &format!("late{number}"), &limit, 1, Consistency::Leased).await);
+        exact += u64::from(ann.health().from_leases == before);
+    }
+    assert!(exact > 30, "{exact} of 50 keys found no room");
+}

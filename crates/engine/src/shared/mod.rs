@@ -258,7 +258,10 @@ impl Inner {
                 return decision;
             }
             Op::Refund(units, receipt) => match self.replicas.give_back(name, key, limit, units, receipt, now) {
-                0 => Op::Peek,
+                0 => {
+                    self.denials.forget(one);
+                    Op::Peek
+                }
                 rest => {
                     let charge = Charge { op: Op::Refund(rest, receipt), ..one.charge };
                     return self.ask_one(&SharedCharge { charge, ..*one }).await;
@@ -272,7 +275,8 @@ impl Inner {
             return Ok(decision);
         }
         self.calls.fetch_add(1, Relaxed);
-        let told = self.store.charge_and_tell(&one.tagged()).await?;
+        let charge = Charge { op, ..one.charge };
+        let told = self.store.charge_and_tell(&Tagged { charge, tag: one.tag }).await?;
         self.replicas.receive(name, limit, &told, now, self.clock.now());
         Ok(told.decision)
     }

@@ -197,9 +197,14 @@ impl Purse {
         self.flight = Some(flight);
     }
 
-    /// A call has ended, or nobody will tell.
+    /// A call has ended.
     pub(super) fn land(&mut self) {
         self.flight = None;
+    }
+
+    /// Nobody will tell what became of this call.
+    pub(super) fn lose(&mut self, flight: &Flight) {
+        self.flight.take_if(|own| own.same_channel(flight));
     }
 
     /// The call failed: those who waited have gone.

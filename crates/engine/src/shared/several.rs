@@ -24,53 +24,86 @@ impl Shared {
             inner.from_denials.fetch_add(charges.len() as u64, Relaxed);
             return Ok(known);
         }
-        let mut answers: ArrayVec<Option<Decision>, CHARGES_MAX> = charges.iter().map(|_| None).collect();
-        let mut taken = Taken { inner, each: ArrayVec::new() };
-        let mut denied = false;
-        let here = |place: &Place| !matches!(place, Place::Store);
-        for ((one, place), answer) in charges.iter().zip(places).zip(&mut answers).filter(|((_, place), _)| here(place))
-        {
-            let asked = if denied { looking(one) } else { *one };
-            let decision = self.one(&asked, place).await?;
-            if !denied && let (Op::Take(units @ 1..), Some(receipt)) = (one.charge.op, decision.receipt()) {
-                taken.each.push((place, one.charge, units, receipt));
-            }
-            denied |= one.charge.veto && !decision.is_allowed();
-            *answer = Some(decision);
-        }
-        let mut asked: ArrayVec<SharedCharge<'_>, CHARGES_MAX> = ArrayVec::new();
-        for (one, _) in charges.iter().zip(places).filter(|(_, place)| !here(place)) {
-            asked.push(if denied { looking(one) } else { *one });
-        }
-        if !asked.is_empty() {
-            let decisions = inner.ask(&asked).await?;
-            denied |= !decisions.is_allowed();
-            answers.iter_mut().filter(|answer| answer.is_none()).zip(decisions.iter()).for_each(
-                |(answer, decision)| {
-                    *answer = Some(*decision);
-                },
-            );
-        }
-        if !denied {
-            taken.each.clear();
-        }
-        let units = |charge: &Charge<'_>| if let Op::Take(units) = charge.op { units } else { 0 };
-        let answers: ArrayVec<(Decision, bool), CHARGES_MAX> = charges
-            .iter()
-            .zip(places)
-            .zip(answers)
-            .filter_map(|((one, place), answer)| Some((one, place, answer?)))
-            .map(|(one, place, answer)| {
-                let back = denied && here(place) && answer.receipt().is_some();
-                let left = answer.remaining().saturating_add(if back { units(&one.charge) } else { 0 });
-                let answer = if back { answer.with_remaining(left) } else { answer };
-                (if denied { answer.untaken() } else { answer }, one.charge.veto)
-            })
-            .collect();
+        let mut joining = Joining {
+            charges,
+            places,
+            answers: charges.iter().map(|_| None).collect(),
+            taken: Taken { inner, each: ArrayVec::new() },
+            denied: false,
+        };
+        joining.take_here(self).await?;
+        joining.take_there(inner).await?;
+        let denied = joining.denied;
+        let answers = joining.finish();
         if let (true, Some(call)) = (denied, call) {
             inner.denials.learn(call, sent, inner.clock.now(), &answers);
         }
         Ok(answers.into_iter().collect())
+    }
+}
+
+/// Charges on their way. What was taken here goes back if this is dropped before it is finished.
+struct Joining<'a> {
+    charges: &'a [SharedCharge<'a>],
+    places: &'a [Place],
+    answers: ArrayVec<Option<Decision>, CHARGES_MAX>,
+    taken: Taken<'a>,
+    denied: bool,
+}
+
+impl<'a> Joining<'a> {
+    /// The numbers of the charges that are decided here, or of those that are not, and what is asked for them.
+    fn asked(&self, here: bool) -> ArrayVec<(usize, SharedCharge<'a>), CHARGES_MAX> {
+        let each = self.charges.iter().zip(self.places).enumerate();
+        let those = each.filter(|(_, (_, place))| here != matches!(place, Place::Store));
+        those.map(|(number, (one, _))| (number, if self.denied { looking(one) } else { *one })).collect()
+    }
+
+    async fn take_here(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        for (number, one) in self.asked(true) {
+            let one = if self.denied { looking(&one) } else { one };
+            let Some(place) = self.places.get(number) else { continue };
+            let decision = shared.one(&one, place).await?;
+            if let (Op::Take(units @ 1..), Some(receipt)) = (one.charge.op, decision.receipt()) {
+                self.taken.each.push(Took { number, place, charge: one.charge, units, receipt });
+            }
+            self.denied |= one.charge.veto && !decision.is_allowed();
+            self.answer(number, decision);
+        }
+        Ok(())
+    }
+
+    async fn take_there(&mut self, inner: &Inner) -> Result<(), StoreError> {
+        let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<SharedCharge<'a>, CHARGES_MAX>) =
+            self.asked(false).into_iter().unzip();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let decisions = inner.ask(&asked).await?;
+        self.denied |= !decisions.is_allowed();
+        numbers.into_iter().zip(decisions.iter()).for_each(|(number, decision)| self.answer(number, *decision));
+        Ok(())
+    }
+
+    fn answer(&mut self, number: usize, decision: Decision) {
+        if let Some(answer) = self.answers.get_mut(number) {
+            *answer = Some(decision);
+        }
+    }
+
+    /// The answers. If the whole is denied, what was taken here is there again.
+    fn finish(mut self) -> ArrayVec<(Decision, bool), CHARGES_MAX> {
+        if !self.denied {
+            self.taken.each.clear();
+        }
+        for took in &self.taken.each {
+            if let Some(Some(answer)) = self.answers.get_mut(took.number) {
+                *answer = answer.with_remaining(answer.remaining().saturating_add(took.units));
+            }
+        }
+        let told = |decision: Decision| if self.denied { decision.untaken() } else { decision };
+        let each = self.charges.iter().zip(&self.answers);
+        each.filter_map(|(one, answer)| Some((told((*answer)?), one.charge.veto))).collect()
     }
 }
 
@@ -100,12 +133,21 @@ impl Inner {
 /// What was taken here, and goes back if it is dropped before the whole has passed.
 struct Taken<'a> {
     inner: &'a Inner,
-    each: ArrayVec<(&'a Place, Charge<'a>, u64, Receipt), CHARGES_MAX>,
+    each: ArrayVec<Took<'a>, CHARGES_MAX>,
+}
+
+struct Took<'a> {
+    /// The number of the charge.
+    number: usize,
+    place: &'a Place,
+    charge: Charge<'a>,
+    units: u64,
+    receipt: Receipt,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        for (place, charge, units, receipt) in &self.each {
+        for Took { place, charge, units, receipt, .. } in &self.each {
             self.inner.give_back(place, charge, *units, *receipt);
         }
     }

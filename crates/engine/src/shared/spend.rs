@@ -1,13 +1,14 @@
 //! Spends what was leased, and sees to it that there is something to spend.
 //!
 //! One call for a lease is under way for each key at most. Others who want units of that key wait for it, unless enough is
-//! left. If it fails they fail with it, so that nobody waits for longer than one call may take.
+//! left. If it fails they fail with it, and nobody waits for longer in all than one call may take.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_core::{Charge, Decision, Limit, Op};
-use tidegate_stores::redis::StoreError;
+use tidegate_stores::redis::{CallError, StoreError, Why};
+use tokio::time::{Instant, timeout_at};
 
 use super::leases::{Landing, Turn};
 use super::name::Name;
@@ -39,6 +40,7 @@ impl Shared {
             },
             Op::Debit(_) => inner.ask_one(one).await,
             Op::Refund(units, Some(receipt)) if inner.leases.give_back(name, units, receipt, now) => {
+                inner.denials.forget(one);
                 match inner.leases.ask(name, 0, now) {
                     Some(decision) => Ok(inner.count_leased(decision)),
                     None => {
@@ -68,14 +70,15 @@ impl Shared {
         units: u64,
     ) -> Result<Decision, StoreError> {
         let inner = &self.inner;
+        let mut deadline = None;
         for _ in 0..LEASE_ROUNDS_MAX {
             match inner.leases.take(name, one, terms, units, inner.clock.now()) {
                 Turn::Answer(decision) => return Ok(inner.count_leased(decision)),
-                Turn::Wait(flight) => inner.wait(name, flight).await?,
+                Turn::Wait(flight) => inner.wait(name, flight, &mut deadline).await?,
                 Turn::Lease(ask, landing) => {
                     let flight = landing.subscribe();
                     self.lease(name.clone(), *one.charge.limit, ask, landing);
-                    inner.wait(name, flight).await?;
+                    inner.wait(name, flight, &mut deadline).await?;
                 }
                 Turn::Alone(landing) => return inner.alone(name, one, units, landing).await,
                 Turn::Exact => break,
@@ -119,15 +122,20 @@ impl Inner {
         result
     }
 
-    /// Waits for a call of somebody else, which ends within the store's budget.
-    async fn wait(&self, name: &Name, mut flight: Flight) -> Result<(), StoreError> {
-        match flight.wait_for(Option::is_some).await {
-            Ok(landed) => landed.clone().unwrap_or(Ok(())),
-            Err(_) => {
-                self.leases.land(name, self.clock.now());
-                Ok(())
-            }
+    /// Waits for a call, for no longer in all than a call may take.
+    async fn wait(&self, name: &Name, mut flight: Flight, deadline: &mut Option<Instant>) -> Result<(), StoreError> {
+        let budget = self.store.budget();
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
+        let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
+            Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
+            Ok(Err(_)) => Ok(()),
+            // The call may be the second or third that it waits for.
+            Err(_) => Err(CallError::NotSent { store: self.store.health().store, why: Why::TimedOut(budget) }.into()),
+        };
+        if flight.has_changed().is_err() {
+            self.leases.lose(name, &flight);
         }
+        landed
     }
 
     fn count_leased(&self, decision: Decision) -> Decision {

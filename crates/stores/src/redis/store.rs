@@ -99,6 +99,12 @@ impl RedisStore {
         self.redis.health()
     }
 
+    /// How long a call may take as a whole.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+
     /// Decides charges at one instant: takes all that fit if no vetoing charge is denied, else none.
     ///
     /// On a Cluster this holds for charges of one slot. Those of several slots are taken in their order, and what was
