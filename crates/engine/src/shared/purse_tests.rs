@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Numbers, Op, Retry, Time};
+use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Numbers, Op, Rate, Retry, Time};
 use tidegate_stores::redis::Leased;
 use tokio::sync::watch;
 
@@ -174,6 +174,50 @@ fn nodes_share_a_limit_with_few_calls() {
     check(&minute(6_000), 130, &[100, 10, 1, 1], 1_200, 10);
     check(&"100/second".parse().unwrap(), 200, &[1, 1, 1, 1], 300, 2);
     check(&"1000/second".parse().unwrap(), 300, &[3, 1, 1, 1], 60, 10);
+}
+
+/// Nodes that are asked now and then, and sometimes for all that they can get, all at once.
+#[test]
+fn whatever_nodes_hold_too_much_never_passes() {
+    let limit = Limit::gcra(Rate::per_second(20).unwrap(), 40).unwrap();
+    let Numbers::Bucket { interval, span, .. } = limit.numbers(key()) else { unreachable!() };
+    for seed in 1..200 {
+        let mut dice = Dice(seed * 0x9E37_79B9_7F4A_7C15);
+        let mut store = Store::new(&limit);
+        let mut purses: Vec<Purse> = (0..3).map(|_| Purse::new(limit, store.terms(), at(0))).collect();
+        let (mut now, mut witness, mut passed) = (START, 0, 0);
+        for _ in 0..300 {
+            now += [0, MS, 20 * MS, 100 * MS, 400 * MS, 3_000 * MS][dice.below(6) as usize];
+            let time = Time::from_nanos(now);
+            let number = dice.below(3) as usize;
+            match dice.below(8) {
+                0 => {
+                    let (gone, _) = purses[number].look_after(time);
+                    store.give_back(time, gone);
+                }
+                1 => {
+                    let gone = purses[number].empty(time);
+                    store.give_back(time, gone);
+                }
+                2 => purses.iter_mut().for_each(|purse| {
+                    purse.forget_denial();
+                    while take(&mut store, purse, time, 1) {
+                        passed += 1;
+                        witness = witness.max(now) + interval;
+                    }
+                }),
+                _ => {
+                    let units = 1 + dice.below(3);
+                    if take(&mut store, &mut purses[number], time, units) {
+                        passed += units;
+                        witness = witness.max(now) + units * interval;
+                    }
+                }
+            }
+            assert!(witness <= now + span, "seed {seed}: too much passed after {} ms", (now - START) / MS);
+        }
+        assert!(passed > 300, "{passed}");
+    }
 }
 
 /// A window of this length, of which a node has leased nothing yet.
