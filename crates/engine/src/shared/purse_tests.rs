@@ -182,7 +182,7 @@ fn whatever_nodes_hold_too_much_never_passes() {
     let limit = Limit::gcra(Rate::per_second(20).unwrap(), 40).unwrap();
     let Numbers::Bucket { interval, span, .. } = limit.numbers(key()) else { unreachable!() };
     for seed in 1..200 {
-        let mut dice = Dice(seed * 0x9E37_79B9_7F4A_7C15);
+        let mut dice = Dice(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
         let mut store = Store::new(&limit);
         let mut purses: Vec<Purse> = (0..3).map(|_| Purse::new(limit, store.terms(), at(0))).collect();
         let (mut now, mut witness, mut passed) = (START, 0, 0);
