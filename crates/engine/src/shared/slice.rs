@@ -301,6 +301,15 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_back_to_a_bucket_leaves_room_for_the_longest_lease() {
+        let bucket: Limit = "600/minute".parse().unwrap();
+        let window = Limit::fixed_window(600, Duration::from_secs(60)).unwrap();
+        let receipt = Receipt::from_bits(50_000 * MS);
+        assert_eq!(terms(&bucket).unwrap().receipt(&bucket, receipt), Receipt::from_bits(40_000 * MS));
+        assert_eq!(terms(&window).unwrap().receipt(&window, receipt), receipt);
+    }
+
+    #[test]
     fn little_of_a_free_bucket_is_left_to_expire() {
         let bucket = terms(&"600/minute".parse().unwrap()).unwrap();
         assert!(!bucket.worth_returning(12, true));
