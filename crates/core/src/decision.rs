@@ -54,6 +54,13 @@ impl Receipt {
     pub const fn from_bits(bits: u64) -> Receipt {
         Receipt(bits)
     }
+
+    /// The receipt of a bucket's units to give them back while others may hold leases of at most this length. A lease that
+    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
+    #[must_use]
+    pub fn before_leases(self, longest: Duration) -> Receipt {
+        Receipt(self.0.saturating_sub(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 /// May it pass?
@@ -224,6 +231,20 @@ impl Decision {
     #[must_use]
     pub fn strictness(&self) -> Strictness {
         Strictness::new(self.is_allowed(), self.remaining(), self.reset_after())
+    }
+
+    /// The same answer with so many units remaining, at most the limit: for those who know of units that the store counts
+    /// as spent, such as those of a lease.
+    #[must_use]
+    pub fn with_remaining(&self, units: u64) -> Decision {
+        Decision { room: units.min(self.limit).saturating_mul(self.unit), ..*self }
+    }
+
+    /// The same answer, with a reset that is so much nearer.
+    #[must_use]
+    pub fn with_reset_nearer(&self, elapsed: Duration) -> Decision {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        Decision { reset_after: self.reset_after.saturating_sub(elapsed), ..*self }
     }
 
     /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look

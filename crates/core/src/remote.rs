@@ -12,10 +12,10 @@ use crate::bounds::CHARGES_MAX;
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
 use crate::memory::{Charge, ChargeError, Decisions};
-use crate::{Decision, Key, Limit, Op, Time};
+use crate::{Decision, Key, Limit, Op, State, Time};
 
 /// The numbers of a limit, as its arithmetic uses them. Times are in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// Of gcra, token_bucket and leaky_bucket. The state is one word, the theoretical arrival time.
     Bucket {
@@ -146,6 +146,24 @@ impl Decisions {
             true => Ok(charges.iter().zip(answers).map(|(charge, one)| (one, charge.veto)).collect()),
             false => Err(Disagreement),
         }
+    }
+}
+
+impl State {
+    /// The state that a script left behind when it decided a charge on these words at `now`, and the answer: to go on
+    /// from there in this process.
+    ///
+    /// # Errors
+    /// If the arithmetic decides otherwise than the script did, or the limit keeps a log.
+    pub fn of_found(
+        charge: &Charge<'_>,
+        now: Time,
+        mut words: [u64; 3],
+        taken: bool,
+    ) -> Result<(State, Decision), Disagreement> {
+        let decision = on_words(charge, &mut words, now, charge.op)?;
+        let state = State::of_words(charge.limit, words).ok_or(Disagreement)?;
+        if decision.is_allowed() == taken { Ok((state, decision)) } else { Err(Disagreement) }
     }
 }
 

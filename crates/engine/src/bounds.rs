@@ -1,5 +1,7 @@
 //! Every bound of the crate in one place, each with its reason.
 
+use std::time::Duration;
+
 /// Most descriptors in a request: each of them is looked up by itself, and all are answered in one reply.
 pub const DESCRIPTORS_MAX: usize = 64;
 
@@ -40,3 +42,79 @@ pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 /// How often a node looks whether any key of a shared store was blocked, in nanoseconds: so long may a block on another
 /// node go unnoticed.
 pub const BLOCKED_LOOK_NANOS: u64 = 500_000_000;
+
+/// How long a denial by a shared store answers for it at most. So a reset, a refund or a raised limit on another node is
+/// seen within this time.
+pub const DENIAL_KNOWN_MAX: Duration = Duration::from_secs(1);
+
+/// Denials that are remembered of each shared store: about 10 MB of them. Who floods with more keys only asks the store
+/// more often.
+pub const DENIALS_MAX: usize = 1 << 16;
+
+/// Keys of each shared store that leases are kept for, at some 400 bytes each. Keys beyond them are decided exactly.
+pub const LEASED_KEYS_MAX: usize = 1 << 16;
+
+/// Longest lease. What a node that died had leased is lost until it would have come back, and what others reset is
+/// still spent: that must end soon, even if the limit is per day.
+pub const LEASE_MAX: Duration = Duration::from_secs(10);
+
+/// Shortest lease: five times the budget of a call, or it could be over before it has arrived. A limit that needs shorter
+/// ones is decided exactly.
+pub const LEASE_MIN: Duration = Duration::from_millis(50);
+
+/// The share of a bucket's span that a lease lasts at most. Leased units count as spent at the lease's end, so after idle
+/// times this share of the burst comes later.
+pub const LEASE_SHARE: u64 = 6;
+
+/// The share of a bucket's span that a lease lasts at least. Of a key that spends fast even that is enough for many
+/// requests, and it takes little of the burst.
+pub const LEASE_SHARE_MIN: u64 = 400;
+
+/// The share of a limit that one slice is at most: four nodes can hold some, and a node that died takes little along.
+pub const SLICE_SHARE: u64 = 4;
+
+/// Units that a lease should be long enough for: each call to the store then stands for so many requests, less what the
+/// slice is kept small for.
+pub const SLICE_USES: u64 = 64;
+
+/// The share of a limit's rate up to which a key spends slowly on a node: as many nodes can, and the bucket stays full.
+pub const SLOW_SHARE: u64 = 16;
+
+/// First slice of a key that nothing is known of. Most keys need no more.
+pub const SLICE_FIRST_MAX: u64 = 16;
+
+/// How much slices grow or shrink at once: a guess from a moment's rate may be wrong.
+pub const SLICE_STEP: u64 = 8;
+
+/// Sizes that are asked for in one call: halves of halves, and the least one that is worth a call.
+pub const SLICE_SIZES_MAX: usize = 8;
+
+/// How long a bucket that is used up takes to get the least slice back. Nodes ask this often for a key that is denied,
+/// rather than for each unit; and so late a unit may be handed out.
+pub const SLICE_WAIT: Duration = Duration::from_millis(250);
+
+/// The least slice of a slow limit, as far as it comes back before a denial is forgotten: nodes would ask for each unit.
+pub const SLICE_LEAST: u64 = 8;
+
+/// The share of a bucket's span that it takes to get the least slice back, at most: it must not fill up meanwhile.
+pub const SLICE_WAIT_SHARE: u64 = 16;
+
+/// Calls that a request waits for at most to get its share of a lease, before it asks the store itself.
+pub const LEASE_ROUNDS_MAX: usize = 4;
+
+/// Pause between pushes of what was admitted asynchronously. So long nodes do not know of each other's units; ten calls
+/// a second for each key in use are few for a store that does a hundred thousand.
+pub const SYNC_PAUSE: Duration = Duration::from_millis(100);
+
+/// The share of what is left of a limit that a node lets pass asynchronously before it hurries to push: below it, it does so
+/// once a second. Several nodes together stay below what is left.
+pub const SYNC_SHARE: u64 = 64;
+
+/// Keys of each shared store that replicas are kept for, at some 300 bytes each. Keys beyond them are decided exactly.
+pub const REPLICAS_MAX: usize = 1 << 16;
+
+/// How long a replica that nobody asks is kept.
+pub const REPLICA_IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Calls that work in the background has under way at a time: far fewer than a connection takes.
+pub const BACKGROUND_CALLS_MAX: usize = 256;

@@ -288,6 +288,17 @@ impl Engine {
         Ok(counted)
     }
 
+    /// Gives back what this node leased of shared stores and did not spend, and tells them what it let pass. Without this
+    /// it comes back by itself, later.
+    pub async fn close(&self) {
+        let active = self.active.load_full();
+        for backend in active.stores.iter().chain([&self.default_store]) {
+            if let Backend::Shared(backend) = backend {
+                Box::pin(backend.shared.close()).await;
+            }
+        }
+    }
+
     /// The policy's rules as they stand, for those who need more than decisions.
     #[must_use]
     pub fn policy(&self) -> PolicyGuard {

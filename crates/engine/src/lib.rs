@@ -11,6 +11,7 @@
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
+//! | what keeps calls away from a store that several nodes share | `shared/` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 

@@ -107,7 +107,7 @@ impl Backend {
 
 impl SharedBackend {
     fn new(store: RedisStore, clock: Clock) -> SharedBackend {
-        let shared = Shared::new(store);
+        let shared = Shared::new(store, clock.clone());
         SharedBackend { shared, clock, blocked_until: AtomicU64::new(0), look_at: AtomicU64::new(0) }
     }
 

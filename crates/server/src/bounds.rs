@@ -189,3 +189,7 @@ pub const NUMBER_BYTES_TOLD_MAX: usize = 40;
 
 /// Most digits of a length on the protocol of Redis: more than any that is let pass has, and few enough for 64 bits.
 pub const LENGTH_DIGITS_MAX: usize = 10;
+
+/// Longest time at the end of a drain for giving back what was leased of shared stores: what does not get there comes back by
+/// itself.
+pub(crate) const STORES_CLOSE: Duration = Duration::from_secs(1);

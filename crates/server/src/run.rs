@@ -15,7 +15,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::bounds::DRAIN;
+use crate::bounds::{DRAIN, STORES_CLOSE};
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
@@ -323,6 +323,8 @@ async fn manage(
         if tokio::time::timeout(DRAIN, drainer.finished()).await.is_err() {
             tracing::warn!(seconds = DRAIN.as_secs(), "some connections did not finish in time");
         }
+        // The workers' runtimes still run, and with them the connections that this goes over.
+        let _ = tokio::time::timeout(STORES_CLOSE, service.engine.close()).await;
     };
     tokio::select! {
         () = finish => {}

@@ -73,6 +73,17 @@ impl State {
             Shape::Log(_) => Kept::Log(VecDeque::new()),
         })
     }
+
+    /// The state of these words, of which a bucket has one and a window two; nothing if the limit keeps a log.
+    pub(crate) fn of_words(limit: &Limit, words: [u64; 3]) -> Option<State> {
+        let [first, second, _] = words;
+        Some(State(match limit.shape() {
+            Shape::Bucket(_) => Kept::Bucket([first]),
+            Shape::Window(_) => Kept::Window([first, second]),
+            Shape::Counter(_) => Kept::Counter(words),
+            Shape::Log(_) => return None,
+        }))
+    }
 }
 
 /// Decides one operation and changes the state accordingly.

@@ -14,6 +14,9 @@ pub enum ReplyError {
     /// The algorithm has no leases.
     #[error("leases are there for gcra, token_bucket, leaky_bucket and fixed_window only")]
     NoLease,
+    /// The state of a log is too long to be told.
+    #[error("states are told of gcra, token_bucket, leaky_bucket, fixed_window and sliding_counter only")]
+    NoState,
     /// The numbers do not fit the verdict.
     #[error(transparent)]
     Disagreement(#[from] Disagreement),
@@ -32,7 +35,8 @@ pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisio
     Ok(Decisions::of_found(charges, now, &found?, number(taken)? == 1)?)
 }
 
-/// Reads the reply to a lease: the number of the size that was taken or 0, now, and the state before.
+/// Reads the reply to a lease: the number of the size that was taken or 0, now, and the state before. That to a single
+/// charge has the same form, with 1 if it passed.
 pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time, [u64; 3]), ReplyError> {
     let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [taken, seconds, nanos, found] = &parts[..] else { return Err(ReplyError::Unreadable) };

@@ -24,5 +24,5 @@ mod store_tests;
 
 pub use decode::ReplyError;
 pub use link::{Breaker, CallError, Health, NodeHealth, OpenError, Totals, Why};
-pub use store::{Leased, Permits, RedisStore, StoreError, Tagged};
+pub use store::{Leased, Permits, RedisStore, StoreError, Tagged, Told};
 pub use url::{Address, Target, TargetError};

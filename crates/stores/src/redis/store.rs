@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Snapshot, check_charges,
+    Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Snapshot, State, Time, check_charges,
 };
 
 use super::decode::{self, ReplyError};
@@ -40,6 +40,17 @@ pub struct Leased {
     pub units: u64,
     /// The answer, with the receipt to give back what is not spent.
     pub decision: Decision,
+}
+
+/// An answer, and the state that it left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The answer.
+    pub decision: Decision,
+    /// The state of the key after it.
+    pub state: State,
+    /// When that was, by the store's clock.
+    pub now: Time,
 }
 
 /// The state of permits after an op.
@@ -86,6 +97,12 @@ impl RedisStore {
     #[must_use]
     pub fn health(&self) -> Health {
         self.redis.health()
+    }
+
+    /// How long a call may take as a whole.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.budget
     }
 
     /// Decides charges at one instant: takes all that fit if no vetoing charge is denied, else none.
@@ -168,6 +185,24 @@ impl RedisStore {
             }
             *decision = decision.withdrawn();
         }
+    }
+
+    /// Decides one charge, and tells the state that it left behind, so that a caller can go on from there alone.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the limit keeps a log.
+    pub async fn charge_and_tell(&self, one: &Tagged<'_>) -> Result<Told, StoreError> {
+        let charge = &one.charge;
+        if let Numbers::Log { .. } = charge.limit.numbers(charge.key) {
+            return Err(self.unreadable(ReplyError::NoState));
+        }
+        let reply = self.run(SCRIPTS.one(charge.limit.algorithm()), &[&self.name(one)], &encode::one(charge)).await?;
+        let read = || -> Result<Told, ReplyError> {
+            let (taken, now, words) = decode::leased(charge, &reply)?;
+            let (state, decision) = State::of_found(charge, now, words, taken == 1)?;
+            Ok(Told { decision, state, now })
+        };
+        read().map_err(|error| self.unreadable(error))
     }
 
     /// Looks at a key, with the entries of its log where the limit keeps one.

@@ -10,7 +10,7 @@ use super::model::history::Choices;
 use super::{Runs, SCRIPTS, bytes, decide};
 use crate::redis::{decode, encode};
 
-/// Units that somebody may still spend.
+/// Units that somebody may still spend or give back.
 struct Held {
     units: u64,
     ends: u64,
@@ -18,6 +18,9 @@ struct Held {
 }
 
 const INTERVAL: u64 = 1_000;
+
+/// The longest lease, as a share of the burst.
+const LONGEST_SHARE: u64 = 3;
 const KEY: &str = "key";
 
 /// Takes the first size that fits, as `RedisStore::lease` does, and checks the script against the arithmetic.
@@ -43,6 +46,7 @@ fn lease(subject: &mut InProcess, limit: &Limit, sizes: &[u64], length: u64, now
 fn check(burst: u64, words: &[u64]) {
     let mut subject = InProcess::new();
     let limit = Limit::gcra(Rate::from_nanos(1, INTERVAL).unwrap(), burst).unwrap();
+    let longest = burst * INTERVAL / LONGEST_SHARE;
     let (mut now, mut held, mut admitted) = (1_700_000_000_000_000_000, Vec::<Held>::new(), Vec::<(u64, u64)>::new());
     for word in words {
         let mut choices = Choices(*word);
@@ -52,23 +56,36 @@ fn check(burst: u64, words: &[u64]) {
         }
         held.retain(|lease| lease.units > 0 && now < lease.ends);
         match choices.below(8) {
-            0 | 1 => {
-                let units = 1 + choices.below(2);
+            0 => {
+                let units = 1 + choices.any_below(burst);
                 if decide(&mut subject, KEY, &limit, Time::from_nanos(now), Op::Take(units)).is_allowed() {
                     admitted.push((now, units));
                 }
             }
-            2 | 3 => {
-                let length = choices.below(burst) * INTERVAL + choices.below(7);
-                let size = 1 + choices.below(burst);
+            1..=3 => {
+                let length = choices.any_below(longest + 1);
+                let size = 1 + choices.any_below(burst);
                 if let Some((units, receipt)) = lease(&mut subject, &limit, &[size, size.div_ceil(2), 1], length, now) {
                     held.push(Held { units, ends: now + length, receipt });
                 }
             }
-            4 => {
-                let Some(lease) = held.pop() else { continue };
-                let refund = Op::Refund(lease.units, Some(lease.receipt));
+            4 | 5 => {
+                if held.is_empty() {
+                    continue;
+                }
+                let lease = held.swap_remove(choices.any_below(held.len() as u64) as usize);
+                let receipt = lease.receipt.before_leases(Duration::from_nanos(longest));
+                let refund = Op::Refund(lease.units, Some(receipt));
                 decide(&mut subject, KEY, &limit, Time::from_nanos(now), refund);
+            }
+            6 => {
+                // All that there is, at once.
+                let at = Time::from_nanos(now);
+                let units = decide(&mut subject, KEY, &limit, at, Op::Peek).remaining();
+                if units > 0 && decide(&mut subject, KEY, &limit, at, Op::Take(units)).is_allowed() {
+                    admitted.push((now, units));
+                }
+                held.drain(..).for_each(|lease| admitted.push((now, lease.units)));
             }
             _ => {
                 let count = held.len() as u64;
@@ -91,6 +108,25 @@ fn check(burst: u64, words: &[u64]) {
             );
         }
     }
+}
+
+/// An older lease goes back while a later one is held, whose end the debt must not fall below.
+#[test]
+fn what_goes_back_leaves_room_for_later_leases() {
+    let (burst, start) = (20, 1_700_000_000_000_000_000);
+    let limit = Limit::gcra(Rate::from_nanos(1, INTERVAL).unwrap(), burst).unwrap();
+    let both = |before: Duration| {
+        let mut subject = InProcess::new();
+        let (older, receipt) = lease(&mut subject, &limit, &[10], INTERVAL, start).unwrap();
+        let (later, _) = lease(&mut subject, &limit, &[5], 10 * INTERVAL, start).unwrap();
+        let refund = Op::Refund(older, Some(receipt.before_leases(before)));
+        decide(&mut subject, KEY, &limit, Time::from_nanos(start), refund);
+        // The later lease has not ended yet: all of it can be spent at once with what the store gives.
+        let now = Time::from_nanos(start + 6 * INTERVAL);
+        later + decide(&mut subject, KEY, &limit, now, Op::Peek).remaining()
+    };
+    assert_eq!(both(Duration::ZERO), 25, "5 more than the burst");
+    assert!(both(Duration::from_nanos(10 * INTERVAL)) <= burst);
 }
 
 proptest! {

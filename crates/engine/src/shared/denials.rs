@@ -1,0 +1,333 @@
+//! Denials that are still true: who is known to be denied is answered without the store.
+//!
+//! What is remembered is a whole call: its charges with their limits, keys, costs and vetoes. A denied call took nothing, so
+//! the same call is denied until the earliest of its denials is over, and for a second at most. A limit with other numbers
+//! makes another call.
+//!
+//! What can end a denial earlier, a refund or a reset, changes the **stamp** of its key. A call is remembered under the
+//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_core::{Decision, Decisions, Op, Retry, Time};
+
+use super::{SharedCharge, since};
+use crate::bounds::{DENIAL_KNOWN_MAX, DENIALS_MAX};
+
+/// Places among which a denial can choose.
+const WAYS: usize = 4;
+
+/// Locks that places are divided among.
+const SHARDS: usize = 64;
+
+const SETS: usize = DENIALS_MAX / WAYS / SHARDS;
+
+/// Stamps. Keys that share one only make each other forgotten more often.
+const STAMPS: usize = 1 << 14;
+
+/// What is known of denied calls.
+pub(super) struct Denials {
+    shards: Box<[Mutex<Vec<Set>>]>,
+    stamps: Box<[AtomicU64]>,
+    seeds: [RandomState; 2],
+}
+
+type Set = [Option<Denied>; WAYS];
+
+struct Denied {
+    print: u128,
+    stamp: u64,
+    learned: Time,
+    until: Time,
+    answers: Box<[(Decision, bool)]>,
+}
+
+/// A call, as it was before it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    print: u128,
+    /// The sum of its keys' stamps. They only grow, so that none has changed if the sum has not.
+    stamp: u64,
+}
+
+impl Denials {
+    pub(super) fn new() -> Denials {
+        Denials {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            stamps: (0..STAMPS).map(|_| AtomicU64::new(0)).collect(),
+            seeds: [RandomState::new(), RandomState::new()],
+        }
+    }
+
+    /// A call whose denial can be remembered: one that only takes, and that can be denied.
+    pub(super) fn call(&self, charges: &[SharedCharge<'_>]) -> Option<Call> {
+        let takes = charges.iter().all(|one| matches!(one.charge.op, Op::Take(1..)));
+        if !takes || !charges.iter().any(|one| one.charge.veto) {
+            return None;
+        }
+        let [low, high] = self.seeds.each_ref().map(|seed| {
+            let mut hasher = seed.build_hasher();
+            for one in charges {
+                let charge = &one.charge;
+                let units = if let Op::Take(units) = charge.op { units } else { 0 };
+                let numbers = charge.limit.numbers(charge.key);
+                (charge.limit.identity(), numbers, one.tag, charge.key, units, charge.veto).hash(&mut hasher);
+            }
+            hasher.finish()
+        });
+        let print = u128::from(high) << 64 | u128::from(low);
+        let stamp = charges.iter().fold(0_u64, |sum, one| sum.wrapping_add(self.stamp(one).load(SeqCst)));
+        Some(Call { print, stamp })
+    }
+
+    /// The answers to a call that is known to be denied.
+    pub(super) fn answer(&self, call: Call, now: Time) -> Option<Decisions> {
+        let (shard, set) = place(call.print);
+        let sets = self.shards.get(shard)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sets.get(set)?.iter().flatten().find(|denied| denied.print == call.print)?;
+        if known.stamp != call.stamp || now >= known.until {
+            return None;
+        }
+        let elapsed = since(known.learned, now);
+        let aged = |(decision, veto): &(Decision, bool)| match decision.is_allowed() {
+            true => Some((decision.with_reset_nearer(elapsed), *veto)),
+            false => Some((decision.aged(elapsed)?, *veto)),
+        };
+        known.answers.iter().map(aged).collect()
+    }
+
+    /// Remembers the answers to a call if it was denied.
+    pub(super) fn learn(&self, call: Call, sent: Time, learned: Time, answers: &[(Decision, bool)]) {
+        let mut until = learned.plus(DENIAL_KNOWN_MAX);
+        for (decision, _) in answers {
+            match decision.retry() {
+                // From before the call on: the store decided later than that, so that nobody is denied for too long.
+                Some(Retry::After(wait)) => until = until.min(sent.plus(wait)),
+                Some(Retry::Unknown(_)) => return,
+                Some(Retry::Never) | None => {}
+            }
+        }
+        let vetoed = answers.iter().any(|(decision, veto)| *veto && !decision.is_allowed());
+        if !vetoed || until <= learned {
+            return;
+        }
+        let (shard, set) = place(call.print);
+        let Some(shard) = self.shards.get(shard) else { return };
+        let mut sets = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        if sets.is_empty() {
+            sets.resize_with(SETS, Default::default);
+        }
+        let Some(ways) = sets.get_mut(set) else { return };
+        // Its own place, else a free one, else the one that is over first.
+        let rank = |way: &Option<Denied>| match way {
+            Some(denied) if denied.print == call.print => (0, Time::default()),
+            None => (1, Time::default()),
+            Some(denied) => (2, denied.until),
+        };
+        if let Some(way) = ways.iter_mut().min_by_key(|way| rank(way)) {
+            *way = Some(Denied { print: call.print, stamp: call.stamp, learned, until, answers: answers.into() });
+        }
+    }
+
+    /// Forgets what is known of a charge's key. To be called when what may end a denial has been done, not before.
+    pub(super) fn forget(&self, one: &SharedCharge<'_>) {
+        self.stamp(one).fetch_add(1, SeqCst);
+    }
+
+    fn stamp(&self, one: &SharedCharge<'_>) -> &AtomicU64 {
+        let [seed, _] = &self.seeds;
+        let hash = seed.hash_one((one.charge.limit.identity(), one.tag, one.charge.key));
+        #[expect(clippy::indexing_slicing, reason = "the mask keeps it below the length")]
+        &self.stamps[usize::try_from(hash & (STAMPS as u64 - 1)).unwrap_or(0)]
+    }
+}
+
+/// The shard and the set of a call.
+fn place(print: u128) -> (usize, usize) {
+    let low = |bits: u128, below: usize| usize::try_from(bits % below as u128).unwrap_or(0);
+    (low(print, SHARDS), low(print >> 64, SETS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::{Charge, Clock, FakeClock, Key, Limit, MemoryStore};
+
+    use super::super::Consistency;
+    use super::*;
+
+    struct Bench {
+        clock: FakeClock,
+        store: MemoryStore,
+        denials: Denials,
+        asked: u64,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let clock = FakeClock::new();
+            let store = MemoryStore::builder().keys(100).clock(Clock::from(clock.clone())).build().unwrap();
+            Bench { clock, store, denials: Denials::new(), asked: 0 }
+        }
+
+        /// Asks as the shared store does. A call takes this long in each direction.
+        fn ask(&mut self, charges: &[SharedCharge<'_>], way: Duration) -> Decisions {
+            let call = self.denials.call(charges);
+            if let Some(known) = call.and_then(|call| self.denials.answer(call, self.clock.now())) {
+                return known;
+            }
+            self.asked += 1;
+            let sent = self.clock.now();
+            self.clock.advance(way);
+            let plain: Vec<Charge<'_>> = charges.iter().map(|one| one.charge).collect();
+            let decisions = self.store.charge(&plain).unwrap();
+            self.clock.advance(way);
+            let answers: Vec<(Decision, bool)> =
+                decisions.iter().copied().zip(plain.iter().map(|charge| charge.veto)).collect();
+            if let Some(call) = call {
+                self.denials.learn(call, sent, self.clock.now(), &answers);
+            }
+            decisions
+        }
+
+        fn take(&mut self, key: &str, limit: &Limit, units: u64) -> Decision {
+            let charge = Charge::take(Key::new(key).unwrap(), limit, units);
+            let decisions = self.ask(&[exact(charge)], Duration::ZERO);
+            *decisions.iter().next().unwrap()
+        }
+    }
+
+    fn exact(charge: Charge<'_>) -> SharedCharge<'_> {
+        SharedCharge { charge, tag: b"", consistency: Consistency::Exact }
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_denial_is_told_until_it_is_over_and_for_a_second_at_most() {
+        let mut bench = Bench::new();
+        let (fast, slow): (Limit, Limit) = ("2/second".parse().unwrap(), "1/minute".parse().unwrap());
+        bench.take("ann", &fast, 2);
+        assert_eq!(bench.take("ann", &fast, 1).retry(), Some(Retry::After(ms(500))));
+        bench.clock.advance(ms(499));
+        assert_eq!(bench.take("ann", &fast, 1).retry(), Some(Retry::After(ms(1))));
+        assert_eq!(bench.asked, 2, "the second one was known");
+        bench.clock.advance(ms(1));
+        assert!(bench.take("ann", &fast, 1).is_allowed());
+
+        bench.take("bob", &slow, 1);
+        bench.asked = 0;
+        for at in 0..100 {
+            let retry = bench.take("bob", &slow, 1).retry();
+            assert_eq!(retry, Some(Retry::After(ms(60_000 - at * 100))));
+            bench.clock.advance(ms(100));
+        }
+        assert_eq!(bench.asked, 10, "once a second");
+    }
+
+    #[test]
+    fn other_costs_keys_and_numbers_are_asked_for() {
+        let mut bench = Bench::new();
+        let rate = tidegate_core::Rate::per_minute(10).unwrap();
+        let [limit, raised] = [10, 20].map(|burst| Limit::gcra(rate, burst).unwrap());
+        bench.take("ann", &limit, 8);
+        assert!(!bench.take("ann", &limit, 3).is_allowed());
+        assert!(bench.take("ann", &limit, 2).is_allowed());
+        assert!(!bench.take("ann", &limit, 3).is_allowed());
+        assert!(bench.take("bob", &limit, 3).is_allowed());
+        assert!(bench.take("ann", &raised, 3).is_allowed(), "a raised limit");
+        assert_eq!(bench.asked, 5);
+    }
+
+    #[test]
+    fn what_never_passes_is_known_too() {
+        let mut bench = Bench::new();
+        let limit: Limit = "10/minute".parse().unwrap();
+        for _ in 0..5 {
+            assert_eq!(bench.take("ann", &limit, 11).retry(), Some(Retry::Never));
+        }
+        assert_eq!(bench.asked, 1);
+    }
+
+    #[test]
+    fn a_refund_or_reset_makes_it_forgotten_even_while_the_call_is_under_way() {
+        let bench = Bench::new();
+        let limit: Limit = "1/minute".parse().unwrap();
+        let charge = Charge::take(Key::new("ann").unwrap(), &limit, 1);
+        bench.store.charge(&[charge]).unwrap();
+        let denied = bench.store.charge(&[charge]).unwrap();
+        let answers: Vec<(Decision, bool)> = denied.iter().map(|one| (*one, true)).collect();
+        let (now, call) = (bench.clock.now(), bench.denials.call(&[exact(charge)]).unwrap());
+        bench.denials.learn(call, now, now, &answers);
+        assert!(bench.denials.answer(call, now).is_some());
+        // A call that was sent before the reset and is answered after it.
+        bench.denials.forget(&exact(charge));
+        bench.denials.learn(call, now, now, &answers);
+        let next = bench.denials.call(&[exact(charge)]).unwrap();
+        assert!(bench.denials.answer(next, now).is_none());
+        bench.denials.learn(next, now, now, &answers);
+        assert!(bench.denials.answer(next, now).is_some());
+    }
+
+    #[test]
+    fn a_transaction_is_known_as_a_whole() {
+        let mut bench = Bench::new();
+        let (tight, wide): (Limit, Limit) = ("1/minute".parse().unwrap(), "9/minute".parse().unwrap());
+        let (ann, bob) = (Key::new("ann").unwrap(), Key::new("bob").unwrap());
+        let both = [exact(Charge::take(ann, &tight, 1)), exact(Charge::take(bob, &wide, 1))];
+        for _ in 0..5 {
+            bench.ask(&both, Duration::ZERO);
+        }
+        assert_eq!(bench.asked, 2);
+        let known = bench.ask(&both, Duration::ZERO);
+        let each: Vec<(bool, u64)> = known.iter().map(|one| (one.is_allowed(), one.remaining())).collect();
+        assert_eq!((each, known.is_allowed()), (vec![(false, 0), (true, 8)], false));
+        assert!(known.iter().all(|one| one.receipt().is_none()));
+        // What does not veto denies nothing.
+        let shadow = [exact(Charge { veto: false, ..Charge::take(ann, &tight, 1) })];
+        assert!(bench.denials.call(&shadow).is_none());
+        let look = [exact(Charge { op: Op::Ask(1), ..Charge::take(ann, &tight, 1) })];
+        assert!(bench.denials.call(&look).is_none());
+    }
+
+    #[test]
+    fn the_time_of_the_call_makes_it_neither_too_long_nor_the_wait_too_short() {
+        let mut bench = Bench::new();
+        let limit: Limit = "1/minute".parse().unwrap();
+        let charge = exact(Charge::take(Key::new("ann").unwrap(), &limit, 1));
+        bench.ask(&[charge], Duration::ZERO);
+        bench.clock.advance(ms(59_500));
+        let told = bench.ask(&[charge], ms(5));
+        assert_eq!(told.retry(), Some(Retry::After(ms(495))));
+        // It was decided 5 ms ago, which nobody here can know.
+        assert_eq!(bench.ask(&[charge], ms(5)).retry(), Some(Retry::After(ms(495))));
+        bench.clock.advance(ms(485));
+        bench.asked = 0;
+        bench.ask(&[charge], ms(5));
+        assert_eq!(bench.asked, 1, "495 ms after it was sent");
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_only_and_what_is_over_goes_first() {
+        let denials = Denials::new();
+        let limit: Limit = "1/minute".parse().unwrap();
+        let store = MemoryStore::builder().keys(10).build().unwrap();
+        let charge = Charge::take(Key::new("x").unwrap(), &limit, 1);
+        store.charge(&[charge]).unwrap();
+        let denied = *store.charge(&[charge]).unwrap().iter().next().unwrap();
+        let at = |millis| Time::from_nanos(millis * 1_000_000);
+        // All in one set: the bits that choose it are alike.
+        let call = |number: u128| Call { print: (number * SETS as u128) << 64, stamp: 0 };
+        for number in 0..6 {
+            let now = at(u64::try_from(number).unwrap() * 10);
+            denials.learn(call(number), now, now, &[(denied, true)]);
+        }
+        let known: Vec<bool> = (0..6).map(|number| denials.answer(call(number), at(60)).is_some()).collect();
+        assert_eq!(known, [false, false, true, true, true, true]);
+    }
+}

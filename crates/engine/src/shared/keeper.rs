@@ -1,0 +1,165 @@
+//! Work in the background: one task gives back what was not spent, and pushes what was admitted.
+//!
+//! It is started by who first needs it, on that caller's runtime, and ends with the last handle of the store. If its runtime
+//! ends before, the next one who needs it starts it again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidegate_core::{Charge, Limit, Op, Time};
+use tidegate_stores::redis::{CallError, StoreError, Tagged};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::name::Name;
+use super::purse::Remainder;
+use super::{Consistency, Inner, SharedCharge, since};
+use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
+
+/// How long it sleeps if there is nothing to do and nobody wakes it.
+const NAP: Duration = Duration::from_secs(3_600);
+
+/// How often everything is looked at when the store is closed.
+const FINISH_ROUNDS: usize = 2;
+
+/// The task.
+#[derive(Default)]
+pub(super) struct Keeper {
+    running: AtomicBool,
+    /// When replicas were last pushed, in nanoseconds.
+    pushed_nanos: AtomicU64,
+    pub(super) wake: Arc<Notify>,
+}
+
+impl Keeper {
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+}
+
+/// Says that the task has ended, however it ended.
+struct Running(Arc<Keeper>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.store(false, Ordering::Release);
+    }
+}
+
+/// Starts the task if it does not run.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let keeper = &inner.keeper;
+    if keeper.running.load(Ordering::Relaxed) || keeper.running.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let running = Running(Arc::clone(keeper));
+    tokio::spawn(run(Arc::downgrade(inner), running));
+}
+
+async fn run(inner: Weak<Inner>, running: Running) {
+    while let Some(inner) = inner.upgrade() {
+        let pause = tend(&inner).await;
+        drop(inner);
+        tokio::select! {
+            () = running.0.wake.notified() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Does what is due, and tells how long there is nothing more to do.
+async fn tend(inner: &Arc<Inner>) -> Duration {
+    let now = inner.clock.now();
+    let (back, next) = inner.leases.tidy(now);
+    let mut calls = Calls::new(inner);
+    for (name, remainder) in back {
+        calls.add(Work::Return(name, remainder)).await;
+    }
+    let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
+    if inner.replicas.is_ahead() && since(pushed, now) >= SYNC_PAUSE {
+        inner.keeper.pushed_nanos.store(now.as_nanos(), Ordering::Relaxed);
+        for (name, limit, units) in inner.replicas.pushes(now, false) {
+            calls.add(Work::Push(name, limit, units)).await;
+        }
+    }
+    calls.finish().await;
+    let now = inner.clock.now();
+    let until_next = next.map_or(NAP, |next| since(now, next));
+    let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
+    let until_push = if inner.replicas.is_ahead() { SYNC_PAUSE.saturating_sub(since(pushed, now)) } else { NAP };
+    until_next.min(until_push)
+}
+
+/// Gives everything back, and pushes everything.
+pub(super) async fn finish(inner: &Arc<Inner>) {
+    // What is under way when it is first looked at may leave something behind.
+    for _ in 0..FINISH_ROUNDS {
+        let now = inner.clock.now();
+        let mut calls = Calls::new(inner);
+        for (name, remainder) in inner.leases.empty(now) {
+            calls.add(Work::Return(name, remainder)).await;
+        }
+        for (name, limit, units) in inner.replicas.pushes(now, true) {
+            calls.add(Work::Push(name, limit, units)).await;
+        }
+        calls.finish().await;
+    }
+}
+
+enum Work {
+    Return(Name, Remainder),
+    Push(Name, Limit, u64),
+}
+
+/// Calls under way, so many at a time.
+struct Calls<'a> {
+    inner: &'a Arc<Inner>,
+    tasks: JoinSet<()>,
+}
+
+impl<'a> Calls<'a> {
+    fn new(inner: &'a Arc<Inner>) -> Calls<'a> {
+        Calls { inner, tasks: JoinSet::new() }
+    }
+
+    async fn add(&mut self, work: Work) {
+        if self.tasks.len() >= BACKGROUND_CALLS_MAX {
+            self.tasks.join_next().await;
+        }
+        let inner = Arc::clone(self.inner);
+        self.tasks.spawn(async move {
+            match work {
+                Work::Return(name, remainder) => give_back(&inner, &name, &remainder).await,
+                Work::Push(name, limit, units) => push(&inner, &name, &limit, units).await,
+            }
+        });
+    }
+
+    async fn finish(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Gives units back. If that fails, they come back by themselves, later.
+async fn give_back(inner: &Inner, name: &Name, remainder: &Remainder) {
+    let Some((tag, key)) = name.parts() else { return };
+    let charge = Charge { key, limit: &remainder.limit, op: remainder.op(), veto: false };
+    let _ = inner.ask(&[SharedCharge { charge, tag, consistency: Consistency::Exact }]).await;
+}
+
+/// Tells the store what was admitted here, and this node what was admitted everywhere.
+async fn push(inner: &Inner, name: &Name, limit: &Limit, units: u64) {
+    let Some((tag, key)) = name.parts() else { return };
+    let charge = Charge { key, limit, op: Op::Debit(units), veto: false };
+    let sent = inner.clock.now();
+    inner.calls.fetch_add(1, Ordering::Relaxed);
+    let result = inner.store.charge_and_tell(&Tagged { charge, tag }).await;
+    // What may have been counted is not told again.
+    inner.replicas.pushed(name, !matches!(result, Err(StoreError::Call(CallError::NotSent { .. }))));
+    if let Ok(told) = result {
+        inner.replicas.receive(name, limit, &told, sent, inner.clock.now());
+    }
+}

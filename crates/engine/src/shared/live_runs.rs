@@ -1,0 +1,187 @@
+//! Long runs of several nodes on one real Redis: what passes, and what it costs.
+
+use std::time::Duration;
+
+use tidegate_core::{Charge, Clock, Key, Limit, Rate};
+use tidegate_stores::redis::RedisStore;
+use tokio::time::{Instant, sleep};
+
+use super::live_servers::{Server, Setup};
+use super::{Consistency, Shared, SharedCharge};
+
+/// A source of numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+fn node(server: &Server) -> Shared {
+    let url = format!("redis://127.0.0.1:{}?timeout=5s", server.port);
+    Shared::new(RedisStore::open(&url.parse().unwrap()).unwrap(), Clock::system())
+}
+
+async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, consistency: Consistency) -> bool {
+    let charge = Charge::take(Key::new(name).unwrap(), limit, units);
+    node.charge(&[SharedCharge { charge, tag: b"", consistency }]).await.unwrap().is_allowed()
+}
+
+/// What passed: units, and two instants between which that was, in nanoseconds.
+type Passed = (u64, u64, u64);
+
+/// Lets tasks on each node take at random moments for so long.
+async fn run(
+    nodes: &[Shared],
+    limit: Limit,
+    mode: Consistency,
+    tasks: u64,
+    pause_us: u64,
+    length: Duration,
+) -> Vec<Passed> {
+    let began = Instant::now();
+    let mut running = Vec::new();
+    for (number, node) in nodes.iter().enumerate() {
+        for task in 0..tasks {
+            let node = node.clone();
+            let mut dice = Dice(0x9E37_79B9 + 1_000 * number as u64 + task);
+            running.push(tokio::spawn(async move {
+                let mut passed = Vec::new();
+                let nanos = || u64::try_from(began.elapsed().as_nanos()).unwrap();
+                while began.elapsed() < length {
+                    let (units, before) = (1 + dice.below(3), nanos());
+                    if take(&node, "one", &limit, units, mode).await {
+                        passed.push((units, before, nanos()));
+                    }
+                    sleep(Duration::from_micros(dice.below(2 * pause_us))).await;
+                }
+                passed
+            }));
+        }
+    }
+    let mut passed = Vec::new();
+    for task in running {
+        passed.extend(task.await.unwrap());
+    }
+    passed.sort_by_key(|(_, before, _)| *before);
+    passed
+}
+
+/// The most that passed beyond the burst and what comes back, in any interval.
+fn over(passed: &[Passed], burst: u64, interval: u64) -> i64 {
+    let mut worst = i64::MIN;
+    for (first, (_, start, _)) in passed.iter().enumerate() {
+        let mut within: Vec<(u64, u64)> = passed[first..].iter().map(|(units, _, after)| (*after, *units)).collect();
+        within.sort_unstable();
+        let mut sum = 0;
+        for (end, units) in within {
+            sum += units;
+            let bound = burst + (end - start) / interval;
+            worst = worst.max(i64::try_from(sum).unwrap() - i64::try_from(bound).unwrap());
+        }
+    }
+    worst
+}
+
+#[tokio::test]
+async fn leases_never_let_too_much_pass_and_little_less() {
+    let server = Server::start(&Setup::default());
+    let nodes: Vec<Shared> = (0..4).map(|_| node(&server)).collect();
+    let (rate, burst) = (200, 200);
+    let limit = Limit::gcra(Rate::per_second(rate).unwrap(), burst).unwrap();
+    let length = Duration::from_secs(6);
+    // About twice the rate: 4 nodes × 4 tasks × 2 units in 80 ms.
+    let passed = run(&nodes, limit, Consistency::Leased, 4, 80_000, length).await;
+    let total: u64 = passed.iter().map(|(units, ..)| units).sum();
+    let worst = over(&passed, burst, 1_000_000_000 / rate);
+    let calls: u64 = nodes.iter().map(|node| node.health().calls).sum();
+    println!("{total} units passed in {length:?}, {worst} over, {calls} calls");
+    assert!(worst <= 0, "{worst} units too many");
+    // All but what is late by a lease's length, and what is held at the end.
+    let whole = burst + rate * length.as_secs();
+    assert!(total + burst / 3 >= whole, "{total} of {whole}");
+}
+
+#[tokio::test]
+async fn async_lets_pass_no_more_too_much_than_it_says() {
+    let server = Server::start(&Setup::default());
+    let nodes: Vec<Shared> = (0..3).map(|_| node(&server)).collect();
+    let (rate, burst) = (100, 50);
+    let limit = Limit::gcra(Rate::per_second(rate).unwrap(), burst).unwrap();
+    let length = Duration::from_secs(4);
+    // 3 nodes × 4 tasks × 2 units in 80 ms: three times the rate, 100 units a second on each node.
+    let passed = run(&nodes, limit, Consistency::Async, 4, 80_000, length).await;
+    let total: u64 = passed.iter().map(|(units, ..)| units).sum();
+    let worst = over(&passed, burst, 1_000_000_000 / rate);
+    let calls: u64 = nodes.iter().map(|node| node.health().calls).sum();
+    println!("{total} units passed in {length:?}, {worst} over, {calls} calls");
+    // Each of three nodes does not know what the two others let pass within 100 ms and the time of a call, some 20 ms here.
+    let blind = 3 * 2 * (100 * 120 / 1_000);
+    assert!(worst <= blind, "{worst} units too many, {blind} at most");
+    assert!(total >= burst + rate * length.as_secs() * 9 / 10, "{total}");
+    assert!(calls <= 3 * (4 * 10 + 10) + 12, "{calls} calls: one for each interval and node");
+}
+
+/// `cargo test -p tidegate-engine --lib -- --ignored --nocapture counted`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn calls_are_counted() {
+    let server = Server::start(&Setup::default());
+    for mode in [Consistency::Exact, Consistency::Leased, Consistency::Async] {
+        count(&server, mode, 200_000, 2).await;
+    }
+    // As many requests for each key as in a run of 10 million for 10,000 keys. The hottest key is soon over its limit.
+    for mode in [Consistency::Leased, Consistency::Async] {
+        count(&server, mode, 1_000_000, 4).await;
+    }
+}
+
+/// Four nodes and 1,000 keys that are asked for by Zipf's law, for 40 s. The limit is a part of what the hottest is asked
+/// for, by the minute.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers are small")]
+async fn count(server: &Server, mode: Consistency, requests: u64, part: u64) {
+    let (keys, seconds, tasks) = (1_000_usize, 40_u64, 64_u64);
+    let mut sums = vec![0.0_f64];
+    (1..=keys).for_each(|rank| sums.push(sums[rank - 1] + 1.0 / rank as f64));
+    let hottest = requests as f64 / sums[keys];
+    let limit: Limit = format!("{}/minute", (hottest * 1.5) as u64 / part).parse().unwrap();
+    let nodes: Vec<Shared> = (0..4).map(|_| node(server)).collect();
+    let began = Instant::now();
+    let running = (0..tasks).map(|task| {
+        let (node, sums) = (nodes[task as usize % 4].clone(), sums.clone());
+        tokio::spawn(async move {
+            let mut dice = Dice(77 + task * 7_919);
+            let (mut passed, mut asked_first, mut passed_first) = (0, 0, 0);
+            let each = requests / tasks;
+            for number in 0..each {
+                let due = Duration::from_millis(seconds * 1_000 * number / each);
+                sleep(due.saturating_sub(began.elapsed())).await;
+                let point = dice.below(1 << 40) as f64 / (1_u64 << 40) as f64 * sums[keys];
+                let rank = sums.partition_point(|sum| *sum <= point);
+                let allowed = take(&node, &format!("{mode:?}{requests}:{rank}"), &limit, 1, mode).await;
+                passed += u64::from(allowed);
+                asked_first += u64::from(rank == 1);
+                passed_first += u64::from(allowed && rank == 1);
+            }
+            [passed, asked_first, passed_first]
+        })
+    });
+    let mut sum = [0; 3];
+    for task in running.collect::<Vec<_>>() {
+        sum.iter_mut().zip(task.await.unwrap()).for_each(|(sum, one)| *sum += one);
+    }
+    let [passed, asked_first, passed_first] = sum;
+    let took = began.elapsed();
+    let ideal = asked_first.min(limit.units() + (limit.units() as f64 * took.as_secs_f64() / 60.0) as u64);
+    let calls: u64 = nodes.iter().map(|node| node.health().calls).sum();
+    println!(
+        "{mode:?}, {}/minute: {requests} requests in {took:.1?}, {passed} passed, {passed_first} of {asked_first} of the \
+         hottest key, {ideal} at most; {calls} calls, {:.1} requests each",
+        limit.units(),
+        requests as f64 / calls as f64
+    );
+}

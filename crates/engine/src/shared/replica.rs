@@ -1,0 +1,273 @@
+//! A copy of one key's state in this process, decided on without asking, and put right by what the store says.
+//!
+//! Units that were taken here and that the store does not know yet are **pending**. They are pushed as a debit from time to
+//! time, and the answer tells the state of all nodes, on which what was taken since is counted again. Units that were
+//! pushed without an answer are not pushed again: they may have been counted. While they are little beside what is left,
+//! they are pushed once a second only.
+
+use tidegate_core::{Decision, Key, Limit, Op, Receipt, State, Time, decide};
+use tidegate_stores::redis::Told;
+
+use super::{nanos, since};
+use crate::bounds::{DENIAL_KNOWN_MAX, SYNC_SHARE};
+
+/// Answers after which an estimate of the store's clock is replaced by a worse one: clocks drift.
+const ESTIMATE_USES: u32 = 8;
+
+/// The copy.
+#[derive(Debug)]
+pub(super) struct Replica {
+    limit: Limit,
+    state: State,
+    clock: StoreClock,
+    pending: u64,
+    pushing: u64,
+    pub(super) used: Time,
+    synced: Time,
+    /// Units that were left by the last decision.
+    left: u64,
+    /// The store's instant of the state.
+    told_at: Time,
+    /// Whether it is on the list of those that are to be synced.
+    pub(super) listed: bool,
+}
+
+/// The store's clock, as far as its answers tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreClock {
+    /// What to add to an instant of this process; it wraps around below zero.
+    offset: u64,
+    /// How long the call took: the store's instant lies somewhere in it.
+    call: u64,
+    uses: u32,
+}
+
+impl StoreClock {
+    pub(super) fn new(told: Time, sent: Time, learned: Time) -> StoreClock {
+        let call = nanos(since(sent, learned));
+        let middle = sent.as_nanos() + call / 2;
+        StoreClock { offset: told.as_nanos().wrapping_sub(middle), call, uses: 0 }
+    }
+
+    /// The tighter of two estimates, unless the older one is too old.
+    pub(super) fn or_newer(self, newer: StoreClock) -> StoreClock {
+        let keep = self.call < newer.call && self.uses < ESTIMATE_USES;
+        if keep { StoreClock { uses: self.uses + 1, ..self } } else { newer }
+    }
+
+    pub(super) fn at(&self, now: Time) -> Time {
+        Time::from_nanos(now.as_nanos().wrapping_add(self.offset))
+    }
+}
+
+impl Replica {
+    pub(super) fn new(limit: Limit, told: &Told, sent: Time, learned: Time) -> Replica {
+        Replica {
+            limit,
+            state: told.state.clone(),
+            clock: StoreClock::new(told.now, sent, learned),
+            pending: 0,
+            pushing: 0,
+            used: learned,
+            synced: learned,
+            left: told.decision.remaining(),
+            told_at: told.now,
+            listed: false,
+        }
+    }
+
+    /// Decides here. Limits with other numbers go on with the same state.
+    pub(super) fn decide(&mut self, key: Key<'_>, limit: &Limit, now: Time, op: Op) -> Decision {
+        self.used = now;
+        self.limit = *limit;
+        let decision = decide(&limit.for_key(key), &mut self.state, self.clock.at(now), op);
+        self.left = decision.remaining();
+        if let (Op::Take(units) | Op::Debit(units), true) = (op, decision.is_allowed()) {
+            self.pending = self.pending.saturating_add(units);
+        }
+        decision
+    }
+
+    /// Takes units back. Tells how many of them the store may know of, and must be told about.
+    pub(super) fn give_back(
+        &mut self,
+        key: Key<'_>,
+        limit: &Limit,
+        now: Time,
+        units: u64,
+        receipt: Option<Receipt>,
+    ) -> u64 {
+        self.decide(key, limit, now, Op::Refund(units, receipt));
+        let unknown = self.pending.min(units);
+        self.pending -= unknown;
+        units - unknown
+    }
+
+    /// What to push now: pending units, or none to learn what became of the state elsewhere; nothing if neither is needed,
+    /// or a push is under way. At last everything goes.
+    pub(super) fn push(&mut self, now: Time, last: bool) -> Option<(Limit, u64)> {
+        let old = since(self.synced, now) >= DENIAL_KNOWN_MAX;
+        // What is little beside what is left can wait.
+        let little = self.pending.saturating_mul(SYNC_SHARE) <= self.left;
+        let wanted = if last { self.pending > 0 } else { old || !little };
+        if self.pushing > 0 || !wanted {
+            return None;
+        }
+        self.synced = now;
+        self.pushing = std::mem::take(&mut self.pending);
+        Some((self.limit, self.pushing))
+    }
+
+    /// Whether it has been asked since it last was in step with the store.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.pending > 0 || self.used >= self.synced
+    }
+
+    /// What the store said, to a push that has ended before or to anything else.
+    pub(super) fn receive(&mut self, key: Key<'_>, told: &Told, sent: Time, learned: Time) {
+        self.clock = self.clock.or_newer(StoreClock::new(told.now, sent, learned));
+        // Answers may overtake each other; one that is much older is of a clock that jumped back.
+        if told.now < self.told_at && since(told.now, self.told_at) < DENIAL_KNOWN_MAX {
+            return;
+        }
+        self.told_at = told.now;
+        self.state = told.state.clone();
+        let unknown = self.pending.saturating_add(self.pushing);
+        if unknown > 0 {
+            let now = self.clock.at(learned).max(told.now);
+            decide(&self.limit.for_key(key), &mut self.state, now, Op::Debit(unknown));
+        }
+    }
+
+    /// A push has ended. What was not sent stays pending.
+    pub(super) fn pushed(&mut self, was_sent: bool) {
+        let units = std::mem::take(&mut self.pushing);
+        if !was_sent {
+            self.pending = self.pending.saturating_add(units);
+        }
+    }
+
+    /// Whether nothing is lost without it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending == 0 && self.pushing == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tidegate_core::Retry;
+
+    const START: u64 = 1_700_000_000_000_000_000;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(START + millis * 1_000_000)
+    }
+
+    /// The store, whose clock is an hour ahead.
+    struct Store {
+        state: State,
+        limit: Limit,
+    }
+
+    impl Store {
+        fn charge(&mut self, now: Time, op: Op) -> Told {
+            let now = now.plus(Duration::from_secs(3_600));
+            let decision = decide(&self.limit, &mut self.state, now, op);
+            Told { decision, state: self.state.clone(), now }
+        }
+    }
+
+    fn key() -> Key<'static> {
+        Key::new("ann").unwrap()
+    }
+
+    fn start(limit: &Limit) -> (Store, Replica) {
+        let mut store = Store { state: State::fresh(limit), limit: *limit };
+        let told = store.charge(at(5), Op::Take(1));
+        (store, Replica::new(*limit, &told, at(0), at(10)))
+    }
+
+    #[test]
+    fn it_decides_as_the_store_would_and_learns_of_others() {
+        for limit in [
+            "10/minute".parse().unwrap(),
+            Limit::fixed_window(10, Duration::from_secs(60)).unwrap(),
+            Limit::sliding_counter(10, Duration::from_secs(60)).unwrap(),
+        ] {
+            let (mut store, mut replica) = start(&limit);
+            for left in (4..9).rev() {
+                assert_eq!(replica.decide(key(), &limit, at(20), Op::Take(1)).remaining(), left, "{limit:?}");
+            }
+            // Others took three, and the push tells.
+            store.charge(at(30), Op::Debit(3));
+            let (_, units) = replica.push(at(40), false).unwrap();
+            assert_eq!(units, 5);
+            assert_eq!(replica.push(at(41), false), None, "one at a time");
+            assert!(replica.decide(key(), &limit, at(42), Op::Take(1)).is_allowed());
+            let told = store.charge(at(45), Op::Debit(units));
+            replica.pushed(true);
+            replica.receive(key(), &told, at(40), at(50));
+            assert_eq!(replica.decide(key(), &limit, at(50), Op::Peek).remaining(), 0, "{limit:?}");
+            assert!(matches!(
+                replica.decide(key(), &limit, at(51), Op::Take(1)).retry(),
+                Some(Retry::After(wait)) if wait > Duration::ZERO
+            ));
+            assert_eq!(replica.push(at(140), false), Some((limit, 1)), "what was taken meanwhile");
+        }
+    }
+
+    #[test]
+    fn a_push_that_was_not_sent_is_kept_and_one_without_an_answer_is_not() {
+        let limit: Limit = "10/minute".parse().unwrap();
+        let (_, mut replica) = start(&limit);
+        replica.decide(key(), &limit, at(20), Op::Take(4));
+        assert_eq!(replica.push(at(100), false), Some((limit, 4)));
+        replica.pushed(false);
+        replica.decide(key(), &limit, at(120), Op::Take(1));
+        assert_eq!(replica.push(at(200), false), Some((limit, 5)));
+        replica.pushed(true);
+        assert_eq!(replica.push(at(300), false), None);
+        assert_eq!(replica.push(at(1_300), false), Some((limit, 0)), "to learn of resets elsewhere");
+        replica.pushed(true);
+        // A little can wait for a second, but not for the end.
+        let large: Limit = "1000/minute".parse().unwrap();
+        let (_, mut replica) = start(&large);
+        replica.decide(key(), &large, at(20), Op::Take(10));
+        assert_eq!(replica.push(at(1_009), false), None);
+        assert_eq!(replica.push(at(1_010), false), Some((large, 10)));
+        replica.pushed(true);
+        replica.decide(key(), &large, at(1_020), Op::Take(10));
+        assert_eq!(replica.push(at(1_030), true), Some((large, 10)));
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_pushed() {
+        let limit: Limit = "10/minute".parse().unwrap();
+        let (_, mut replica) = start(&limit);
+        let receipt = replica.decide(key(), &limit, at(20), Op::Take(4)).receipt();
+        assert_eq!(replica.give_back(key(), &limit, at(21), 4, receipt), 0);
+        assert_eq!(replica.push(at(100), false), None);
+        assert_eq!(replica.decide(key(), &limit, at(22), Op::Peek).remaining(), 9);
+        let receipt = replica.decide(key(), &limit, at(23), Op::Take(4)).receipt();
+        replica.push(at(100), false);
+        assert_eq!(replica.give_back(key(), &limit, at(101), 4, receipt), 4, "the store must be told");
+    }
+
+    #[test]
+    fn the_tightest_of_the_last_answers_tells_the_clock() {
+        let of = |told, sent, learned| StoreClock::new(at(told), at(sent), at(learned));
+        let tight = of(1_001, 0, 2);
+        assert_eq!(tight.at(at(100)), at(1_100));
+        let mut clock = tight;
+        for _ in 0..ESTIMATE_USES {
+            clock = clock.or_newer(of(2_000, 900, 1_000));
+            assert_eq!(clock.at(at(100)), at(1_100));
+        }
+        assert_eq!(clock.or_newer(of(2_000, 900, 1_000)).at(at(0)), at(1_050), "in the end it is too old");
+        assert_eq!(clock.or_newer(of(2_000, 1_000, 1_001)).call, 1_000_000);
+        let behind = of(0, 1_000, 1_000);
+        assert_eq!(behind.at(at(1_500)), at(500), "a clock that is behind");
+    }
+}

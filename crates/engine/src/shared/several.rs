@@ -1,0 +1,163 @@
+//! Several charges at once, of which some are decided here and some in the store: all of them are taken, or none.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use arrayvec::ArrayVec;
+use tidegate_core::bounds::CHARGES_MAX;
+use tidegate_core::{Charge, Decision, Decisions, Op, Receipt};
+use tidegate_stores::redis::StoreError;
+
+use super::purse::Remainder;
+use super::{Inner, Place, Shared, SharedCharge};
+
+impl Shared {
+    /// Decides charges of which some are decided here.
+    pub(super) async fn several(
+        &self,
+        charges: &[SharedCharge<'_>],
+        places: &[Place],
+    ) -> Result<Decisions, StoreError> {
+        let inner = &self.inner;
+        let call = inner.denials.call(charges);
+        let sent = inner.clock.now();
+        if let Some(known) = call.and_then(|call| inner.denials.answer(call, sent)) {
+            inner.from_denials.fetch_add(charges.len() as u64, Relaxed);
+            return Ok(known);
+        }
+        let mut joining = Joining {
+            charges,
+            places,
+            answers: charges.iter().map(|_| None).collect(),
+            taken: Taken { inner, each: ArrayVec::new() },
+            denied: false,
+        };
+        joining.take_here(self).await?;
+        joining.take_there(inner).await?;
+        let denied = joining.denied;
+        let answers = joining.finish();
+        if let (true, Some(call)) = (denied, call) {
+            inner.denials.learn(call, sent, inner.clock.now(), &answers);
+        }
+        Ok(answers.into_iter().collect())
+    }
+}
+
+/// Charges on their way. What was taken here goes back if this is dropped before it is finished.
+struct Joining<'a> {
+    charges: &'a [SharedCharge<'a>],
+    places: &'a [Place],
+    answers: ArrayVec<Option<Decision>, CHARGES_MAX>,
+    taken: Taken<'a>,
+    denied: bool,
+}
+
+impl<'a> Joining<'a> {
+    /// The numbers of the charges that are decided here, or of those that are not, and what is asked for them.
+    fn asked(&self, here: bool) -> ArrayVec<(usize, SharedCharge<'a>), CHARGES_MAX> {
+        let each = self.charges.iter().zip(self.places).enumerate();
+        let those = each.filter(|(_, (_, place))| here != matches!(place, Place::Store));
+        those.map(|(number, (one, _))| (number, if self.denied { looking(one) } else { *one })).collect()
+    }
+
+    async fn take_here(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        for (number, one) in self.asked(true) {
+            let one = if self.denied { looking(&one) } else { one };
+            let Some(place) = self.places.get(number) else { continue };
+            let decision = shared.one(&one, place).await?;
+            if let (Op::Take(units @ 1..), Some(receipt)) = (one.charge.op, decision.receipt()) {
+                self.taken.each.push(Took { number, place, charge: one.charge, units, receipt });
+            }
+            self.denied |= one.charge.veto && !decision.is_allowed();
+            self.answer(number, decision);
+        }
+        Ok(())
+    }
+
+    async fn take_there(&mut self, inner: &Inner) -> Result<(), StoreError> {
+        let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<SharedCharge<'a>, CHARGES_MAX>) =
+            self.asked(false).into_iter().unzip();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let decisions = inner.ask(&asked).await?;
+        self.denied |= !decisions.is_allowed();
+        numbers.into_iter().zip(decisions.iter()).for_each(|(number, decision)| self.answer(number, *decision));
+        Ok(())
+    }
+
+    fn answer(&mut self, number: usize, decision: Decision) {
+        if let Some(answer) = self.answers.get_mut(number) {
+            *answer = Some(decision);
+        }
+    }
+
+    /// The answers. If the whole is denied, what was taken here is there again.
+    fn finish(mut self) -> ArrayVec<(Decision, bool), CHARGES_MAX> {
+        if !self.denied {
+            self.taken.each.clear();
+        }
+        for took in &self.taken.each {
+            if let Some(Some(answer)) = self.answers.get_mut(took.number) {
+                *answer = answer.with_remaining(answer.remaining().saturating_add(took.units));
+            }
+        }
+        let told = |decision: Decision| if self.denied { decision.withdrawn() } else { decision };
+        let each = self.charges.iter().zip(&self.answers);
+        each.filter_map(|(one, answer)| Some((told((*answer)?), one.charge.veto))).collect()
+    }
+}
+
+impl Inner {
+    /// Puts units back that were taken here, or has them given back to the store.
+    fn give_back(&self, place: &Place, charge: &Charge<'_>, units: u64, receipt: Receipt) {
+        let now = self.clock.now();
+        let limit = *charge.limit;
+        match place {
+            Place::Store => {}
+            Place::Lease(name, terms) => {
+                if !self.leases.give_back(name, units, receipt, now) {
+                    let receipt = terms.receipt(&limit, receipt);
+                    self.leases.queue(name, [Remainder { limit, units, receipt }]);
+                }
+            }
+            Place::Replica(name) => {
+                let rest = self.replicas.give_back(name, charge.key, &limit, units, Some(receipt), now);
+                if rest > 0 {
+                    self.leases.queue(name, [Remainder { limit, units: rest, receipt }]);
+                }
+            }
+        }
+    }
+}
+
+/// What was taken here, and goes back if it is dropped before the whole has passed.
+struct Taken<'a> {
+    inner: &'a Inner,
+    each: ArrayVec<Took<'a>, CHARGES_MAX>,
+}
+
+struct Took<'a> {
+    /// The number of the charge.
+    number: usize,
+    place: &'a Place,
+    charge: Charge<'a>,
+    units: u64,
+    receipt: Receipt,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for Took { place, charge, units, receipt, .. } in &self.each {
+            self.inner.give_back(place, charge, *units, *receipt);
+        }
+    }
+}
+
+/// The same question without taking or giving anything, or a veto.
+fn looking<'a>(one: &SharedCharge<'a>) -> SharedCharge<'a> {
+    let op = match one.charge.op {
+        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
+        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+    };
+    SharedCharge { charge: Charge { op, veto: false, ..one.charge }, ..*one }
+}

@@ -1,0 +1,157 @@
+//! Spends what was leased, and sees to it that there is something to spend.
+//!
+//! One call for a lease is under way for each key at most. Others who want units of that key wait for it, unless enough is
+//! left. If it fails they fail with it, and nobody waits for longer in all than one call may take.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tidegate_core::{Charge, Decision, Limit, Op};
+use tidegate_stores::redis::{CallError, StoreError, Why};
+use tokio::time::{Instant, timeout_at};
+
+use super::leases::{Landing, Turn};
+use super::name::Name;
+use super::purse::Flight;
+use super::slice::{Ask, Terms};
+use super::{Inner, Shared, SharedCharge, keeper};
+use crate::bounds::LEASE_ROUNDS_MAX;
+
+impl Shared {
+    /// Decides a charge to a key that units are leased of.
+    pub(super) async fn on_lease(
+        &self,
+        name: &Name,
+        terms: Terms,
+        one: &SharedCharge<'_>,
+    ) -> Result<Decision, StoreError> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        match one.charge.op {
+            Op::Take(units @ 1..) => self.take_leased(name, terms, one, units).await,
+            Op::Take(0) | Op::Peek => {
+                let decision = inner.ask_one(one).await?;
+                let left = inner.leases.left(name, inner.clock.now());
+                Ok(decision.with_remaining(decision.remaining().saturating_add(left)))
+            }
+            Op::Ask(units) => match inner.leases.ask(name, units, now) {
+                Some(decision) => Ok(inner.count_leased(decision)),
+                None => inner.ask_one(one).await,
+            },
+            Op::Debit(_) => inner.ask_one(one).await,
+            Op::Refund(units, Some(receipt)) if inner.leases.give_back(name, units, receipt, now) => {
+                inner.denials.forget(one);
+                match inner.leases.ask(name, 0, now) {
+                    Some(decision) => Ok(inner.count_leased(decision)),
+                    None => {
+                        inner.ask_one(&SharedCharge { charge: Charge { op: Op::Peek, ..one.charge }, ..*one }).await
+                    }
+                }
+            }
+            Op::Refund(..) | Op::Reset => {
+                let mut charge = one.charge;
+                match &mut charge.op {
+                    Op::Refund(_, Some(receipt)) => *receipt = terms.receipt(charge.limit, *receipt),
+                    Op::Reset => inner.leases.forget(name),
+                    _ => {}
+                }
+                let decision = inner.ask_one(&SharedCharge { charge, ..*one }).await;
+                inner.leases.forget_denial(name);
+                decision
+            }
+        }
+    }
+
+    async fn take_leased(
+        &self,
+        name: &Name,
+        terms: Terms,
+        one: &SharedCharge<'_>,
+        units: u64,
+    ) -> Result<Decision, StoreError> {
+        let inner = &self.inner;
+        let mut deadline = None;
+        for _ in 0..LEASE_ROUNDS_MAX {
+            match inner.leases.take(name, one, terms, units, inner.clock.now()) {
+                Turn::Answer(decision) => return Ok(inner.count_leased(decision)),
+                Turn::Wait(flight) => inner.wait(name, flight, &mut deadline).await?,
+                Turn::Lease(ask, landing) => {
+                    let flight = landing.subscribe();
+                    self.lease(name.clone(), *one.charge.limit, ask, landing);
+                    inner.wait(name, flight, &mut deadline).await?;
+                }
+                Turn::Alone(landing) => return inner.alone(name, one, units, landing).await,
+                Turn::Exact => break,
+            }
+        }
+        inner.ask_one(one).await
+    }
+
+    /// Asks for a lease. A task does, so that what was leased is not lost if the request goes away.
+    fn lease(&self, name: Name, limit: Limit, ask: Ask, landing: Landing) {
+        keeper::start(&self.inner);
+        let inner = Arc::clone(&self.inner);
+        tokio::spawn(async move {
+            let Some((tag, key)) = name.parts() else { return };
+            let sent = inner.clock.now();
+            inner.calls.fetch_add(1, Relaxed);
+            let result = inner.store.lease(key, tag, &limit, &ask.sizes, ask.length).await;
+            inner.leases.receive(&name, &ask, result.as_ref(), sent, inner.clock.now());
+            landing.send_replace(Some(result.map(|_| ())));
+        });
+    }
+}
+
+impl Inner {
+    /// Takes units for one request, while others wait for what that tells.
+    async fn alone(
+        &self,
+        name: &Name,
+        one: &SharedCharge<'_>,
+        units: u64,
+        landing: Landing,
+    ) -> Result<Decision, StoreError> {
+        let land = Land { inner: self, name };
+        let sent = self.clock.now();
+        let result = self.ask_one(one).await;
+        if let Ok(decision) = &result {
+            self.leases.receive_alone(name, units, decision, sent, self.clock.now());
+        }
+        drop(land);
+        landing.send_replace(Some(result.as_ref().map(|_| ()).map_err(StoreError::clone)));
+        result
+    }
+
+    /// Waits for a call, for no longer in all than a call may take.
+    async fn wait(&self, name: &Name, mut flight: Flight, deadline: &mut Option<Instant>) -> Result<(), StoreError> {
+        let budget = self.store.budget();
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
+        let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
+            Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
+            Ok(Err(_)) => Ok(()),
+            // The call may be the second or third that it waits for.
+            Err(_) => Err(CallError::NotSent { store: self.store.health().store, why: Why::TimedOut(budget) }.into()),
+        };
+        if flight.has_changed().is_err() {
+            self.leases.lose(name, &flight);
+        }
+        landed
+    }
+
+    fn count_leased(&self, decision: Decision) -> Decision {
+        self.from_leases.fetch_add(1, Relaxed);
+        decision
+    }
+}
+
+/// Lets the next one ask when a call has ended, also if nobody waited for it to end.
+struct Land<'a> {
+    inner: &'a Inner,
+    name: &'a Name,
+}
+
+impl Drop for Land<'_> {
+    fn drop(&mut self) {
+        self.inner.leases.land(self.name, self.inner.clock.now());
+    }
+}
