@@ -44,15 +44,13 @@ fn rules_choose_what_happens_until_redis_comes() {
 #[test]
 fn throttled_commands_are_decided_here_until_redis_comes() {
     let redis = Server::prepare(&Setup::default());
-    let nodes = [(); 2].map(|()| {
-        Tidegate::start(&["--store", &format!("redis://127.0.0.1:{}?{PATIENT}", redis.port)])
-    });
-    let passed = |number: usize, key: &str| {
-        Resp::open(nodes[number].resp).passed(&format!("CL.THROTTLE {key} 4 5 2592000"), 10)
-    };
+    let nodes = [(); 2].map(|()| Tidegate::start(&["--store", &format!("redis://127.0.0.1:{}?{PATIENT}", redis.port)]));
+    let passed =
+        |number: usize, key: &str| Resp::open(nodes[number].resp).passed(&format!("CL.THROTTLE {key} 4 5 2592000"), 10);
     assert_eq!([passed(0, "ann"), passed(1, "ann")], [5, 5], "each by itself");
     redis.run();
-    let shared = eventually(|| redis.command("INFO commandstats").contains("cmdstat_evalsha") || passed(0, "probe") > 9);
+    let shared =
+        eventually(|| redis.command("INFO commandstats").contains("cmdstat_evalsha") || passed(0, "probe") > 9);
     assert!(shared, "Redis came and nobody noticed");
     assert!(eventually(|| {
         passed(1, "probe");

@@ -79,7 +79,8 @@ impl Resp {
     /// The numbers of an answer, the first of which is 0 for what passes and 1 for what is denied.
     fn numbers(&mut self) -> Vec<i64> {
         let head = self.line();
-        let count: usize = head.strip_prefix('*').and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{head}"));
+        let count: usize =
+            head.strip_prefix('*').and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{head}"));
         let mut numbers = Vec::new();
         for _ in 0..count {
             let line = self.line();

@@ -17,7 +17,8 @@ fn scripts(server: &Server) -> u64 {
 fn left(fleet: &Fleet) -> Vec<(String, u64)> {
     let told = inspect(fleet.node(0), ("user", "ann"));
     let limits = told["limits"].as_array().unwrap();
-    let one = |limit: &serde_json::Value| (limit["name"].as_str().unwrap().to_owned(), limit["remaining"].as_u64().unwrap());
+    let one =
+        |limit: &serde_json::Value| (limit["name"].as_str().unwrap().to_owned(), limit["remaining"].as_u64().unwrap());
     limits.iter().map(one).collect()
 }
 
@@ -32,9 +33,8 @@ fn what_one_redis_gave_goes_back_if_another_denies() {
     let url = |server: &Server| format!("{{url: 'redis://127.0.0.1:{}?{PATIENT}'}}", server.port);
     let stores = format!("fast: {}, slow: {}", url(&fast), url(&slow));
     for (short, long) in [(10, 3), (3, 10)] {
-        let limits = format!(
-            "{{name: short, rate: {short}/29d, store: fast}}, {{name: long, rate: {long}/30d, store: slow}}"
-        );
+        let limits =
+            format!("{{name: short, rate: {short}/29d, store: fast}}, {{name: long, rate: {long}/30d, store: slow}}");
         let fleet = start(&stores, &limits);
         let said = [(); 5].map(|()| check(fleet.node(0), ("user", "ann")));
         assert_eq!(said, [Passed, Passed, Passed, Denied, Denied]);
