@@ -31,7 +31,7 @@ fn urls_that_are_wrong_are_refused_at_the_start() {
     for (url, words) in [
         ("redis://:s3cret-w0rd@127.0.0.1:99999", "port"),
         ("redis+cluster://", "host"),
-        ("http://127.0.0.1", "redis://"),
+        ("http://127.0.0.1", "write redis"),
         ("redis://127.0.0.1/?timeout=never", "timeout"),
     ] {
         let by_option = command().args(["serve", "--store", url]).output().unwrap();
