@@ -1,7 +1,8 @@
 //! Asks the stores for what was planned: all of it is taken, or nothing.
 //!
 //! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
-//! has several calls: for several stores, or for more charges than one call has.
+//! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
+//! another one denied before it.
 
 use std::time::Duration;
 
@@ -27,11 +28,14 @@ pub(crate) struct Settled {
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let judged = plan.planned.iter().map(unasked).collect();
     let look = penalty::longest()?;
-    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new() };
+    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new(), spared: Vec::new() };
     let mut denied = settling.is_denied();
     for store in 0..active.store_count() {
         let mut from = 0;
-        while let Some(batch) = settling.batch(store, &mut from) {
+        while let Some(mut batch) = settling.batch(store, &mut from) {
+            if denied && matches!(active.store(store), Some(Backend::Shared(_))) {
+                settling.spare(&mut batch);
+            }
             if let Err(error) = settling.ask(store, batch, denied).await {
                 settling.give_back(|_, _| true).await;
                 return Err(error);
@@ -46,7 +50,7 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     settling.give_back(|settling, number| settling.is_over(number)).await;
     settling.follow_up(denied).await?;
     let denial = settling.denial();
-    Ok(Settled { judged: settling.judged, denial })
+    Ok(Settled { denial, judged: settling.judged() })
 }
 
 /// What is known before a store is asked.
@@ -105,6 +109,8 @@ struct Settling<'a> {
     judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
+    /// Charges that their store was not asked about, in order.
+    spared: Vec<usize>,
 }
 
 impl<'a> Settling<'a> {
@@ -124,6 +130,24 @@ impl<'a> Settling<'a> {
             *from = number + 1;
         }
         (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Leaves out what a shared store need not be asked, because the request is denied: a look would only tell numbers.
+    /// What comes back comes back all the same.
+    fn spare(&mut self, batch: &mut Batch) {
+        let plan = self.plan;
+        let comes_back = |number: &usize| matches!(plan.planned[*number].step, Step::Charge(Op::Refund(..)));
+        self.spared.extend(batch.iter().filter(|number| !comes_back(number)));
+        batch.retain(|number| comes_back(number));
+    }
+
+    /// What was said by those that were asked.
+    fn judged(self) -> Vec<Judged> {
+        if self.spared.is_empty() {
+            return self.judged;
+        }
+        let numbered = self.judged.into_iter().enumerate();
+        numbered.filter(|(number, _)| !self.spared.contains(number)).map(|(_, judged)| judged).collect()
     }
 
     /// Puts charges to their store; only looks if the request is denied anyway.

@@ -32,11 +32,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a redis-server in a directory, with lines of its configuration.
-    fn redis(directory: &Path, arguments: &[String]) -> Process {
+    /// Starts a redis-server in a directory, with lines of its configuration and variables of its environment.
+    fn redis(directory: &Path, arguments: &[String], variables: &[(String, String)]) -> Process {
         let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
         let child = Command::new("redis-server")
             .args(arguments)
+            .envs(variables.iter().cloned())
             .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
