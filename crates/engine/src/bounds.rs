@@ -40,3 +40,7 @@ pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 /// How often a node looks whether any key of a shared store was blocked, in nanoseconds: so long may a block on another
 /// node go unnoticed.
 pub const BLOCKED_LOOK_NANOS: u64 = 500_000_000;
+
+/// Shortest time between two messages about failures of one store, in nanoseconds: often enough to be noticed, and a log
+/// that nobody fills by asking.
+pub const FAILURE_MESSAGE_NANOS: u64 = 10_000_000_000;

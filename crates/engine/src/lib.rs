@@ -11,6 +11,7 @@
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
+//! | messages that must not fill the log | `pace.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -24,6 +25,7 @@ mod error;
 mod failure;
 mod inline;
 mod outcome;
+mod pace;
 mod penalty;
 mod plan;
 mod settle;
@@ -37,4 +39,5 @@ pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};
-pub use store::{InstallError, StoreError, check_store_url};
+pub use store::{InstallError, StoreError, StoreView, check_store_url};
+pub use tidegate_stores::redis::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
