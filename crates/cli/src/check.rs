@@ -61,12 +61,11 @@ pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
 
 fn summary(loaded: &Loaded) -> String {
     let severity = |severity| loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
-    let rules: usize = loaded.config.domains.values().map(|domain| domain.rules.len()).sum();
     format!(
         "{}, {}, {}: {}, {}",
         count(loaded.files.len(), "file"),
         count(loaded.config.domains.len(), "domain"),
-        count(rules, "rule"),
+        count(loaded.rules, "rule"),
         count(severity(Severity::Error), "error"),
         count(severity(Severity::Warning), "warning"),
     )

@@ -1,6 +1,6 @@
 //! `tidegate serve`: the service.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -217,7 +217,19 @@ fn greet(addresses: Addresses) {
         "tidegate {} serves HTTP on {http}, Envoy on {grpc}, Redis clients on {resp}. Try:",
         env!("CARGO_PKG_VERSION")
     );
+    let (http, resp) = (reachable(http), reachable(resp));
     println!("  curl -i 'http://{http}/v1/check?key=user:42&rate=5/minute'");
     println!("  redis-cli -h {} -p {} CL.THROTTLE login:42 15 30 60", resp.ip(), resp.port());
     println!("  curl http://{http}/metrics");
+}
+
+/// Where to ask from this machine: a listener on all addresses is on loopback too, and not every system takes the
+/// unspecified address for it.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }

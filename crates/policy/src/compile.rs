@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::Rate;
 use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_core::{Limit, Rate};
 
 use crate::address::{ClientAddress, Trust};
 use crate::bounds::{
@@ -19,7 +19,7 @@ use crate::expression::Purpose;
 use crate::index::Index;
 use crate::json::quote;
 use crate::key::Part;
-use crate::limit::{LimitProblem, read_limit};
+use crate::limit::read_limit_of;
 use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
@@ -171,7 +171,9 @@ impl Compiler<'_, '_> {
             rule.limits.iter().enumerate().map(|(place, limit)| (child(&at("limits"), &place.to_string()), limit));
         let written: Vec<(String, &schema::Limit)> =
             rule.limit.iter().map(|limit| (at("limit"), limit)).chain(several).collect();
+        let may_have_none = ["action", "limit", "limits"].iter().any(|name| self.diagnostics.is_left_out(&at(name)));
         match (rule.action, rule.limit.is_some(), written.len()) {
+            (Action::Limit, _, 0) if may_have_none => (),
             (Action::Limit, _, 0) => {
                 self.diagnostics.error(pointer, "limit: missing", "add limit: 100/minute or the like")
             }
@@ -209,22 +211,35 @@ impl Compiler<'_, '_> {
                 let hint = "give each limit a name, like name: daily (without one it has the rule's)";
                 self.diagnostics.error(&pointer, message, hint);
             }
-            match read_limit(limit) {
-                Ok((limit, shown)) => {
-                    let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
-                    let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
-                    self.check_consistency(rule, &limit, &at("consistency"));
-                    limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace, store });
-                }
-                Err(problem) => self.limit_problem("limit", &problem, &pointer),
+            if let Some((limit, shown)) = self.limit("limit", limit, &pointer) {
+                let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
+                let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
+                self.check_consistency(rule, &limit, &at("consistency"));
+                limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace, store });
             }
         }
         limits
     }
 
+    /// The limit of a field of this name.
+    fn limit(&mut self, whole: &str, written: &schema::Limit, pointer: &str) -> Option<(Limit, Shown)> {
+        let diagnostics = &*self.diagnostics;
+        match read_limit_of(written, &|field| !diagnostics.is_left_out(&child(pointer, field))) {
+            Ok(read) => Some(read),
+            Err(problems) => {
+                for problem in problems {
+                    let pointer = problem.field.map_or_else(|| pointer.to_owned(), |field| child(pointer, field));
+                    self.diagnostics.error(&pointer, problem.message(whole), problem.hint);
+                }
+                None
+            }
+        }
+    }
+
     fn told_as(&mut self, rule: &schema::Rule, pointer: &str) -> Option<ToldAs> {
         let written = rule.told_as.as_ref()?;
-        if rule.action != Action::Block {
+        let action = child(pointer.strip_suffix("/told_as").unwrap_or(pointer), "action");
+        if rule.action != Action::Block && !self.diagnostics.is_left_out(&action) {
             let message = "told_as: only a rule that blocks is told of in this way";
             self.diagnostics.error(pointer, message, "leave out told_as, or set action: block");
         }
@@ -239,11 +254,6 @@ impl Compiler<'_, '_> {
         };
         let period_ns = u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX);
         Some(ToldAs { name: written.name.as_deref().unwrap_or_default().into(), shown: Shown { units: 0, period_ns } })
-    }
-
-    fn limit_problem(&mut self, whole: &str, problem: &LimitProblem, pointer: &str) {
-        let pointer = problem.field.map_or_else(|| pointer.to_owned(), |field| child(pointer, field));
-        self.diagnostics.error(&pointer, problem.message(whole), &problem.hint);
     }
 
     fn key(&mut self, parts: &[schema::KeyPart], pointer: &str) -> Box<[Part]> {
@@ -285,12 +295,9 @@ impl Compiler<'_, '_> {
             None => OnStoreFailure::Local(None),
             Some(schema::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(schema::OnStoreFailure::Deny) => OnStoreFailure::Deny,
-            Some(schema::OnStoreFailure::Local(limit)) => match read_limit(limit) {
-                Ok((limit, _)) => OnStoreFailure::Local(Some(limit)),
-                Err(problem) => {
-                    self.limit_problem("local", &problem, &child(pointer, "local"));
-                    OnStoreFailure::Deny
-                }
+            Some(schema::OnStoreFailure::Local(limit)) => match self.limit("local", limit, &child(pointer, "local")) {
+                Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
+                None => OnStoreFailure::Deny,
             },
         }
     }

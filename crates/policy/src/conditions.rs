@@ -47,6 +47,9 @@ impl Compiler<'_, '_> {
             schema::Entries::Exactly(all) => {
                 for (place, entry) in all.iter().enumerate().filter(|(_, entry)| entry.len() != 1) {
                     let place = child(pointer, &place.to_string());
+                    if entry.is_empty() && self.diagnostics.is_left_out_within(&place) {
+                        continue;
+                    }
                     let message = format!("entries: an element of the list has {} entries", entry.len());
                     self.diagnostics.error(&place, message, "write one entry in each, like `- user: \"*\"`");
                 }

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, where, and what would do.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,13 +60,35 @@ impl fmt::Display for Diagnostic {
 /// `/domains/api/rules/3/limit`, and whoever read the file knows where those stand.
 pub struct Diagnostics<'a> {
     locate: &'a dyn Fn(&str) -> Location,
+    /// Values of which everything was said.
+    left_out: Option<&'a BTreeSet<String>>,
     found: Vec<Diagnostic>,
 }
 
 impl<'a> Diagnostics<'a> {
     /// Nothing wrong yet; `locate` tells where the value of a pointer stands, or the nearest around it.
     pub fn new(locate: &'a dyn Fn(&str) -> Location) -> Diagnostics<'a> {
-        Diagnostics { locate, found: Vec::new() }
+        Diagnostics { locate, left_out: None, found: Vec::new() }
+    }
+
+    /// Says nothing of the values of these pointers: somebody else did. They are not there, or stand-ins are.
+    #[must_use]
+    pub(crate) fn without(self, left_out: &'a BTreeSet<String>) -> Diagnostics<'a> {
+        Diagnostics { left_out: Some(left_out), ..self }
+    }
+
+    /// Whether something in the value of this pointer was left out.
+    pub(crate) fn is_left_out_within(&self, pointer: &str) -> bool {
+        let inside = format!("{pointer}/");
+        let next = self.left_out.and_then(|left_out| left_out.range(inside.clone()..).next());
+        next.is_some_and(|next| next.starts_with(&inside))
+    }
+
+    /// Whether the value of this pointer, or what it is in, was left out.
+    pub(crate) fn is_left_out(&self, pointer: &str) -> bool {
+        let Some(left_out) = self.left_out.filter(|left_out| !left_out.is_empty()) else { return false };
+        let ends = pointer.match_indices('/').map(|(end, _)| end).chain([pointer.len()]);
+        ends.filter_map(|end| pointer.get(..end)).any(|around| left_out.contains(around))
     }
 
     /// Something that cannot be used.
@@ -92,6 +115,9 @@ impl<'a> Diagnostics<'a> {
     }
 
     fn push(&mut self, severity: Severity, pointer: &str, message: impl fmt::Display, hint: impl fmt::Display) {
+        if self.is_left_out(pointer) {
+            return;
+        }
         let location = (self.locate)(pointer);
         self.found.push(Diagnostic { severity, location, message: message.to_string(), hint: hint.to_string() });
     }

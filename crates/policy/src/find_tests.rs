@@ -159,6 +159,18 @@ fn every_kind_of_condition() {
     assert_eq!(find(&policy, &of_entries(&[entry("remote_address", "somewhere")])), [0, 7]);
 }
 
+#[test]
+fn a_star_that_means_itself_is_asked_for_by_an_expression() {
+    let matches = [
+        serde_json::json!({"entries": [{"path": "a*z"}]}),
+        serde_json::json!({"entries": [{"path": "*"}], "when": "entries.path == \"a*z\""}),
+    ];
+    let policy = policy(&rules(matches.into_iter()));
+    for (value, expected) in [("a*z", &[0, 1][..]), ("abz", &[0]), ("az", &[0]), ("a*", &[])] {
+        assert_eq!(find(&policy, &of_entries(&[entry("path", value)])), expected, "{value}");
+    }
+}
+
 fn key(policy: &Policy, rule: usize, question: &Question<'_>) -> (KeyMade, Vec<u8>) {
     let mut bytes = b"before".to_vec();
     let made = policy.rules()[rule].key(question, &mut bytes);

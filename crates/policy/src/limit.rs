@@ -125,23 +125,61 @@ fn json_numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, Numbers), Fie
 /// # Errors
 /// If a number is missing, out of bounds, or of no use to the algorithm.
 pub fn read_limit(limit: &schema::Limit) -> Result<(Limit, Shown), LimitProblem> {
+    read_limit_of(limit, &|_| true).map_err(|problems| {
+        let unknown = || LimitProblem { field: None, problem: "cannot be read".to_owned(), hint: use_one_of() };
+        problems.into_iter().next().unwrap_or_else(unknown)
+    })
+}
+
+/// The same with all problems. Fields that are not known were written, but nobody could read them.
+pub(crate) fn read_limit_of(
+    limit: &schema::Limit,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Result<(Limit, Shown), Vec<LimitProblem>> {
     match limit {
         schema::Limit::Rate(text) => {
-            let rate: Rate = text.parse().map_err(|error| of_core(error, |_| None))?;
-            let limit = Limit::gcra(rate, rate.units()).map_err(|error| of_core(error, |_| None))?;
+            let rate: Rate = text.parse().map_err(|error| vec![of_core(error, |_| None)])?;
+            let limit = Limit::gcra(rate, rate.units()).map_err(|error| vec![of_core(error, |_| None)])?;
             Ok((limit, shown(rate)))
         }
-        schema::Limit::Numbers(numbers) => read_numbers(numbers),
+        schema::Limit::Numbers(numbers) => read_numbers(numbers, is_known),
     }
 }
 
-fn read_numbers(numbers: &Numbers) -> Result<(Limit, Shown), LimitProblem> {
-    let algorithm = algorithm(numbers)?;
-    refuse_useless(algorithm, numbers)?;
-    let rate = rate(algorithm, numbers)?;
-    let window = rate.period();
-    let units = rate.units();
-    let limit = match algorithm {
+fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(Limit, Shown), Vec<LimitProblem>> {
+    let mut problems = Vec::new();
+    let algorithm = match algorithm(numbers) {
+        Ok(algorithm) => Some(algorithm).filter(|_| is_known("algorithm")),
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    };
+    problems.extend(algorithm.into_iter().flat_map(|algorithm| useless(algorithm, numbers)));
+    let rate = match rate_of(algorithm, numbers, is_known) {
+        Ok(rate) => rate,
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    };
+    // A number that fits no rate at all is told also where the rate cannot be read.
+    let (Some(algorithm), Ok(stand_in)) = (algorithm, Rate::new(1, Duration::from_secs(1))) else {
+        return Err(problems);
+    };
+    match (made(algorithm, rate.unwrap_or(stand_in), numbers), rate) {
+        (Ok(limit), Some(rate)) if problems.is_empty() => return Ok((limit, shown(rate))),
+        (Err(error), rate) if rate.is_some() || matches!(error, LimitError::Zero { .. }) => {
+            problems.push(of_core(error, written(numbers)));
+        }
+        _ => (),
+    }
+    Err(problems)
+}
+
+fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers) -> Result<Limit, LimitError> {
+    let (units, window) = (rate.units(), rate.period());
+    match algorithm {
         Algorithm::Gcra => Limit::gcra(rate, numbers.burst.unwrap_or(units)),
         Algorithm::TokenBucket => Limit::token_bucket(rate, numbers.capacity.unwrap_or(units)),
         Algorithm::LeakyBucket => Limit::leaky_bucket(rate, numbers.capacity.unwrap_or(units)),
@@ -152,8 +190,37 @@ fn read_numbers(numbers: &Numbers) -> Result<(Limit, Shown), LimitProblem> {
         Algorithm::SlidingLog => Limit::sliding_log(units, window),
         Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
         Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
-    };
-    Ok((limit.map_err(|error| of_core(error, written(numbers)))?, shown(rate)))
+    }
+}
+
+/// The rate, if enough is known to tell of it.
+fn rate_of(
+    algorithm: Option<Algorithm>,
+    numbers: &Numbers,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Result<Option<Rate>, LimitProblem> {
+    let mut numbers = numbers.clone();
+    let has_window = numbers.limit.is_some() || numbers.window_ns.is_some();
+    if has_window && algorithm.is_some_and(|algorithm| !is_window(algorithm)) {
+        // That they are of no use was said.
+        (numbers.limit, numbers.window_ns) = (None, None);
+        if numbers.rate.is_none() {
+            return Ok(None);
+        }
+    }
+    if ["rate", "per_ns", "limit", "window_ns"].iter().all(|field| is_known(field)) {
+        return rate(algorithm.unwrap_or(Algorithm::Gcra), &numbers).map(Some);
+    }
+    match &numbers.rate {
+        Some(RateText::Text(text)) => {
+            text.parse::<Rate>().map(|_| None).map_err(|error| of_core(error, |_| Some("rate")))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn is_window(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
 fn algorithm(numbers: &Numbers) -> Result<Algorithm, LimitProblem> {
@@ -167,10 +234,10 @@ fn use_one_of() -> String {
 }
 
 /// A field without effect is a mistake that nobody would notice.
-fn refuse_useless(algorithm: Algorithm, numbers: &Numbers) -> Result<(), LimitProblem> {
+fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = LimitProblem> {
     let gcra = algorithm == Algorithm::Gcra;
     let bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    let window = !gcra && !bucket;
+    let window = is_window(algorithm);
     let fields = [
         ("burst", numbers.burst.is_some(), gcra, if bucket { "write capacity" } else { "leave it out" }),
         ("capacity", numbers.capacity.is_some(), bucket, if gcra { "write burst" } else { "leave it out" }),
@@ -179,10 +246,8 @@ fn refuse_useless(algorithm: Algorithm, numbers: &Numbers) -> Result<(), LimitPr
         ("slices", numbers.slices.is_some(), algorithm == Algorithm::SlicedWindow, "leave it out"),
         ("stagger", numbers.stagger.is_some(), algorithm == Algorithm::FixedWindow, "leave it out"),
     ];
-    match fields.iter().find(|(_, there, used, _)| *there && !used) {
-        Some((field, _, _, hint)) => Err(problem(field, format!("{algorithm} has no such number"), *hint)),
-        None => Ok(()),
-    }
+    let useless = fields.into_iter().filter(|(_, there, used, _)| *there && !used);
+    useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} has no such number"), hint))
 }
 
 /// The rate of a bucket, or the limit and length of a window.
@@ -211,9 +276,9 @@ fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
         (None, _, None, Some(_)) => Err(missing("limit", "the units in a window")),
         (None, Some(_), ..) => Err(missing("rate", "the units in each per_ns")),
         (None, None, None, None) => {
-            let hint = match algorithm {
-                Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => "add rate, like 100/minute",
-                _ => "add rate, like 100/minute, or limit and window_ns",
+            let hint = match is_window(algorithm) {
+                false => "add rate, like 100/minute",
+                true => "add rate, like 100/minute, or limit and window_ns",
             };
             Err(problem("rate", "missing", hint))
         }

@@ -169,6 +169,12 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// How often files of rules are looked at: soon enough for who waits for it, and rare enough to cost nothing.
 pub const RELOAD_LOOK: Duration = Duration::from_millis(500);
 
+/// How long before its end a certificate is warned of: whoever renews by hand needs some days.
+pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(7 * 86_400);
+
+/// Most lines that are logged in a second of clients that were turned away, of each kind: enough to see who and why.
+pub const REFUSALS_LOGGED_A_SECOND: u32 = 3;
+
 /// Failing to send traces is warned of at most once in this time: a collector that is gone must not fill the log.
 pub const TRACE_WARNING: Duration = Duration::from_secs(60);
 

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,13 +14,16 @@ use std::thread::JoinHandle;
 
 use serde::Serialize;
 use tidegate_core::{Retry, Time};
-use tidegate_engine::{Denial, Outcome};
-use tidegate_policy::{Mode, Request};
+use tidegate_engine::{Denial, Judgement, Outcome};
+use tidegate_policy::{Ask, Mode, Request};
 
 use crate::bounds::{
     DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES,
 };
 use crate::service::Protocol;
+
+/// Who may read the file: it holds what descriptors hold, perhaps names and addresses.
+const MODE: u32 = 0o640;
 
 /// Writes decisions to a file.
 #[derive(Debug)]
@@ -40,7 +44,15 @@ struct Line<'a> {
     at_ns: u64,
     protocol: &'static str,
     domain: &'a str,
-    allowed: bool,
+    cost: u64,
+    /// What each descriptor asks for instead, if any does: units it gives back are below 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    costs: Vec<Option<i64>>,
+    /// Not there if the answer was an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     denial: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +60,10 @@ struct Line<'a> {
     descriptors: Vec<Vec<(&'a str, &'a str)>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
     rules: Vec<RuleLine<'a>>,
 }
 
@@ -93,12 +109,18 @@ impl DecisionLog {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes a decision, if it is its turn.
-    pub(crate) fn record(&self, now: Time, protocol: Protocol, request: &Request<'_>, outcome: &Outcome) {
+    /// Writes what was answered, an outcome or an error, if it is its turn.
+    pub(crate) fn record(
+        &self,
+        now: Time,
+        protocol: Protocol,
+        request: &Request<'_>,
+        answered: Result<&Outcome, &str>,
+    ) {
         if !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.every) {
             return;
         }
-        let mut line = serde_json::to_vec(&line(now, protocol, request, outcome)).unwrap_or_default();
+        let mut line = serde_json::to_vec(&line(now, protocol, request, answered)).unwrap_or_default();
         line.push(b'\n');
         let length = line.len();
         let fits = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length) <= DECISION_LOG_QUEUE_BYTES;
@@ -125,33 +147,53 @@ impl Drop for DecisionLog {
     }
 }
 
-fn line<'a>(now: Time, protocol: Protocol, request: &'a Request<'_>, outcome: &'a Outcome) -> Line<'a> {
+fn line<'a>(
+    now: Time,
+    protocol: Protocol,
+    request: &'a Request<'_>,
+    answered: Result<&'a Outcome, &'a str>,
+) -> Line<'a> {
     let entries = |descriptor: &tidegate_policy::Descriptor<'a>| {
         descriptor.entries.iter().map(|entry| (entry.key, entry.value)).collect()
     };
+    let outcome = answered.ok();
+    let asked = |descriptor: &tidegate_policy::Descriptor<'_>| {
+        let units = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        descriptor.ask.map(|ask| match ask {
+            Ask::Take(taken) => units(taken),
+            Ask::Refund(given) => -units(given),
+        })
+    };
+    let has_asked = request.descriptors.iter().any(|descriptor| descriptor.ask.is_some());
     Line {
         at_ns: now.as_nanos(),
         protocol: protocol.name(),
         domain: request.domain,
-        allowed: outcome.is_allowed(),
-        denial: outcome.denial().map(denial_name),
-        retry_after_ns: outcome.retry().and_then(|retry| match retry {
+        cost: request.cost,
+        costs: request.descriptors.iter().filter(|_| has_asked).map(asked).collect(),
+        allowed: outcome.map(Outcome::is_allowed),
+        error: answered.err(),
+        denial: outcome.and_then(Outcome::denial).map(denial_name),
+        retry_after_ns: outcome.and_then(Outcome::retry).and_then(|retry| match retry {
             Retry::After(wait) | Retry::Unknown(wait) => u64::try_from(wait.as_nanos()).ok(),
             Retry::Never => None,
         }),
         descriptors: request.descriptors.iter().map(entries).collect(),
         address: request.http.and_then(|http| http.address).map(|address| address.to_string()),
-        rules: outcome
-            .judgements()
-            .map(|judgement| RuleLine {
-                descriptor: judgement.descriptor,
-                rule: judgement.rule.map(|rule| &*rule.name),
-                limit: judgement.limit.map(|limit| &*limit.name),
-                allowed: judgement.answer.is_allowed(),
-                enforced: judgement.veto && judgement.mode == Mode::Enforce,
-                remaining: judgement.answer.decision().map(|decision| decision.remaining()),
-            })
-            .collect(),
+        method: request.http.map(|http| http.method).filter(|method| !method.is_empty()),
+        path: request.http.map(|http| http.path).filter(|path| !path.is_empty()),
+        rules: outcome.into_iter().flat_map(|outcome| outcome.judgements()).map(rule_line).collect(),
+    }
+}
+
+fn rule_line(judgement: Judgement<'_>) -> RuleLine<'_> {
+    RuleLine {
+        descriptor: judgement.descriptor,
+        rule: judgement.rule.map(|rule| &*rule.name),
+        limit: judgement.limit.map(|limit| &*limit.name),
+        allowed: judgement.answer.is_allowed(),
+        enforced: judgement.veto && judgement.mode == Mode::Enforce,
+        remaining: judgement.answer.decision().map(|decision| decision.remaining()),
     }
 }
 
@@ -191,7 +233,7 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: PathBuf) -> io::Result<LogFile> {
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(MODE).open(&path)?;
         let bytes = file.metadata()?.len();
         Ok(LogFile { path, file: BufWriter::new(file), bytes })
     }
@@ -245,13 +287,13 @@ mod tests {
         let outcome = engine.check(&request).await.unwrap();
         let (log, lines) = stuck();
         for _ in 0..100 {
-            log.record(Time::from_nanos(0), Protocol::Http, &request, &outcome);
+            log.record(Time::from_nanos(0), Protocol::Http, &request, Ok(&outcome));
         }
         let bytes: usize = lines.try_iter().map(|line| line.len()).sum();
         assert!((1..=DECISION_LOG_QUEUE_BYTES).contains(&bytes), "{bytes}");
         assert_eq!(log.dropped(), 100 - (bytes / 200_000) as u64);
         drop(lines);
-        log.record(Time::from_nanos(0), Protocol::Http, &request, &outcome);
+        log.record(Time::from_nanos(0), Protocol::Http, &request, Ok(&outcome));
         assert_eq!(log.dropped(), 101 - (bytes / 200_000) as u64, "nobody writes any more");
     }
 }

@@ -8,10 +8,11 @@
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs` |
 //! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
+//! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
-//! | certificates | `tls.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `decision_log.rs` |
+//! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining | `listener.rs`, `descriptors.rs`, `drain.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
@@ -24,6 +25,7 @@ mod drain;
 mod headers;
 mod http;
 mod listener;
+mod refusals;
 mod reload;
 mod resp;
 mod rls;
@@ -31,7 +33,9 @@ mod run;
 mod service;
 mod telemetry;
 mod tls;
+mod trace_parent;
 mod traffic;
+mod validity;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
@@ -41,7 +45,7 @@ pub use reload::BadConfig;
 pub use resp::RespDoor;
 pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
-pub use service::{Protocol, Service};
+pub use service::{Protocol, Service, Via};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use traffic::Traffic;

@@ -115,21 +115,26 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         options.telemetry.start()?
     };
     let (service, mut reloader) = prepare(&options)?;
-    let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let tls = service.tls.clone();
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
     let addresses = listeners.addresses()?;
+    if options.admin_token.is_none() && !addresses.http.ip().to_canonical().is_loopback() {
+        tracing::info!(
+            http = %addresses.http,
+            "admin calls will be refused (403), since HTTP is not on loopback; to make them, set TIDEGATE_ADMIN_TOKEN"
+        );
+    }
+    if let Some(tls) = &tls {
+        tls.tell(service.engine.clock().now());
+    }
     listeners.all().into_iter().for_each(|listener| service.traffic.watch(listener));
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
     let worker = Worker {
         listeners: Arc::new(listeners),
         service: Arc::clone(&service),
-        rls: RlsOptions {
-            tls: tls.clone(),
-            reflection: options.reflection,
-            dynamic_metadata: options.dynamic_metadata,
-        },
+        rls: RlsOptions { tls, reflection: options.reflection, dynamic_metadata: options.dynamic_metadata },
         resp_password: options.resp_password,
         admin_token: options.admin_token,
         drain,
@@ -141,7 +146,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let signals = Signals::new()?;
         service.set_ready(true);
         started(addresses);
-        manage(signals, &mut reloader, tls.as_deref(), &service, &drainer, options.drain_delay).await;
+        manage(signals, &mut reloader, &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
     // Both: who was told to stop twice has not started to drain, and the threads would accept for ever.
@@ -163,6 +168,7 @@ fn prepare(options: &Options) -> Result<(Arc<Service>, Reloader), RunError> {
         let opened = DecisionLog::open(path, *every);
         service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
     }
+    service.tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let service = Arc::new(service);
     let reloader = Reloader::new(config, options.load.clone(), Arc::clone(&service));
     Ok((service, reloader))
@@ -255,6 +261,14 @@ async fn accept<D: Door>(listener: &Listener, door: Arc<D>, drain: Drain) {
     }
 }
 
+/// Reads certificates again, and says what became of it.
+fn renew(tls: &Tls, service: &Service) {
+    match tls.reload() {
+        Ok(()) => tls.tell(service.engine.clock().now()),
+        Err(error) => tracing::error!(%error, "certificates refused: the old ones stay"),
+    }
+}
+
 /// The signals that the server listens to.
 struct Signals {
     terminate: Signal,
@@ -284,7 +298,6 @@ impl Signals {
 async fn manage(
     mut signals: Signals,
     reloader: &mut Reloader,
-    tls: Option<&Tls>,
     service: &Service,
     drainer: &Drainer,
     drain_delay: Duration,
@@ -295,8 +308,8 @@ async fn manage(
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => {
                 reloader.reload("SIGHUP");
-                if let Some(Err(error)) = tls.map(Tls::reload) {
-                    tracing::error!(%error, "certificates refused: the old ones stay");
+                if let Some(tls) = &service.tls {
+                    renew(tls, service);
                 }
             }
             () = reloader.changed() => reloader.reload("changed files"),

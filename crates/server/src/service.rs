@@ -1,17 +1,25 @@
 //! What the front ends share: the engine, and what is known of the server as a whole.
 
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tidegate_core::Time;
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
 use tokio::sync::watch;
 use tracing::Instrument;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
+use crate::refusals::Refusals;
 use crate::telemetry::TRACE_TARGET;
+use crate::tls::Tls;
+use crate::trace_parent;
 use crate::traffic::Traffic;
 
 /// A way in.
@@ -37,6 +45,33 @@ impl Protocol {
     }
 }
 
+/// How a request came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Via<'a> {
+    /// The way.
+    pub protocol: Protocol,
+    /// The caller's `traceparent`, as it was sent.
+    pub traceparent: Option<&'a [u8]>,
+}
+
+impl From<Protocol> for Via<'_> {
+    fn from(protocol: Protocol) -> Self {
+        Via { protocol, traceparent: None }
+    }
+}
+
+impl<'a> Via<'a> {
+    /// With the trace of these headers, if they name one.
+    pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
+        let mut all = headers.get_all(trace_parent::HEADER).iter();
+        let traceparent = match (all.next(), all.next()) {
+            (Some(only), None) => Some(only.as_bytes()),
+            _ => None,
+        };
+        Via { protocol, traceparent }
+    }
+}
+
 /// The engine, and what is known of the server as a whole.
 #[derive(Debug)]
 pub struct Service {
@@ -48,6 +83,12 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
+    /// What encrypts, if anything does.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// TLS handshakes that failed.
+    pub(crate) tls_failures: Refusals,
+    /// Passwords of Redis clients that were wrong.
+    pub(crate) auth_failures: Refusals,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -64,6 +105,9 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
+            tls: None,
+            tls_failures: Refusals::default(),
+            auth_failures: Refusals::default(),
             pages: Pages::default(),
             decision_log: None,
         }
@@ -97,6 +141,20 @@ impl Service {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a client that TLS could not be agreed on with, and says why.
+    pub(crate) fn note_tls_failure(&self, listener: &str, peer: SocketAddr, reason: &dyn fmt::Display) {
+        if let Some(unlogged) = self.tls_failures.count(self.engine.clock().now()) {
+            tracing::warn!(listener, %peer, %reason, unlogged, "a TLS handshake failed");
+        }
+    }
+
+    /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.
+    pub(crate) fn note_auth_failure(&self, peer: SocketAddr) {
+        if let Some(unlogged) = self.auth_failures.count(self.engine.clock().now()) {
+            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "a wrong password");
+        }
+    }
+
     /// Answers a request that was read whole, and counts how long that takes.
     pub(crate) async fn timed<T>(&self, protocol: Protocol, answer: impl Future<Output = T>) -> T {
         let start = self.engine.clock().now();
@@ -115,22 +173,58 @@ impl Service {
     ///
     /// # Errors
     /// If the request itself is at fault.
-    pub async fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<Outcome, RequestError> {
+    pub async fn check(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let checked = self.decide(via, request).await;
+        self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
+        checked
+    }
+
+    /// The same where a domain without rules is a mistake: then there is no outcome.
+    ///
+    /// # Errors
+    /// If the request itself is at fault.
+    pub async fn check_known(&self, via: Via<'_>, request: &Request<'_>) -> Result<Option<Outcome>, RequestError> {
+        let checked = self.decide(via, request).await.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
+        let answered = match &checked {
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => Err("domain: it has no rules".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.record(via.protocol, request, answered);
+        checked
+    }
+
+    async fn decide(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
         let span = tracing::trace_span!(
             target: TRACE_TARGET,
             "check",
-            protocol = protocol.name(),
+            protocol = via.protocol.name(),
             domain = request.domain,
             allowed = tracing::field::Empty,
+            rule = tracing::field::Empty,
         );
+        if let Some(parent) = via.traceparent.filter(|_| !span.is_disabled()).and_then(trace_parent::parse) {
+            // Fails only where nothing traces, or too late, and it is neither.
+            let _ = span.set_parent(parent);
+        }
         let outcome = self.engine.check(request).instrument(span.clone()).await?;
-        span.record("allowed", outcome.is_allowed());
+        if !span.is_disabled() {
+            span.record("allowed", outcome.is_allowed());
+            if let Some(rule) = outcome.strictest_among(|_| true).and_then(|judgement| judgement.rule) {
+                span.record("rule", &*rule.name);
+            }
+        }
         if !outcome.is_known_domain() {
             self.traffic.count_unknown_domain();
         }
-        if let Some(log) = &self.decision_log {
-            log.record(self.engine.clock().now(), protocol, request, &outcome);
-        }
         Ok(outcome)
+    }
+
+    /// Writes what was answered to the decision log, if there is one.
+    fn record(&self, protocol: Protocol, request: &Request<'_>, answered: Result<&Outcome, String>) {
+        if let Some(log) = &self.decision_log {
+            let answered = answered.as_ref().map(|outcome| *outcome).map_err(String::as_str);
+            log.record(self.engine.clock().now(), protocol, request, answered);
+        }
     }
 }

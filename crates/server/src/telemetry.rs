@@ -81,7 +81,14 @@ impl Telemetry {
         let provider = self.otlp.as_deref().map(provider).transpose()?;
         let traces = provider.as_ref().map(|provider| {
             let only_traces = Targets::new().with_target(TRACE_TARGET, LevelFilter::TRACE);
-            tracing_opentelemetry::layer().with_tracer(provider.tracer("tidegate")).with_filter(only_traces)
+            // Where in the code and on which thread it was decided helps nobody who reads a trace.
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("tidegate"))
+                .with_target(false)
+                .with_location(false)
+                .with_threads(false)
+                .with_tracked_inactivity(false)
+                .with_filter(only_traces)
         });
         // Filters by target are asked once for each place in the code. One that is asked for each event made the events that
         // h2 has for its own developers cost two thirds of a gRPC call.

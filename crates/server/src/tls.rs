@@ -4,16 +4,21 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tidegate_core::Time;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
+
+use crate::bounds::CERTIFICATE_WARNING;
+use crate::validity::End;
 
 /// The files, all in PEM.
 #[derive(Clone, Debug)]
@@ -29,7 +34,15 @@ pub struct TlsFiles {
 /// TLS for HTTP/2, with certificates that can be renewed while it runs.
 pub struct Tls {
     files: TlsFiles,
-    current: ArcSwap<ServerConfig>,
+    current: ArcSwap<Current>,
+    loads: AtomicU64,
+    errors: AtomicU64,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    /// When the first certificate of the chain runs out, if that can be read.
+    end: Option<End>,
 }
 
 /// Why there is no TLS: the file, and what is wrong with it.
@@ -46,8 +59,8 @@ impl Tls {
     /// # Errors
     /// If one cannot be read or used.
     pub fn load(files: TlsFiles) -> Result<Tls, TlsError> {
-        let current = ArcSwap::from_pointee(configure(&files)?);
-        Ok(Tls { files, current })
+        let current = ArcSwap::from_pointee(Current::read(&files)?);
+        Ok(Tls { files, current, loads: AtomicU64::new(1), errors: AtomicU64::new(0) })
     }
 
     /// Reads the files again. New connections get what they say now; others stay as they are.
@@ -55,13 +68,38 @@ impl Tls {
     /// # Errors
     /// If one cannot be read or used: then all stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(Arc::new(configure(&self.files)?));
+        let read = Current::read(&self.files);
+        let counter = if read.is_ok() { &self.loads } else { &self.errors };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.current.store(Arc::new(read?));
         Ok(())
+    }
+
+    /// How often certificates were loaded, and how often they were refused.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.loads.load(Ordering::Relaxed), self.errors.load(Ordering::Relaxed))
+    }
+
+    /// When the certificate runs out, if that can be read.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.current.load().end
+    }
+
+    /// Logs what is in force, and warns of what is not for long any more.
+    pub(crate) fn tell(&self, now: Time) {
+        let file = self.files.certificate.display();
+        let Some(end) = self.end() else {
+            return tracing::info!(%file, "certificates loaded; when they run out cannot be read");
+        };
+        tracing::info!(%file, %end, "certificates loaded");
+        if let Some(doubt) = doubt(end, now) {
+            tracing::warn!(%file, %end, "{doubt}; renew it");
+        }
     }
 
     /// Greets a client.
     pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<TlsStream<S>> {
-        TlsAcceptor::from(self.current.load_full()).accept(stream).await
+        TlsAcceptor::from(Arc::clone(&self.current.load().config)).accept(stream).await
     }
 }
 
@@ -71,9 +109,16 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn configure(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+impl Current {
+    fn read(files: &TlsFiles) -> Result<Current, TlsError> {
+        let chain = certificates(&files.certificate)?;
+        let end = chain.iter().filter_map(|certificate| End::of_certificate(certificate)).min();
+        Ok(Current { config: Arc::new(configure(files, chain)?), end })
+    }
+}
+
+fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let chain = certificates(&files.certificate)?;
     let key =
         PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error, "a private key"))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -95,6 +140,15 @@ fn configure(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let mut config = builder.with_single_cert(chain, key).map_err(|error| mismatch(files, &error))?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
+}
+
+/// What is to be warned of.
+fn doubt(end: End, now: Time) -> Option<&'static str> {
+    match end.seconds_left(now) {
+        None => Some("the certificate has run out, and clients will refuse it"),
+        Some(left) if left < CERTIFICATE_WARNING.as_secs() => Some("the certificate runs out soon"),
+        Some(_) => None,
+    }
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -129,4 +183,23 @@ fn mismatch(files: &TlsFiles, error: &tokio_rustls::rustls::Error) -> TlsError {
         error => format!("cannot be used with the certificate in {certificate}: {error}"),
     };
     TlsError { file: files.key.clone(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_week_of_a_certificate_is_warned_of() {
+        let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2025, 1, 1);
+        let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let end = End::of_certificate(certificate.der()).unwrap();
+        let at = |seconds: u64| doubt(end, Time::from_nanos(seconds * 1_000_000_000)).unwrap_or_default();
+        let (end, week) = (1_735_689_600, 7 * 86_400);
+        assert_eq!(at(end - week), "");
+        assert!(at(end - week + 1).contains("soon"));
+        assert!(at(end).contains("soon"));
+        assert!(at(end + 1).contains("has run out"));
+    }
 }

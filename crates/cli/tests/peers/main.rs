@@ -28,6 +28,7 @@ mod open_files;
 mod process;
 mod readme;
 mod redis_clients;
+mod refusals;
 mod reload;
 mod start;
 mod telemetry;

@@ -100,3 +100,26 @@ fn localhost_is_an_address() {
         std::fs::read_to_string(&greeting).is_ok_and(|text| text.contains("serves HTTP on 127.0.0.1:"))
     });
 }
+
+#[test]
+fn on_all_addresses_it_proposes_loopback_and_says_that_administrators_need_a_token() {
+    let start = |token: Option<&str>| {
+        let mut command = command();
+        command.args(["serve", "--http", "0.0.0.0:0", "--grpc", "127.0.0.1:0", "--resp", "[::]:0"]);
+        command.args(token.into_iter().flat_map(|token| ["--admin-token", token]));
+        let mut process = Process::start(directory(), &mut command, None);
+        let greeting = process.path("stdout");
+        let greeting = || std::fs::read_to_string(&greeting).unwrap_or_default();
+        process.wait_until("the greeting", || greeting().ends_with("/metrics\n"));
+        (greeting(), process.log())
+    };
+    let (greeting, log) = start(None);
+    assert!(greeting.contains("serves HTTP on 0.0.0.0:"), "{greeting}");
+    assert_eq!(greeting.matches("http://127.0.0.1:").count(), 2, "{greeting}");
+    assert!(greeting.contains("redis-cli -h ::1 -p "), "{greeting}");
+    let told = log.lines().filter(|line| line.contains("admin calls will be refused (403)")).collect::<Vec<_>>();
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(told[0].contains("set TIDEGATE_ADMIN_TOKEN"), "{log}");
+    let (_, log) = start(Some("secret"));
+    assert!(!log.contains("admin calls"), "{log}");
+}

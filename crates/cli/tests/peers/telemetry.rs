@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -50,7 +51,11 @@ fn start(arguments: &[&str]) -> (Tidegate, tempfile::TempDir) {
 }
 
 fn post(address: SocketAddr, path: &str, body: &str) -> u16 {
-    Connection::open(address).unwrap().ask("POST", path, &[], body).unwrap().status
+    post_with(address, path, &[], body)
+}
+
+fn post_with(address: SocketAddr, path: &str, headers: &[&str], body: &str) -> u16 {
+    Connection::open(address).unwrap().ask("POST", path, headers, body).unwrap().status
 }
 
 fn runtime() -> Runtime {
@@ -104,25 +109,35 @@ impl Collector {
     }
 }
 
+fn attribute(span: &Span, name: &str) -> String {
+    let found = span.attributes.iter().find(|attribute| attribute.key == name);
+    match found.and_then(|attribute| attribute.value.clone()?.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::BoolValue(is_so)) => is_so.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
 fn told(span: &Span) -> String {
-    let attribute = |name: &str| {
-        let found = span.attributes.iter().find(|attribute| attribute.key == name);
-        match found.and_then(|attribute| attribute.value.clone()?.value) {
-            Some(Value::StringValue(text)) => text,
-            Some(Value::BoolValue(is_so)) => is_so.to_string(),
-            other => format!("{other:?}"),
-        }
-    };
+    let attribute = |name: &str| attribute(span, name);
     format!("{} {} {} {}", span.name, attribute("protocol"), attribute("domain"), attribute("allowed"))
 }
 
 /// Asks as Envoy does.
 fn ask_grpc(address: SocketAddr) {
+    ask_grpc_with(address, None);
+}
+
+fn ask_grpc_with(address: SocketAddr, traceparent: Option<&str>) {
     let entry = Entry { key: "user".to_owned(), value: "42".to_owned() };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
     let request = RateLimitRequest { domain: "api".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
     runtime().block_on(async {
         let mut client = RateLimitServiceClient::connect(format!("http://{address}")).await.unwrap();
+        let mut request = tonic::Request::new(request);
+        if let Some(traceparent) = traceparent {
+            request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
+        }
         client.should_rate_limit(request).await.unwrap();
     });
 }
@@ -215,6 +230,42 @@ fn a_machine_that_trusts_nobody_says_so() {
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 
+/// A caller's span, and whether it is recorded.
+fn parent(span: u64, is_sampled: bool) -> String {
+    format!("00-0af7651916cd43dd8448eb211c80319c-{span:016x}-0{}", u8::from(is_sampled))
+}
+
+#[test]
+fn spans_belong_to_the_trace_of_whoever_asks() {
+    let (address, collector) = Collector::start();
+    let (mut tidegate, _rules) = start(&["--otlp", &format!("http://{address}")]);
+    for (span, is_sampled) in [(1, true), (2, false)] {
+        let header = format!("traceparent: {}", parent(span, is_sampled));
+        assert_eq!(post_with(tidegate.http, "/v1/check", &[&header], CHECK), 200);
+    }
+    ask_grpc_with(tidegate.grpc, Some(&parent(3, true)));
+    let json = r#"{"domain":"api","descriptors":[{"entries":[{"key":"other","value":"42"}]}]}"#;
+    assert_eq!(post_with(tidegate.http, "/json", &[&format!("traceparent: {}", parent(4, true))], json), 200);
+    assert_eq!(
+        post_with(tidegate.http, "/v1/auth?domain=api", &[&format!("traceparent: {}", parent(5, true))], ""),
+        200
+    );
+    assert_eq!(post_with(tidegate.http, "/v1/check", &["traceparent: nonsense"], CHECK), 429);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let mut spans = collector.0.lock().unwrap().clone();
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    let parents: Vec<Vec<u8>> = spans.iter().map(|span| span.parent_span_id.clone()).collect();
+    let of = |span: u64| span.to_be_bytes().to_vec();
+    assert_eq!(parents, [of(1), of(3), of(4), of(5), vec![]], "the second is not recorded, the last begins a trace");
+    let trace = [0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31, 0x9c];
+    assert!(spans[..4].iter().all(|span| span.trace_id == trace), "{spans:#?}");
+    assert_ne!(spans[4].trace_id, trace);
+    let names: Vec<&str> = spans[0].attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+    assert_eq!(names, ["protocol", "domain", "allowed", "rule"], "{spans:#?}");
+    assert_eq!(attribute(&spans[4], "rule"), "twice");
+}
+
 #[test]
 fn traces_that_cannot_be_sent_are_warned_of_once() {
     let (mut tidegate, _rules) = start(&["--otlp", &format!("http://127.0.0.1:{}", free_port())]);
@@ -250,6 +301,40 @@ fn one_in_so_many_decisions_is_logged() {
     assert_eq!(lines[0]["descriptors"], serde_json::json!([[["user", "42"]]]));
     let rule = &lines[1]["rules"][0];
     assert_eq!((&rule["rule"], &rule["enforced"], &rule["remaining"]), (&"twice".into(), &true.into(), &0.into()));
+}
+
+#[test]
+fn the_decision_log_says_what_was_answered_and_of_what() {
+    let place = directory();
+    let log = place.path().join("decisions.jsonl");
+    let (mut tidegate, _rules) = start(&["--decision-log", log.to_str().unwrap()]);
+    let about = |domain: &str| {
+        format!(
+            r#"{{"domain":"{domain}","descriptors":[{{}}],"cost":2,"request":{{"method":"POST","path":"/login"}}}}"#
+        )
+    };
+    assert_eq!(post(tidegate.http, "/v1/check", &about("api")), 200);
+    assert_eq!(post(tidegate.http, "/v1/check", &about("apo")), 404);
+    let mut stream = TcpStream::connect(tidegate.resp).unwrap();
+    stream.write_all(b"TIDEGATE.CHECK apo user 42\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("-ERR domain: there are no rules for `apo`"), "{answer}");
+    let hits = r#"{"domain":"apo","descriptors":[{"entries":[{"key":"user","value":"42"}],"hitsAddend":"3"}]}"#;
+    assert_eq!(post(tidegate.http, "/json", hits), 200, "Envoy is told OK");
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o640);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |name: &str| lines.iter().map(|line| line[name].clone()).collect::<Vec<_>>();
+    let (null, unknown) = (serde_json::Value::Null, serde_json::Value::from("domain: it has no rules"));
+    assert_eq!(told("allowed"), [true.into(), null.clone(), null.clone(), true.into()], "{text}");
+    assert_eq!(told("error"), [null.clone(), unknown.clone(), unknown, null.clone()], "{text}");
+    assert_eq!(told("cost"), [2, 2, 1, 1], "{text}");
+    assert_eq!(told("costs"), [null.clone(), null.clone(), null.clone(), serde_json::json!([3])], "{text}");
+    assert_eq!(told("method"), ["POST".into(), "POST".into(), null.clone(), null.clone()], "{text}");
+    assert_eq!(told("path"), ["/login".into(), "/login".into(), null.clone(), null], "{text}");
 }
 
 #[test]

@@ -74,8 +74,9 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
         let mark = root.pair("domain").map_or(root.mark, |pair| pair.mark);
         fields.error(mark, "this file has no domain", "write `domain: …` at its top");
     }
-    let mut reader = Reader { document, fields };
+    let mut reader = Reader { document, fields, limits: 0 };
     let descriptors = reader.descriptors(root, "");
+    assembly.written += reader.limits;
     if domain.is_empty() {
         return;
     }
@@ -95,6 +96,8 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
 struct Reader<'a> {
     document: usize,
     fields: Fields<'a>,
+    /// How many there are, also bad ones.
+    limits: usize,
 }
 
 impl Reader<'_> {
@@ -161,6 +164,7 @@ impl Reader<'_> {
 
     fn rate_limit(&mut self, descriptor: &Node) -> Option<RateLimit> {
         let node = descriptor.get("rate_limit").filter(|node| !node.is_null())?;
+        self.limits += 1;
         let Kind::Map(_) = &node.kind else {
             let message = format!("`rate_limit` is {}", node.describe());
             self.fields.error(node.mark, message, "it must be a map with `unit` and `requests_per_unit`");
@@ -185,7 +189,16 @@ impl Reader<'_> {
             limit.burst = self.fields.burst(place).or(limit.burst);
         }
         // A rule made of what is wrong would only be found wrong once more.
-        (errors == self.fields.problems.errors()).then_some(limit)
+        if errors != self.fields.problems.errors() {
+            return None;
+        }
+        let requests = node.get("requests_per_unit").filter(|node| !node.is_null());
+        if requests.is_none() && !limit.unlimited {
+            let message = "`rate_limit` has no `requests_per_unit`: that means 0, so every request is denied";
+            let hint = "write how many may pass, or `requests_per_unit: 0` if none may";
+            self.fields.problems.warning(at(self.fields.file, node.mark), message, hint);
+        }
+        Some(limit)
     }
 
     fn unit(&mut self, node: &Node, limit: &mut RateLimit) {

@@ -73,8 +73,8 @@ impl Writer<'_> {
             });
             if let Some(limit) = &descriptor.limit {
                 let rule = self.rule(descriptor, limit);
-                let origin =
-                    Origin { document: descriptor.document, pointer: descriptor.pointer.clone(), native: false };
+                let (document, pointer) = (descriptor.document, descriptor.pointer.clone());
+                let origin = Origin { document, pointer, native: false, is_good: true };
                 self.assembly.rule(self.domain, rule, origin);
             }
             self.level(&descriptor.descriptors);

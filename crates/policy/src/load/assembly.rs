@@ -1,6 +1,6 @@
 //! One configuration of several files, and where each of its values stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::problems::{Problems, at, whole};
@@ -25,6 +25,12 @@ pub(crate) struct Assembly {
     responses: BTreeMap<String, usize>,
     /// Where each rule comes from, by domain and in its order.
     rules: BTreeMap<String, Vec<Origin>>,
+    /// Pointers to values that were told already: they are not there, or stand-ins are.
+    pub(crate) left_out: BTreeSet<String>,
+    /// How many rules the files have, also bad ones.
+    pub(crate) written: usize,
+    /// Domains of one file each that stand in another one already: their rules are only looked at.
+    pub(crate) aside: Vec<Assembly>,
 }
 
 /// A document and a place in it.
@@ -41,6 +47,8 @@ pub(crate) struct Origin {
     /// The rule in a native file, or the descriptor in one of Envoy's.
     pub(crate) pointer: String,
     pub(crate) native: bool,
+    /// Whether all of it could be read.
+    pub(crate) is_good: bool,
 }
 
 impl Assembly {
@@ -122,6 +130,34 @@ impl Assembly {
     pub(crate) fn rule(&mut self, domain: &str, rule: Rule, origin: Origin) {
         self.config.domains.entry(domain.to_owned()).or_default().rules.push(rule);
         self.rules.entry(domain.to_owned()).or_default().push(origin);
+    }
+
+    /// How many rules a domain has so far.
+    pub(crate) fn rules_of(&self, domain: &str) -> usize {
+        self.rules.get(domain).map_or(0, Vec::len)
+    }
+
+    /// An assembly of this file alone, for rules that shall only be looked at.
+    pub(crate) fn beside(&self) -> Assembly {
+        Assembly { documents: self.documents.clone(), merge_domains: true, ..Assembly::default() }
+    }
+
+    /// Lets rules that are only looked at find all stores, wherever those stand.
+    pub(crate) fn share_stores(&mut self) {
+        for aside in &mut self.aside {
+            aside.documents.clone_from(&self.documents);
+            aside.config.stores.clone_from(&self.config.stores);
+            aside.stores.clone_from(&self.stores);
+        }
+    }
+
+    /// The configuration without the rules that could not be read as a whole.
+    pub(crate) fn into_config(mut self) -> Config {
+        for (name, domain) in &mut self.config.domains {
+            let mut origins = self.rules.get(name).into_iter().flatten();
+            domain.rules.retain(|_| origins.next().is_none_or(|origin| origin.is_good));
+        }
+        self.config
     }
 
     /// Where the value of a pointer into the whole configuration stands, or the nearest around it.

@@ -53,6 +53,8 @@ pub struct Loaded {
     pub policy: Option<Policy>,
     /// The configuration that all files make, without the parts that have errors.
     pub config: Config,
+    /// How many rules the files have, also those with errors.
+    pub rules: usize,
     /// All problems, in the order of the files.
     pub diagnostics: Vec<Diagnostic>,
     /// The files that were read, in order.
@@ -95,17 +97,23 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
     let policy = compile(&assembly, options, &mut problems);
-    Loaded { policy, config: assembly.config, diagnostics: problems.finish(), files }
+    assembly.share_stores();
+    for aside in &assembly.aside {
+        compile(aside, options, &mut problems);
+    }
+    let rules = assembly.written;
+    Loaded { policy, rules, config: assembly.into_config(), diagnostics: problems.finish(), files }
 }
 
 fn compile(assembly: &Assembly, options: &Options, problems: &mut Problems) -> Option<Policy> {
     let locate = |pointer: &str| assembly.locate(pointer);
-    let mut diagnostics = Diagnostics::new(&locate);
+    let mut diagnostics = Diagnostics::new(&locate).without(&assembly.left_out);
     let policy = crate::compile(&assembly.config, &options.outside, &mut diagnostics);
     // What was left out may be just what a warning misses.
     let whole = problems.errors() == 0;
     let told = diagnostics.finish().into_iter().filter(|diagnostic| whole || diagnostic.severity == Severity::Error);
-    told.for_each(|diagnostic| problems.push(diagnostic));
+    // Of stores it is told once, though all rules need them.
+    told.for_each(|diagnostic| problems.push_once(diagnostic));
     (problems.errors() == 0).then_some(policy)
 }
 

@@ -1,34 +1,43 @@
-//! Tidegate's own files: piece by piece, so that a mistake in one rule hides none in another.
+//! Tidegate's own files: piece by piece, so that a mistake hides none in another piece, nor in the rest of its own.
 
 use serde::de::DeserializeOwned;
 
 use super::assembly::{Assembly, Origin};
 use super::problems::{Problems, at};
-use super::shape::Shape;
+use super::shape::{Checked, Shape};
+use crate::compile::child;
 use crate::json_schema::SCHEMA;
 use crate::schema::{ClientAddress, Response, Rule, Store};
 use crate::yaml::{Kind, Node, Type, escape, quote};
 
-/// Adds what a file says to the assembly. Pieces with mistakes are told and left out.
+/// Adds what a file says to the assembly. What is bad is told; the rest of its piece is only there to be looked at.
 pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, problems: &mut Problems) {
     let file = assembly.file(document);
     Shape::new(&file, problems).check_fields(root, &SCHEMA, &[]);
     if let Some(node) = root.get("client_address") {
-        let good = Shape::new(&file, problems).check(node, "ClientAddress", &["client_address"]);
-        if let Some(address) = piece::<ClientAddress>(good, node) {
+        let path = ["client_address"];
+        let checked = Shape::new(&file, problems).check(node, "ClientAddress", &path, "/client_address".to_owned());
+        if let Some(address) = piece::<ClientAddress>(checked, assembly) {
             assembly.client_address(document, node.mark, address, problems);
         }
     }
     for (name, node) in entries(root, "stores", &file, problems) {
-        let good = Shape::new(&file, problems).check(node, "Store", &["stores", &name]);
-        if let Some(store) = piece::<Store>(good, node) {
+        let checked = Shape::new(&file, problems).check(node, "Store", &["stores", &name], child("/stores", &name));
+        if let Some(store) = piece::<Store>(checked, assembly) {
             assembly.store(document, node.mark, name, store, problems);
         }
     }
+    let mut aside = assembly.beside();
     for (name, node) in entries(root, "domains", &file, problems) {
-        if assembly.domain(document, node.mark, &name, problems) {
-            read_domain(document, &name, node, assembly, problems);
+        assembly.written += node.get("rules").map_or(0, |rules| rules.items().len());
+        let is_new = assembly.domain(document, node.mark, &name, problems);
+        let home = if is_new { &mut *assembly } else { &mut aside };
+        if is_new || home.domain(document, node.mark, &name, problems) {
+            read_domain(document, &name, node, home, problems);
         }
+    }
+    if !aside.config.domains.is_empty() {
+        assembly.aside.push(aside);
     }
 }
 
@@ -36,9 +45,11 @@ fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly
     let file = assembly.file(document);
     let schema = SCHEMA.pointer("/$defs/Domain").unwrap_or(&serde_json::Value::Null);
     Shape::new(&file, problems).check_fields(node, schema, &["domains", name]);
+    let pointer = child("/domains", name);
     if let Some(response) = node.get("response") {
-        let good = Shape::new(&file, problems).check(response, "Response", &["domains", name, "response"]);
-        if let Some(response) = piece::<Response>(good, response) {
+        let path = ["domains", name, "response"];
+        let checked = Shape::new(&file, problems).check(response, "Response", &path, child(&pointer, "response"));
+        if let Some(response) = piece::<Response>(checked, assembly) {
             assembly.response(document, name, response, problems);
         }
     }
@@ -51,13 +62,14 @@ fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly
     for (index, item) in items.iter().enumerate() {
         let mut shape = Shape::new(&file, problems);
         shape.subject = subject(name, index, item);
-        let good = shape.check(item, "Rule", &[]);
-        match piece::<Rule>(good, item) {
+        let checked = shape.check(item, "Rule", &[], format!("{pointer}/rules/{}", assembly.rules_of(name)));
+        let is_good = checked.is_good;
+        match piece::<Rule>(checked, assembly) {
             Some(rule) => {
                 let pointer = format!("/domains/{}/rules/{index}", escape(name));
-                assembly.rule(name, rule, Origin { document, pointer, native: true });
+                assembly.rule(name, rule, Origin { document, pointer, native: true, is_good });
             }
-            None if good => {
+            None if is_good => {
                 let message = "this rule cannot be read";
                 problems.error(at(&file, item.mark), message, "compare it with the configuration reference");
             }
@@ -90,6 +102,9 @@ fn entries<'a>(
     pairs.iter().map(|pair| (pair.key.text.to_string(), &pair.value)).collect()
 }
 
-fn piece<T: DeserializeOwned>(good: bool, node: &Node) -> Option<T> {
-    if good { serde_json::from_value(node.to_json()).ok() } else { None }
+/// What was good of a piece; what was not is known to be left out.
+fn piece<T: DeserializeOwned>(checked: Checked, assembly: &mut Assembly) -> Option<T> {
+    let value = serde_json::from_value(checked.value?).ok()?;
+    assembly.left_out.extend(checked.left_out);
+    Some(value)
 }

@@ -39,6 +39,13 @@ impl Problems {
         }
     }
 
+    /// The same, unless it was told before.
+    pub(crate) fn push_once(&mut self, diagnostic: Diagnostic) {
+        if !self.found.contains(&diagnostic) {
+            self.push(diagnostic);
+        }
+    }
+
     /// How many errors so far, also those that are not told.
     pub(crate) fn errors(&self) -> usize {
         self.errors

@@ -1,10 +1,12 @@
-//! Whether a tree has the shape of the schema: every field that has not is told, each where it stands.
+//! Whether a tree has the shape of the schema: every field that has not is told, each where it stands, and what is good
+//! is kept, so that it is looked at further.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::problems::{Problems, at, list, nearest, suggest};
+use crate::compile::child;
 use crate::json_schema::SCHEMA;
 use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type, quote};
 
@@ -14,133 +16,188 @@ pub(crate) struct Shape<'a> {
     pub(crate) problems: &'a mut Problems,
     /// What messages begin with: the rule they are about.
     pub(crate) subject: String,
+    /// The pointer to what is checked, in the configuration that all files make.
+    base: String,
     /// The way from there to the value that is looked at.
-    path: Vec<String>,
+    path: Vec<Step>,
+    /// How much of the path is in the base already: it is only for messages.
+    told: usize,
+    left_out: Vec<String>,
+}
+
+/// One step into a value.
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// What a tree is worth.
+pub(crate) struct Checked {
+    /// What has the shape of the schema, nothing if not even the whole has. Items of lists and fields that must be there
+    /// are stand-ins if theirs were bad.
+    pub(crate) value: Option<Value>,
+    /// Whether nothing was wrong.
+    pub(crate) is_good: bool,
+    /// Pointers to what was bad or missing.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl<'a> Shape<'a> {
     pub(crate) fn new(file: &'a Arc<str>, problems: &'a mut Problems) -> Shape<'a> {
-        Shape { file, problems, subject: String::new(), path: Vec::new() }
+        Shape {
+            file,
+            problems,
+            subject: String::new(),
+            base: String::new(),
+            path: Vec::new(),
+            told: 0,
+            left_out: Vec::new(),
+        }
     }
 
-    /// Checks a value against a definition of the schema, and says whether it is good. `path` leads to it.
-    pub(crate) fn check(&mut self, node: &Node, definition: &str, path: &[&str]) -> bool {
+    /// Checks a value against a definition of the schema. `path` leads to it in messages, `base` in the configuration.
+    pub(crate) fn check(mut self, node: &Node, definition: &str, path: &[&str], base: String) -> Checked {
         let before = self.problems.errors();
-        self.path = path.iter().map(|&part| part.to_owned()).collect();
-        if let Some(schema) = SCHEMA.pointer(&format!("/$defs/{definition}")) {
-            self.value(node, schema);
-        }
-        before == self.problems.errors()
+        self.start(path);
+        self.base = base;
+        let value = match SCHEMA.pointer(&format!("/$defs/{definition}")) {
+            Some(schema) => self.value(node, schema),
+            None => None,
+        };
+        Checked { value, is_good: before == self.problems.errors(), left_out: self.left_out }
     }
 
     /// Checks that a value is a map with known keys, and not what is in it.
-    pub(crate) fn check_fields(&mut self, node: &Node, definition: &Value, path: &[&str]) -> bool {
-        let before = self.problems.errors();
-        self.path = path.iter().map(|&part| part.to_owned()).collect();
+    pub(crate) fn check_fields(mut self, node: &Node, definition: &Value, path: &[&str]) {
+        self.start(path);
         match &node.kind {
             Kind::Map(pairs) => self.unknown_fields(pairs, definition),
             _ => self.mistyped(node, &[definition]),
         }
-        before == self.problems.errors()
     }
 
-    fn value(&mut self, node: &Node, schema: &Value) {
+    fn start(&mut self, path: &[&str]) {
+        self.path = path.iter().map(|&part| Step::Key(part.to_owned())).collect();
+        self.told = self.path.len();
+    }
+
+    /// The value as far as it is good.
+    fn value(&mut self, node: &Node, schema: &Value) -> Option<Value> {
+        let value = self.good_value(node, schema);
+        if value.is_none() {
+            self.left_out.push(self.pointer());
+        }
+        value
+    }
+
+    fn good_value(&mut self, node: &Node, schema: &Value) -> Option<Value> {
         let variants = variants(schema);
         // The number alone is no limit, and in quotes it is none either.
         if is_limit(schema)
             && matches!(&node.kind, Kind::Scalar(scalar) if !matches!(scalar.kind, Type::Text | Type::Null))
         {
             let message = format!("{} is {}", self.place(), node.describe());
-            return self.error(node.mark, message, "write units and a period, like `100/minute`, or a map".to_owned());
+            self.error(node.mark, message, "write units and a period, like `100/minute`, or a map".to_owned());
+            return None;
         }
         // No type at all: anything will do.
         if variants.iter().any(|variant| variant.get("type").is_none()) {
-            return;
+            return Some(node.to_json());
         }
         let fitting: Vec<&Value> = variants.iter().copied().filter(|variant| fits(node, variant)).collect();
-        match &node.kind {
-            Kind::Scalar(scalar) if scalar.kind == Type::Text => self.text(node, scalar, &fitting, &variants),
-            Kind::Scalar(_) if fitting.is_empty() => self.mistyped(node, &variants),
-            Kind::Scalar(scalar) => self.number(node.mark, scalar, &fitting),
-            Kind::List(items) => match fitting.as_slice() {
-                [] => self.mistyped(node, &variants),
-                [variant, ..] => self.items(items, variant),
-            },
-            Kind::Map(pairs) => match fitting.as_slice() {
-                [] => self.mistyped(node, &variants),
-                // Beside plain names, a map of one entry is one more of them.
-                [variant] if only_field(variant).is_some() && variants.len() > 1 => self.one_of(node, pairs, &fitting),
-                [variant] => self.fields(node, pairs, variant),
-                several => self.one_of(node, pairs, several),
-            },
-        }
-    }
-
-    fn text(&mut self, node: &Node, scalar: &Scalar, fitting: &[&Value], variants: &[&Value]) {
-        let names: Vec<&str> = fitting.iter().filter_map(|variant| variant.get("const")?.as_str()).collect();
         if fitting.is_empty() {
-            self.mistyped(node, variants);
-        } else if names.len() == fitting.len() && !names.contains(&&*scalar.text) {
-            let maps: Vec<&str> = variants.iter().filter_map(|variant| only_field(variant)).collect();
-            let hint = match nearest(&scalar.text, names.iter().copied()) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None if maps.contains(&&*scalar.text) => format!("write `{}: …`, with a name", scalar.text),
-                None if maps.is_empty() => format!("use one of {}", list(names.iter().copied())),
-                None => format!("use one of {}, or a map with one of {}", list(names.iter().copied()), list(maps)),
-            };
-            self.error(node.mark, format!("{} is {}, which is not known", self.place(), node.describe()), hint);
+            self.mistyped(node, &variants);
+            return None;
+        }
+        match (&node.kind, fitting.as_slice()) {
+            (Kind::Scalar(scalar), _) if scalar.kind == Type::Text => self.text(node, scalar, &fitting, &variants),
+            (Kind::Scalar(scalar), _) => self.number(node, scalar, &fitting),
+            (Kind::List(items), [variant, ..]) => self.items(items, variant),
+            // Beside plain names, a map of one entry is one more of them.
+            (Kind::Map(pairs), [variant]) if only_field(variant).is_some() && variants.len() > 1 => {
+                self.one_of(node, pairs, &fitting)
+            }
+            (Kind::Map(pairs), [variant]) => Some(self.fields(node, pairs, variant)),
+            (Kind::Map(pairs), several) => self.one_of(node, pairs, several),
+            (Kind::List(_), []) => None,
         }
     }
 
-    fn number(&mut self, mark: Mark, scalar: &Scalar, fitting: &[&Value]) {
-        let Type::Integer(value) = scalar.kind else { return };
-        let Some(variant) = fitting.first() else { return };
+    fn text(&mut self, node: &Node, scalar: &Scalar, fitting: &[&Value], variants: &[&Value]) -> Option<Value> {
+        let names: Vec<&str> = fitting.iter().filter_map(|variant| variant.get("const")?.as_str()).collect();
+        if names.len() < fitting.len() || names.contains(&&*scalar.text) {
+            return Some(node.to_json());
+        }
+        let maps: Vec<&str> = variants.iter().filter_map(|variant| only_field(variant)).collect();
+        let hint = match nearest(&scalar.text, names.iter().copied()) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None if maps.contains(&&*scalar.text) => format!("write `{}: …`, with a name", scalar.text),
+            None if maps.is_empty() => format!("use one of {}", list(names.iter().copied())),
+            None => format!("use one of {}, or a map with one of {}", list(names.iter().copied()), list(maps)),
+        };
+        self.error(node.mark, format!("{} is {}, which is not known", self.place(), node.describe()), hint);
+        None
+    }
+
+    fn number(&mut self, node: &Node, scalar: &Scalar, fitting: &[&Value]) -> Option<Value> {
+        let (Type::Integer(value), Some(variant)) = (scalar.kind, fitting.first()) else { return Some(node.to_json()) };
         let bound = |name: &str| variant.get(name).and_then(Value::as_u64).map(i128::from);
         let by_format = match variant.get("format").and_then(Value::as_str) {
             Some("uint32") => i128::from(u32::MAX),
             _ => i128::from(u64::MAX),
         };
         let (least, most) = (bound("minimum").unwrap_or(i128::MIN), bound("maximum").unwrap_or(by_format));
-        if !(least..=most).contains(&value) {
-            let message = format!("{} is {}", self.place(), scalar.describe());
-            self.error(mark, message, format!("use a whole number from {least} to {most}"));
+        if (least..=most).contains(&value) {
+            return Some(node.to_json());
         }
+        let message = format!("{} is {}", self.place(), scalar.describe());
+        self.error(node.mark, message, format!("use a whole number from {least} to {most}"));
+        None
     }
 
-    fn items(&mut self, items: &[Node], variant: &Value) {
-        let Some(schema) = variant.get("items") else { return };
+    /// A bad item leaves a stand-in: those after it keep their places.
+    fn items(&mut self, items: &[Node], variant: &Value) -> Option<Value> {
+        let Some(schema) = variant.get("items") else { return Some(items.iter().map(Node::to_json).collect()) };
+        let mut good = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            self.path.push(format!("[{index}]"));
-            self.value(item, schema);
+            self.path.push(Step::Index(index));
+            good.push(self.value(item, schema).unwrap_or_else(|| stand_in(schema)));
             self.path.pop();
         }
+        Some(Value::Array(good))
     }
 
-    fn fields(&mut self, node: &Node, pairs: &[Pair], variant: &Value) {
+    fn fields(&mut self, node: &Node, pairs: &[Pair], variant: &Value) -> Value {
         self.unknown_fields(pairs, variant);
+        let properties = variant.get("properties");
+        let others = variant.get("additionalProperties").filter(|schema| **schema != Value::Bool(false));
+        let mut good = Map::new();
         for pair in pairs {
-            let known = variant.get("properties").and_then(|properties| properties.get(&*pair.key.text));
-            let schema = known.or_else(|| variant.get("additionalProperties"));
-            if let Some(schema) = schema {
-                self.path.push(pair.key.text.to_string());
-                self.value(&pair.value, schema);
-                self.path.pop();
+            let known = properties.and_then(|properties| properties.get(&*pair.key.text));
+            let Some(schema) = known.or(others) else { continue };
+            self.path.push(Step::Key(pair.key.text.to_string()));
+            if let Some(value) = self.value(&pair.value, schema) {
+                good.insert(pair.key.text.to_string(), value);
             }
+            self.path.pop();
         }
         let required = variant.get("required").and_then(Value::as_array).into_iter().flatten();
-        for name in required.filter_map(Value::as_str) {
+        for name in required.filter_map(Value::as_str).filter(|name| !good.contains_key(*name)).collect::<Vec<_>>() {
+            let schema = properties.and_then(|properties| properties.get(name));
             if node.get(name).is_none() {
-                let hint = variant.get("properties").and_then(|properties| properties.get(name)).and_then(description);
-                self.path.push(name.to_owned());
-                let message = format!("{} is missing", self.place());
-                self.path.pop();
-                self.error(
-                    node.mark,
-                    message,
-                    hint.map_or_else(|| "add it".to_owned(), |hint| format!("add it: {hint}")),
-                );
+                self.missing(node, name, schema.and_then(description));
             }
+            good.insert(name.to_owned(), schema.map_or(Value::Null, stand_in));
         }
+        Value::Object(good)
+    }
+
+    fn missing(&mut self, node: &Node, name: &str, hint: Option<&str>) {
+        self.path.push(Step::Key(name.to_owned()));
+        let message = format!("{} is missing", self.place());
+        self.left_out.push(self.pointer());
+        self.path.pop();
+        self.error(node.mark, message, hint.map_or_else(|| "add it".to_owned(), |hint| format!("add it: {hint}")));
     }
 
     fn unknown_fields(&mut self, pairs: &[Pair], variant: &Value) {
@@ -148,25 +205,38 @@ impl<'a> Shape<'a> {
             return;
         }
         let Some(properties) = variant.get("properties").and_then(Value::as_object) else { return };
+        let known = || properties.keys().map(String::as_str);
         for pair in pairs.iter().filter(|pair| !properties.contains_key(&*pair.key.text)) {
             let inside = if self.path.is_empty() { String::new() } else { format!(" in {}", self.place()) };
             let message = format!("unknown field `{}`{inside}", quote(&pair.key.text));
-            self.error(pair.mark, message, suggest(&pair.key.text, properties.keys().map(String::as_str)));
+            self.error(pair.mark, message, suggest(&pair.key.text, known().collect::<Vec<_>>()));
+            // Who slipped did not forget: that field is not missing as well.
+            let meant = nearest(&pair.key.text, known());
+            if let Some(meant) = meant.filter(|meant| !pairs.iter().any(|pair| *pair.key.text == **meant)) {
+                self.left_out.push(child(&self.pointer(), meant));
+            }
         }
     }
 
     /// A map of one entry whose key says what it is.
-    fn one_of(&mut self, node: &Node, pairs: &[Pair], several: &[&Value]) {
+    fn one_of(&mut self, node: &Node, pairs: &[Pair], several: &[&Value]) -> Option<Value> {
         let names = several.iter().filter_map(|variant| only_field(variant));
         let [pair] = pairs else {
             let message = format!("{} is a map of {} entries", self.place(), pairs.len());
-            return self.error(node.mark, message, format!("write one entry, with one of {}", list(names)));
+            self.error(node.mark, message, format!("write one entry, with one of {}", list(names)));
+            return None;
         };
         match several.iter().find(|variant| only_field(variant) == Some(&*pair.key.text)) {
-            Some(variant) => self.fields(node, pairs, variant),
+            Some(variant) => {
+                let value = self.fields(node, pairs, variant);
+                let inner = child(&self.pointer(), &pair.key.text);
+                // Without its one entry it is nothing.
+                (!self.left_out.contains(&inner)).then_some(value)
+            }
             None => {
                 let message = format!("unknown field `{}` in {}", quote(&pair.key.text), self.place());
                 self.error(pair.mark, message, suggest(&pair.key.text, names.collect::<Vec<_>>()));
+                None
             }
         }
     }
@@ -189,13 +259,49 @@ impl<'a> Shape<'a> {
     /// The value that is looked at, as messages name it.
     fn place(&self) -> String {
         let mut place = String::new();
-        for part in &self.path {
-            if !place.is_empty() && !part.starts_with('[') {
-                place.push('.');
+        for step in &self.path {
+            match step {
+                Step::Index(index) => place.push_str(&format!("[{index}]")),
+                Step::Key(key) => {
+                    if !place.is_empty() {
+                        place.push('.');
+                    }
+                    place.push_str(&quote(key));
+                }
             }
-            place.push_str(&quote(part));
         }
         if place.is_empty() { "it".to_owned() } else { format!("`{place}`") }
+    }
+
+    /// The same as a pointer into the configuration.
+    fn pointer(&self) -> String {
+        self.path.iter().skip(self.told).fold(self.base.clone(), |pointer, step| match step {
+            Step::Key(key) => child(&pointer, key),
+            Step::Index(index) => format!("{pointer}/{index}"),
+        })
+    }
+}
+
+/// A value of this shape that says nothing, for one that cannot be used.
+fn stand_in(schema: &Value) -> Value {
+    let variants = variants(schema);
+    let Some(variant) = variants.first() else { return Value::Null };
+    if let Some(name) = variant.get("const") {
+        return name.clone();
+    }
+    match type_of(variant) {
+        "string" => Value::from(""),
+        "array" => Value::Array(Vec::new()),
+        "integer" => variant.get("minimum").cloned().unwrap_or_else(|| Value::from(0)),
+        "boolean" => Value::Bool(false),
+        "object" => {
+            let field = |name: &Value| {
+                let name = name.as_str()?;
+                Some((name.to_owned(), stand_in(variant.get("properties")?.get(name)?)))
+            };
+            variant.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(field).collect()
+        }
+        _ => Value::Null,
     }
 }
 

@@ -5,7 +5,7 @@ use tidegate_core::Algorithm;
 use tidegate_policy::schema::{Action, KeyPart, OneOrMany};
 use tidegate_policy::{LoadOptions as Options, load_text, migrate};
 
-use super::{good, told};
+use super::{good, load, told};
 
 const EXAMPLE: &str = r#"
 domain: edge
@@ -29,7 +29,7 @@ descriptors:
         value: /login
         detailed_metric: true
         metadata: {team: [1, 2.5, x], on: true}
-        rate_limit: {unit: day}
+        rate_limit: {unit: day, requests_per_unit: 0}
       - key: path
         value: /shared*
         share_threshold: true
@@ -75,12 +75,17 @@ fn another_algorithm_for_all() {
 
 #[test]
 fn zero_denies_all_and_unlimited_has_no_limit() {
-    let config = good(
+    let loaded = load(
         "domain: a\ndescriptors:\n- {key: a, rate_limit: {unit: second}}\n- {key: b, rate_limit: {unit: second, requests_per_unit: 0, name: stop}}\n- {key: c, rate_limit: {unlimited: true}}\n",
     );
-    let shown: Vec<(&str, Action, bool)> =
-        config.domains["a"].rules.iter().map(|rule| (rule.name.as_str(), rule.action, rule.limit.is_some())).collect();
+    let shown: Vec<(&str, Action, bool)> = loaded.config.domains["a"]
+        .rules
+        .iter()
+        .map(|rule| (rule.name.as_str(), rule.action, rule.limit.is_some()))
+        .collect();
     assert_eq!(shown, [("a", Action::Block, false), ("stop", Action::Block, false), ("c", Action::Unlimited, false)]);
+    assert!(loaded.policy.is_some());
+    assert_snapshot!(told(&loaded), @"rules.yaml:3:24: warning: `rate_limit` has no `requests_per_unit`: that means 0, so every request is denied; write how many may pass, or `requests_per_unit: 0` if none may");
 }
 
 #[test]

@@ -113,6 +113,19 @@ fn a_domain_in_two_files() {
 }
 
 #[test]
+fn a_domain_in_two_files_hides_no_mistake_in_its_rules() {
+    let directory = Directory::new(&[
+        ("a.yaml", "domains: {api: {rules: [{name: a, limit: 5/minute, store: s}]}}"),
+        ("b.yaml", "domains: {api: {rules: [{name: a, limit: 5/foo, store: s}, {name: b, limit: 5/bar, nope: 1}]}}"),
+        ("c.yaml", "stores: {s: {keys: 0}}"),
+    ]);
+    let loaded = directory.load(&Options::default());
+    assert_eq!(loaded.rules, 3);
+    assert_eq!(loaded.config.domains["api"].rules.len(), 1);
+    assert_snapshot!(directory.told(&loaded));
+}
+
+#[test]
 fn merged_domains() {
     let directory = Directory::new(&[
         ("a.yaml", "domains: {edge: {response: {hidden: true}, rules: [{name: a, limit: 5/minute}]}}"),

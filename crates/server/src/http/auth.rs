@@ -16,7 +16,7 @@ use super::asked::{COSTS, check_cost};
 use super::guard::without_port;
 use super::query::Query;
 use super::told;
-use crate::service::{Protocol, Service};
+use crate::service::{Service, Via};
 
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 const DOMAIN_DEFAULT: &str = "default";
@@ -51,7 +51,7 @@ impl<'a> Options<'a> {
 }
 
 /// Answers a proxy: 200, or why not.
-pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> Answered {
+pub(super) async fn any(service: &Service, via: Via<'_>, caller: &Caller, parts: &Parts) -> Answered {
     let options = Options::parse(parts.uri.query())?;
     let original = Original::of(parts)?;
     let headers: Vec<(&str, &str)> =
@@ -68,7 +68,7 @@ pub(super) async fn any(service: &Service, caller: &Caller, parts: &Parts) -> An
     let entries: Vec<Entry<'_>> = options.entries.iter().map(|(key, value)| Entry { key, value }).collect();
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
-    let outcome = service.check(Protocol::Http, &request).await?;
+    let outcome = service.check(via, &request).await?;
     let now = service.engine.clock().now();
     if let Some(mut reply) = told::denial(&outcome, now) {
         say_status(&mut reply, options.deny);

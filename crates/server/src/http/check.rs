@@ -9,18 +9,18 @@ use super::body::{list, utf8};
 use super::query::Query;
 use super::told;
 use crate::bounds::CHECKS_MAX;
-use crate::service::{Protocol, Service};
+use crate::service::{Service, Via};
 
 const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"user:42","limit":"1000/day"}]"#;
 
 /// One check, or a list of checks that pass together or not at all.
-pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
+pub(super) async fn post(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let text = utf8(body)?.trim_ascii_start();
     if text.starts_with('[') {
         return several(service, text).await;
     }
     match Asked::parse(text)? {
-        Asked::Rules(subject) => by_rules(service, &subject).await,
+        Asked::Rules(subject) => by_rules(service, via, &subject).await,
         Asked::Inline(inline) => by_own_limit(service, &inline).await,
     }
 }
@@ -30,15 +30,13 @@ pub(super) async fn get(service: &Service, query: Option<&str>) -> Answered {
     by_own_limit(service, &Inline::of_query(Query::parse(query)?)?).await
 }
 
-async fn by_rules(service: &Service, subject: &Subject<'_>) -> Answered {
+async fn by_rules(service: &Service, via: Via<'_>, subject: &Subject<'_>) -> Answered {
     let entries = subject.entries();
     let descriptors = subject.descriptors(&entries);
     let headers = subject.headers();
     let http = subject.http(&headers);
-    let outcome = service.check(Protocol::Http, &subject.request(&descriptors, http.as_ref())).await?;
-    if !outcome.is_known_domain() {
-        return Err(unknown_domain(&subject.domain));
-    }
+    let checked = service.check_known(via, &subject.request(&descriptors, http.as_ref())).await?;
+    let outcome = checked.ok_or_else(|| unknown_domain(&subject.domain))?;
     Ok(told::outcome(&outcome, service.engine.clock().now()))
 }
 

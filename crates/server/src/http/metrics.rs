@@ -26,7 +26,11 @@ pub(super) const RESPONSE_TIME: &str = "tidegate_response_time_seconds";
 pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
 pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
+pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
+pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
+pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
+pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 const UNDECIDED: &str = "tidegate_undecided_total";
 const FALLBACKS: &str = "tidegate_fallbacks_total";
@@ -184,10 +188,22 @@ fn traffic(page: &mut Page, service: &Service) {
     for one in &connections {
         page.line(REFUSED, &[("listener", one.listener)], one.refused as u64);
     }
+    page.head(TLS_FAILURES, "counter", "TLS handshakes that failed; the log says why.");
+    page.line(TLS_FAILURES, &[], service.tls_failures.total());
+    page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log says from where.");
+    page.line(AUTH_FAILURES, &[], service.auth_failures.total());
     let (loads, errors) = service.config_loads();
     page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
+    page.head(CERTIFICATE_LOADS, "counter", "Certificates that were loaded or refused.");
+    let (loads, errors) = service.tls.as_ref().map_or((0, 0), |tls| tls.counts());
+    page.line(CERTIFICATE_LOADS, &[("result", "success")], loads);
+    page.line(CERTIFICATE_LOADS, &[("result", "error")], errors);
+    page.head(CERTIFICATE_END, "gauge", "When the certificate in force runs out, in seconds since 1970.");
+    if let Some(end) = service.tls.as_ref().and_then(|tls| tls.end()) {
+        page.line(CERTIFICATE_END, &[], end.seconds());
+    }
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
     page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");

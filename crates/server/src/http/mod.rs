@@ -47,7 +47,7 @@ use tokio::time::timeout;
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
 use crate::drain::Drain;
 use crate::listener::Door;
-use crate::service::{Protocol, Service};
+use crate::service::{Protocol, Service, Via};
 use answer::{Answered, Failure, Reply};
 use pages::Kind;
 pub(crate) use pages::Pages;
@@ -113,16 +113,17 @@ impl HttpDoor {
 
         let service = &*self.service;
         let query = parts.uri.query();
+        let via = Via::with_headers(Protocol::Http, &parts.headers);
         match (&parts.method, parts.uri.path()) {
-            (&Method::POST, "/v1/check") => timed(service, check::post(service, &body::read(body).await?)).await,
+            (&Method::POST, "/v1/check") => timed(service, check::post(service, via, &body::read(body).await?)).await,
             (&Method::GET, "/v1/check") => timed(service, check::get(service, query)).await,
-            (_, "/v1/auth") => timed(service, auth::any(service, caller, parts)).await,
+            (_, "/v1/auth") => timed(service, auth::any(service, via, caller, parts)).await,
             (&Method::POST, "/v1/report") => report::post(service, &body::read(body).await?).await,
             (&Method::GET, "/metrics") => pages::get(&self.service, Kind::Metrics, &caller.pulse).await,
             (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
             (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
-            (&Method::POST, "/json") => timed(service, reference::json(service, &body::read(body).await?)).await,
+            (&Method::POST, "/json") => timed(service, reference::json(service, via, &body::read(body).await?)).await,
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
             _ => self.route_admin(caller, parts, body).await,

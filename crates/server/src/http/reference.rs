@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::answer::{Answered, Failure, JSON, Reply, TEXT, forbid_caching, reply};
 use super::body::utf8;
 use crate::rls;
-use crate::service::Service;
+use crate::service::{Service, Via};
 
 /// The process answers.
 pub(super) fn alive() -> Reply {
@@ -21,8 +21,8 @@ pub(super) fn ready(service: &Service, yes: &'static str, no: &'static str) -> R
 }
 
 /// The service in JSON.
-pub(super) async fn json(service: &Service, body: &[u8]) -> Answered {
-    let answer = rls::json::answer(service, utf8(body)?).await;
+pub(super) async fn json(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
+    let answer = rls::json::answer(service, via, utf8(body)?).await;
     let answer = answer.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     let status = if answer.is_over_limit { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
     let mut reply = reply(status, JSON, answer.body);

@@ -18,7 +18,7 @@ use super::unary::{self, Answer};
 use super::{decode, encode};
 use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
 use crate::drain::Drain;
-use crate::service::{Protocol, Service};
+use crate::service::{Protocol, Service, Via};
 
 /// The one method of Envoy's rate limit service.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -110,8 +110,10 @@ impl Limits {
     async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
-            let message: RateLimitRequest = unary::read(request).await?;
-            let answer = decide(&self.service, Protocol::Grpc, &message, self.dynamic_metadata);
+            let (parts, body) = request.into_parts();
+            let via = Via::with_headers(Protocol::Grpc, &parts.headers);
+            let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
+            let answer = decide(&self.service, via, &message, self.dynamic_metadata);
             self.service.timed(Protocol::Grpc, answer).await
         };
         match decided.await {
@@ -127,14 +129,14 @@ impl Limits {
 /// Answers a message of Envoy, whatever carried it.
 pub(super) async fn decide(
     service: &Service,
-    protocol: Protocol,
+    via: Via<'_>,
     message: &RateLimitRequest,
     with_metadata: bool,
 ) -> Result<RateLimitResponse, Status> {
     let entries = decode::entries(message);
     let descriptors = decode::descriptors(message, &entries)?;
     let request = decode::request(message, &descriptors)?;
-    let outcome = match service.check(protocol, &request).await {
+    let outcome = match service.check(via, &request).await {
         Ok(outcome) => outcome,
         // The client chose what is too long. Envoy lets pass what it gets an error for, unless it was told otherwise,
         // and who sends that must not pass uncounted.

@@ -13,7 +13,7 @@ use tidegate_policy::json::{FieldError, Fields, list, quote, text, whole};
 use tonic::Status;
 
 use super::calls::decide;
-use crate::service::{Protocol, Service};
+use crate::service::{Service, Via};
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"42"}]}]}"#;
 
@@ -33,8 +33,8 @@ pub(crate) struct JsonAnswer {
 }
 
 /// Answers a message in JSON.
-pub(crate) async fn answer(service: &Service, body: &str) -> Result<JsonAnswer, JsonError> {
-    let response = decide(service, Protocol::Http, &message(body)?, false).await?;
+pub(crate) async fn answer(service: &Service, via: Via<'_>, body: &str) -> Result<JsonAnswer, JsonError> {
+    let response = decide(service, via, &message(body)?, false).await?;
     Ok(JsonAnswer {
         is_over_limit: response.overall_code == Code::OverLimit as i32,
         // Numbers and text always are JSON.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidegate_policy::Mode;
+use tidegate_policy::{Action, Mode};
 
 use super::unit::Unit;
 use crate::service::Service;
@@ -12,16 +12,19 @@ pub(crate) fn page(service: &Service) -> String {
     let mut lines = String::new();
     for (rule, view) in service.engine.policy().views() {
         let path = rule.metric_path.join(".");
-        let shown = rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
-        for shown in shown {
+        let limits =
+            rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
+        let limits = limits.map(|shown| (Unit::name_of(shown.period_ns), shown.units));
+        // What has no limit is told as one without a unit.
+        let none = (rule.action == Action::Unlimited).then(|| ("UNKNOWN".into(), 0));
+        for (unit, units) in limits.chain(none) {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 lines,
-                "{}.{path}: unit={} requests_per_unit={}, shadow_mode: {}",
+                "{}.{path}: unit={unit} requests_per_unit={units}, shadow_mode: {}, quota_mode: {}",
                 rule.domain,
-                Unit::name_of(shown.period_ns),
-                shown.units,
                 view.mode == Mode::Shadow,
+                rule.quota,
             );
         }
     }

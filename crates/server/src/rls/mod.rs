@@ -21,6 +21,7 @@ mod reflection;
 mod unary;
 mod unit;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -107,10 +108,19 @@ impl Door for RlsDoor {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         let Some(tls) = &self.tls else { return self.converse(stream, drain).await };
-        match timeout(STALL, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.converse(stream, drain).await,
-            Ok(Err(error)) => tracing::debug!(listener = Self::NAME, %peer, %error, "no TLS with a client"),
-            Err(_) => tracing::debug!(listener = Self::NAME, %peer, "a client took too long over TLS"),
+        let greeted = timeout(STALL, async {
+            // Load balancers knock to see whether somebody listens, and go without a word: nothing failed.
+            if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+                return Ok(None);
+            }
+            tls.accept(stream).await.map(Some)
+        });
+        let failed = |reason: &dyn fmt::Display| self.limits.service.note_tls_failure(Self::NAME, peer, reason);
+        match greeted.await {
+            Ok(Ok(Some(stream))) => self.converse(stream, drain).await,
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => failed(&error),
+            Err(_) => failed(&"it took too long"),
         }
     }
 }

@@ -66,9 +66,9 @@ impl Body for Answer {
 }
 
 /// Reads the one message of a request.
-pub(super) async fn read<M: Message + Default>(request: http::Request<Incoming>) -> Result<M, Status> {
-    let names_encoding = request.headers().contains_key("grpc-encoding");
-    let bytes = collect(request.into_body(), GRPC_MESSAGE_BYTES_MAX + PREFIX).await.map_err(|error| match error {
+pub(super) async fn read<M: Message + Default>(headers: &HeaderMap, body: Incoming) -> Result<M, Status> {
+    let names_encoding = headers.contains_key("grpc-encoding");
+    let bytes = collect(body, GRPC_MESSAGE_BYTES_MAX + PREFIX).await.map_err(|error| match error {
         BodyError::CutOff => Status::cancelled("the request was cut off"),
         BodyError::TooLong { bytes } => too_long(bytes),
     })?;

@@ -239,8 +239,8 @@ async fn when_all_is_in_shadow() {
     for line in [
         r#"tidegate_decisions_total{domain="api",rule="shut",verdict="denied"} 0"#,
         r#"tidegate_decisions_total{domain="api",rule="shut",verdict="shadow_denied"} 1"#,
-        r#"tidegate_rule_mode{domain="api",rule="shut",mode="shadow"} 1"#,
-        r#"tidegate_rule_mode{domain="api",rule="shut",mode="enforce"} 0"#,
+        r#"tidegate_rule_mode{domain="api",rule="shut",mode="shadow",action="block"} 1"#,
+        r#"tidegate_rule_mode{domain="api",rule="shut",mode="enforce",action="block"} 0"#,
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }

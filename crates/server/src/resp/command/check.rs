@@ -39,12 +39,11 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     }
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain, descriptors: &descriptors, http: None, cost };
-    let checked = context.door.service.check(Protocol::Resp, &request).await;
-    let outcome = checked.map_err(|error| format!("ERR {error}"))?;
-    if !outcome.is_known_domain() {
+    let checked = context.door.service.check_known(Protocol::Resp.into(), &request).await;
+    let Some(outcome) = checked.map_err(|error| format!("ERR {error}"))? else {
         let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
-    }
+    };
     reply(context, &outcome);
     Ok(())
 }

@@ -102,12 +102,14 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
     }
 }
 
-/// Whether this user with this password may do all. There is one user; without a password anything does for it.
+/// Whether this user with this password may do all; if not, that is counted. There is one user; without a password anything does for it.
 fn is_password(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool {
-    if user.is_some_and(|user| user != b"default") {
-        return false;
+    let is_user = user.is_none_or(|user| user == b"default");
+    let is_right = is_user && context.door.password.as_ref().is_none_or(|password| same(password.as_bytes(), given));
+    if !is_right {
+        context.door.service.note_auth_failure(context.session.peer);
     }
-    context.door.password.as_ref().is_none_or(|password| same(password.as_bytes(), given))
+    is_right
 }
 
 /// Whether two are the same, in a time that does not tell where they differ.
