@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tidegate::Algorithm;
-use tidegate_policy::{LoadOptions, Loaded, Severity};
+use tidegate_policy::{LoadOptions, Loaded, Outside, Severity};
 
 /// Check a configuration and tell every problem, with its place and what would do
 #[derive(clap::Args)]
@@ -42,7 +42,8 @@ impl Source {
         let options = LoadOptions {
             merge_domains: self.merge_domains,
             envoy_algorithm: self.envoy_algorithm,
-            check_store: Some(tidegate_engine::check_store_url),
+            // What serve will be told is not known here.
+            outside: Outside { check_store: Some(tidegate_engine::check_store_url), ..Outside::default() },
         };
         tidegate_policy::load(&self.paths, &options)
     }

@@ -29,8 +29,8 @@ pub(crate) struct Args {
     resp: SocketAddr,
     /// Where counts are kept: `memory:`, `memory:KEYS` for room for that many keys, or a Redis or Valkey that nodes share:
     /// `redis://HOST:PORT`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST,HOST/NAME`, `redis+cluster://HOST,HOST`
-    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:", value_parser = store)]
-    store: Store,
+    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:")]
+    store: String,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u16>,
@@ -135,7 +135,8 @@ fn store(url: &str) -> Result<Store, String> {
         Some("") => Ok(Store { keys: None, url: None }),
         Some(keys) => keys.parse().map(|keys| Store { keys: Some(keys), url: None }).map_err(|_| wrong()),
         None => {
-            tidegate_engine::check_store_url(url)?;
+            let told = |(problem, fix): (String, String)| format!("{problem}: {fix}");
+            tidegate_engine::check_store_url(url).map_err(told)?;
             Ok(Store { keys: None, url: Some(url.into()) })
         }
     }
@@ -143,7 +144,15 @@ fn store(url: &str) -> Result<Store, String> {
 
 /// Serves until it is told to stop. What keeps it from starting is one line and exit code 2.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match tidegate_server::run(options(args), greet) {
+    // Not a parser of the flag: what is said of a wrong value would repeat it, and it may hold a password.
+    let store = match store(&args.store) {
+        Ok(store) => store,
+        Err(error) => {
+            eprintln!("error: --store: {error}; see tidegate serve --help");
+            return ExitCode::from(2);
+        }
+    };
+    match tidegate_server::run(options(args, store), greet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -152,20 +161,24 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-fn options(args: Args) -> Options {
+fn options(args: Args, store: Store) -> Options {
     Options {
         config: args.config,
         load: tidegate_policy::LoadOptions {
             merge_domains: args.merge_domains,
             envoy_algorithm: args.envoy_algorithm,
-            check_store: Some(tidegate_engine::check_store_url),
+            outside: tidegate_policy::Outside {
+                check_store: Some(tidegate_engine::check_store_url),
+                variable: Some(|name| std::env::var(name).ok()),
+                default_is_shared: Some(store.url.is_some()),
+            },
         },
         http: args.http,
         grpc: args.grpc,
         resp: args.resp,
         engine: tidegate_engine::Options {
-            keys: args.store.keys,
-            store: args.store.url,
+            keys: store.keys,
+            store: store.url,
             shadow: args.shadow,
             ..Default::default()
         },

@@ -144,6 +144,13 @@ impl Decision {
         Decision { answer: Answer::AllowAlone, limit: limit.units(), room: limit.units(), ..Decision::BLANK }
     }
 
+    /// An answer of nobody that denies, and hints when to ask again. For callers who must answer when a store cannot.
+    #[must_use]
+    pub fn refused(limit: &Limit, wait: Duration) -> Decision {
+        let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        Decision { answer: Answer::DenyAbout(wait), limit: limit.units(), reset_after: wait, ..Decision::BLANK }
+    }
+
     /// Whether the request may pass.
     #[inline]
     #[must_use]

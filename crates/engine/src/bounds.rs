@@ -118,3 +118,7 @@ pub const REPLICA_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Calls that work in the background has under way at a time: far fewer than a connection takes.
 pub const BACKGROUND_CALLS_MAX: usize = 256;
+
+/// Shortest time between two messages about failures of one store, in nanoseconds: often enough to be noticed, and a log
+/// that nobody fills by asking.
+pub const FAILURE_MESSAGE_NANOS: u64 = 10_000_000_000;

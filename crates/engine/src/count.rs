@@ -7,7 +7,7 @@ use tidegate_policy::{Ask, Descriptor, Request};
 
 use crate::bounds::{SERIES_MAX, SERIES_VALUE_BYTES_MAX};
 use crate::engine::Engine;
-use crate::outcome::{Judged, Outcome};
+use crate::outcome::{Answer, Judged, Outcome};
 use crate::plan::Plan;
 use crate::stats::Counter;
 
@@ -40,7 +40,10 @@ impl Engine {
         let units = if is_refund { 0 } else { asked.cost };
         let mut amounts = Vec::with_capacity(4);
         amounts.push((Counter::Hits, units));
+        let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
         match (over, denies) {
+            // It said nothing.
+            _ if is_silent => {}
             (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
             (true, false) => {
                 amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);

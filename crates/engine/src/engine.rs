@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
-use crate::store::{Backend, InstallError, Stores, build_memory};
+use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
@@ -228,6 +228,7 @@ impl Engine {
         let plan = Plan::of(&active, domain, request)?;
         let local = Backend::Memory(Arc::clone(&self.local));
         let settled = settle(&active, &local, &plan).await?;
+        self.note_fallbacks(settled.fell_back);
         let outcome = Outcome {
             active,
             known_domain: true,
@@ -303,6 +304,12 @@ impl Engine {
     #[must_use]
     pub fn policy(&self) -> PolicyGuard {
         PolicyGuard(self.active.load_full())
+    }
+
+    /// The stores that several processes share, by name, and how they do.
+    #[must_use]
+    pub fn shared_stores(&self) -> Vec<StoreView> {
+        self.stores.shared()
     }
 
     /// Whether nothing is ever denied.

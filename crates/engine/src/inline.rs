@@ -43,7 +43,7 @@ impl Engine {
     /// Decides in the memory of this process, because the default store does not answer.
     #[cold]
     fn decide_here(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        self.fell_back.fetch_add(1, Ordering::Relaxed);
+        self.note_fallbacks(1);
         self.decide_guarded(&self.local, key, limit, op)
     }
 
@@ -62,7 +62,7 @@ impl Engine {
         let placings = vec![Placing::default(); made.len()];
         let mut decisions = self.default_store.charge(&made, &placings).await;
         if matches!(decisions, Err(ChargeFailure::Store(_))) && matches!(self.default_store, Backend::Shared(_)) {
-            self.fell_back.fetch_add(1, Ordering::Relaxed);
+            self.note_fallbacks(made.len() as u64);
             decisions = Backend::Memory(Arc::clone(&self.local)).charge(&made, &placings).await;
         }
         match decisions {
@@ -83,11 +83,17 @@ impl Engine {
         Ok(self.default_store.inspect(Key::new(&key).map_err(RequestError::Key)?, limit, &[]).await?)
     }
 
-    /// Keys under limits of their own that were decided in the memory of this process, because the default store did not
-    /// answer.
+    /// Charges under limits that callers and requests brought with them that were decided in the memory of this process,
+    /// because the default store did not answer.
     #[must_use]
     pub fn fell_back(&self) -> u64 {
         self.fell_back.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_fallbacks(&self, charges: u64) {
+        if charges > 0 {
+            self.fell_back.fetch_add(charges, Ordering::Relaxed);
+        }
     }
 }
 

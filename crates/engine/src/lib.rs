@@ -12,6 +12,7 @@
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
 //! | what keeps calls away from a store that several nodes share | `shared/` |
+//! | messages that must not fill the log | `pace.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -25,6 +26,7 @@ mod error;
 mod failure;
 mod inline;
 mod outcome;
+mod pace;
 mod penalty;
 mod plan;
 mod settle;
@@ -38,4 +40,5 @@ pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use stats::{Counts, SeriesCounts};
-pub use store::{InstallError, StoreError, check_store_url};
+pub use store::{InstallError, StoreError, StoreView, check_store_url};
+pub use tidegate_stores::redis::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

@@ -64,6 +64,8 @@ pub enum Answer {
         /// Whether it passes.
         allowed: bool,
     },
+    /// The request was denied before the store was asked.
+    NotAsked,
 }
 
 /// What one limit of one rule said, with the rule.
@@ -95,7 +97,7 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.is_allowed(),
             Answer::Failed { allowed } => *allowed,
-            Answer::Unlimited => true,
+            Answer::Unlimited | Answer::NotAsked => true,
             Answer::Penalised(_) | Answer::Blocked => false,
         }
     }
@@ -117,7 +119,7 @@ impl Answer {
             Answer::Penalised(left) => Some(Retry::After(*left)),
             Answer::Blocked => Some(Retry::Never),
             Answer::Failed { allowed: false } => Some(Retry::Unknown(Duration::from_secs(1))),
-            Answer::Failed { allowed: true } | Answer::Unlimited => None,
+            Answer::Failed { allowed: true } | Answer::Unlimited | Answer::NotAsked => None,
         }
     }
 
@@ -126,7 +128,9 @@ impl Answer {
             Answer::Decided(decision) => decision.strictness(),
             Answer::Penalised(left) => Strictness::new(false, 0, *left),
             Answer::Blocked | Answer::Failed { allowed: false } => Strictness::new(false, 0, Duration::MAX),
-            Answer::Unlimited | Answer::Failed { allowed: true } => Strictness::new(true, u64::MAX, Duration::ZERO),
+            Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => {
+                Strictness::new(true, u64::MAX, Duration::ZERO)
+            }
         }
     }
 
@@ -136,7 +140,7 @@ impl Answer {
             Answer::Penalised(_) => Some(Denial::Penalty),
             Answer::Blocked => Some(Denial::Blocked),
             Answer::Failed { allowed } => (!allowed).then_some(Denial::StoreFailure),
-            Answer::Unlimited => None,
+            Answer::Unlimited | Answer::NotAsked => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use tidegate_policy::{
     Action, Ask, Consistency, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
     Rule, RuleId, RuleLimit,
 };
+use tidegate_stores::redis::CALLERS_KEY;
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::Active;
@@ -26,7 +27,7 @@ pub(crate) enum Purpose {
     /// One key for all, of a shared store.
     AnyBlocked = b'b' as isize,
     OwnLimit = b'o' as isize,
-    Inline = b'i' as isize,
+    Inline = CALLERS_KEY as isize,
 }
 
 impl Purpose {

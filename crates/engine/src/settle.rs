@@ -22,18 +22,23 @@ use crate::store::{Backend, ChargeFailure, Placing, StoreError};
 pub(crate) struct Settled {
     pub(crate) judged: Vec<Judged>,
     pub(crate) denial: Option<Denial>,
+    /// Limits that the request brought with it and that were decided in the memory of this process. Rules count their own.
+    pub(crate) fell_back: u64,
 }
 
-/// Asks all stores in turn. What an earlier one gave goes back if a later one denies.
+/// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one gave
+/// goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let judged = plan.planned.iter().map(unasked).collect();
     let look = penalty::longest()?;
     let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new(), spared: Vec::new() };
     let mut denied = settling.is_denied();
-    for store in 0..active.store_count() {
+    let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
+    let all = 0..active.store_count();
+    for store in all.clone().filter(|store| !is_shared(store)).chain(all.filter(is_shared)) {
         let mut from = 0;
         while let Some(mut batch) = settling.batch(store, &mut from) {
-            if denied && matches!(active.store(store), Some(Backend::Shared(_))) {
+            if denied && is_shared(&store) {
                 settling.spare(&mut batch);
             }
             if let Err(error) = settling.ask(store, batch, denied).await {
@@ -50,7 +55,9 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     settling.give_back(|settling, number| settling.is_over(number)).await;
     settling.follow_up(denied).await?;
     let denial = settling.denial();
-    Ok(Settled { denial, judged: settling.judged() })
+    let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
+    let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
+    Ok(Settled { denial, judged: settling.judged(), fell_back })
 }
 
 /// What is known before a store is asked.
@@ -59,8 +66,7 @@ fn unasked(planned: &Planned) -> Judged {
         Step::Blocked => Answer::Blocked,
         Step::Penalised(left) => Answer::Penalised(left),
         Step::Unlimited => Answer::Unlimited,
-        // Its store has not answered yet, which denies nothing.
-        Step::Charge(_) => Answer::Failed { allowed: true },
+        Step::Charge(_) => Answer::NotAsked,
     };
     let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
     Judged { descriptor, rule, limit, own, answer, taken: None, veto, mode }
@@ -195,11 +201,15 @@ impl<'a> Settling<'a> {
             }
             if self.is_denied() || !self.leave_out_what_is_over(&mut batch) {
                 // Nothing was taken. What comes back comes back all the same.
-                batch.retain(|number| matches!(plan.planned[*number].step, Step::Charge(Op::Refund(..))));
+                self.keep_refunds(&mut batch);
                 denied = true;
             }
         }
         Ok(())
+    }
+
+    fn keep_refunds(&self, batch: &mut Batch) {
+        batch.retain(|number| matches!(self.plan.planned[*number].step, Step::Charge(Op::Refund(..))));
     }
 
     /// Keeps the answers to charges. A key that is penalised is denied whatever its limits say, but no shorter than they say.
@@ -422,11 +432,12 @@ mod tests {
 
     /// What comes out of requests under rules whose store does not answer.
     fn settled(rules: &str, requests: usize) -> Vec<Settled> {
-        let text = format!("domains: {{api: {{rules: [{rules}]}}}}");
+        let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
         let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-        let active = Active::for_tests(policy, vec![Backend::Unreachable]);
         let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-        let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()));
+        let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
+        let active = Active::for_tests(policy, vec![Backend::Unreachable, memory()]);
+        let local = memory();
         let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
         let domain = active.policy.domain("api").unwrap();
         let plan = Plan::of(&active, domain, &request).unwrap();
@@ -463,6 +474,18 @@ mod tests {
             let all = settled(&format!("{rule}, {open}"), 3);
             assert_eq!(left(&all), [4, 4, 4], "{mode}");
             assert!(all.iter().all(|settled| settled.denial.is_none()), "{mode}");
+        }
+    }
+
+    #[test]
+    fn a_shared_store_is_not_asked_for_what_memory_denies() {
+        // The shared store is the first of the configuration, and its limit the first of the rule.
+        let limits = "limits: [{name: far, rate: 9/minute}, {name: near, rate: 1/minute, store: near}]";
+        let all = settled(&format!("{{name: two, {limits}}}"), 3);
+        assert_eq!(left(&all[..1]), [8]);
+        for denied in &all[1..] {
+            assert_eq!(denied.denial, Some(Denial::OverLimit));
+            assert!(matches!(denied.judged[0].answer, Answer::NotAsked), "{:?}", denied.judged);
         }
     }
 

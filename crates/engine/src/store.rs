@@ -9,10 +9,11 @@ use tidegate_core::{
     CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot, Time,
 };
 use tidegate_policy::{Consistency, StoreSpec};
-use tidegate_stores::redis::{self, OpenError, RedisStore, Target, TargetError};
+use tidegate_stores::redis::{self, Health, OpenError, RedisStore, Target, TargetError};
 
-use crate::bounds::BLOCKED_LOOK_NANOS;
+use crate::bounds::{BLOCKED_LOOK_NANOS, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
+use crate::pace::Pace;
 use crate::penalty;
 use crate::shared::{Shared, SharedCharge};
 
@@ -30,6 +31,12 @@ pub(crate) enum Backend {
 #[derive(Debug)]
 pub(crate) struct SharedBackend {
     pub(crate) shared: Shared,
+    /// Its name in the configuration.
+    name: Box<str>,
+    /// The same connections, to look at how they do.
+    store: RedisStore,
+    /// Keeps a store that fails each request from filling the log.
+    failures: Pace,
     clock: Clock,
     /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
     blocked_until: AtomicU64,
@@ -76,6 +83,11 @@ impl Backend {
         }
     }
 
+    /// Whether a question to it goes over a network.
+    pub(crate) fn is_shared(&self) -> bool {
+        !matches!(self, Backend::Memory(_))
+    }
+
     /// Decides one op.
     pub(crate) async fn decide(
         &self,
@@ -96,7 +108,7 @@ impl Backend {
         match self {
             Backend::Memory(store) => guarded(|| store.inspect(key, limit)),
             Backend::Shared(backend) => Box::pin(backend.shared.inspect(key, tag, limit)).await.map_err(|error| {
-                tracing::debug!(%error, "a look failed");
+                backend.tell_failure(&error);
                 StoreError
             }),
             #[cfg(test)]
@@ -106,9 +118,19 @@ impl Backend {
 }
 
 impl SharedBackend {
-    fn new(store: RedisStore, clock: Clock) -> SharedBackend {
-        let shared = Shared::new(store, clock.clone());
-        SharedBackend { shared, clock, blocked_until: AtomicU64::new(0), look_at: AtomicU64::new(0) }
+    fn new(name: &str, store: RedisStore, clock: Clock) -> SharedBackend {
+        let shared = Shared::new(store.clone(), clock.clone());
+        let (failures, blocked_until, look_at) = (Pace::default(), AtomicU64::new(0), AtomicU64::new(0));
+        SharedBackend { shared, name: name.into(), store, failures, clock, blocked_until, look_at }
+    }
+
+    /// Tells an operator that the store failed: the first time, and then from time to time.
+    fn tell_failure(&self, error: &redis::StoreError) {
+        if let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) {
+            let name = &*self.name;
+            // The error names the store by its URL, without the password.
+            tracing::warn!(name, left_out, %error, "a shared store did not decide: rules go by on_store_failure");
+        }
     }
 
     async fn charge(&self, charges: &[Charge<'_>], placings: &[Placing<'_>]) -> Result<Decisions, ChargeFailure> {
@@ -119,7 +141,7 @@ impl SharedBackend {
         self.shared.charge(&shared).await.map_err(|error| match error {
             redis::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
-                tracing::debug!(%error, "charges were not decided");
+                self.tell_failure(&error);
                 ChargeFailure::Store(StoreError)
             }
         })
@@ -177,6 +199,15 @@ pub(crate) struct Found {
     pub(crate) unchanged: Vec<Box<str>>,
 }
 
+/// A store that several processes share, for those who watch it.
+#[derive(Clone, Debug)]
+pub struct StoreView {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// Where it is, and how it does.
+    pub health: Health,
+}
+
 /// Why a store could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
@@ -200,8 +231,8 @@ pub enum InstallError {
 ///
 /// # Errors
 /// What is wrong with it, and what would do.
-pub fn check_store_url(url: &str) -> Result<(), String> {
-    url.parse::<Target>().map(|_| ()).map_err(|error| error.to_string())
+pub fn check_store_url(url: &str) -> Result<(), (String, String)> {
+    url.parse::<Target>().map(|_| ()).map_err(|error| (error.problem(), error.fix().to_owned()))
 }
 
 impl Stores {
@@ -234,12 +265,28 @@ impl Stores {
         *by_name = named;
         Ok(found)
     }
+
+    /// The shared stores, by name.
+    pub(crate) fn shared(&self) -> Vec<StoreView> {
+        let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = |(name, (_, backend)): (&Box<str>, &Made)| match backend {
+            Backend::Shared(backend) => Some(StoreView { name: name.clone(), health: backend.store.health() }),
+            _ => None,
+        };
+        let mut views: Vec<StoreView> = by_name.iter().filter_map(view).collect();
+        views.sort_by(|left, right| left.name.cmp(&right.name));
+        views
+    }
 }
 
 fn build(spec: &StoreSpec, clock: &Clock) -> Result<Backend, InstallError> {
     if let Some(url) = &spec.url {
         let target: Target = url.parse().map_err(|error| InstallError::Url { store: spec.name.clone(), error })?;
-        return Ok(Backend::Shared(Arc::new(SharedBackend::new(RedisStore::open(&target)?, clock.clone()))));
+        return Ok(Backend::Shared(Arc::new(SharedBackend::new(
+            &spec.name,
+            RedisStore::open(&target)?,
+            clock.clone(),
+        ))));
     }
     Ok(Backend::Memory(Arc::new(build_memory(spec, clock)?)))
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::bounds::{KEY_BYTES_MAX, KEYS_MAX, LOG_ENTRIES_MAX};
-use tidegate_core::{Algorithm, Limit, Rate};
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_core::{Limit, Rate};
 
 use crate::address::{ClientAddress, Trust};
 use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
-    PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX, STORES_MAX,
+    PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX,
 };
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
@@ -25,14 +25,12 @@ use crate::pattern::Set;
 use crate::policy::{DomainId, Policy, StoreSpec};
 use crate::request::Shown;
 use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
-use crate::schema::{self, Action, Consistency};
-
-/// Says what is wrong with the URL of a store that is not in memory.
-pub type CheckStore = fn(&str) -> Result<(), String>;
+use crate::schema::{self, Action};
+use crate::stores::Outside;
 
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
 /// must not be used.
-pub fn compile(config: &schema::Config, check_store: Option<CheckStore>, diagnostics: &mut Diagnostics<'_>) -> Policy {
+pub fn compile(config: &schema::Config, outside: &Outside, diagnostics: &mut Diagnostics<'_>) -> Policy {
     let mut compiler = Compiler {
         diagnostics,
         expression_errors: Arc::default(),
@@ -40,11 +38,11 @@ pub fn compile(config: &schema::Config, check_store: Option<CheckStore>, diagnos
         values: 0,
         stores: Vec::new(),
         lengths: (32, 64),
-        check_store,
+        outside: *outside,
     };
     let policy = compiler.config(config);
     if !diagnostics.has_errors() {
-        crate::lint::lint(config, &policy, diagnostics);
+        crate::lint::lint(config, &policy, outside, diagnostics);
     }
     policy
 }
@@ -57,10 +55,10 @@ pub(crate) struct Compiler<'d, 'l> {
     pub(crate) excepts: HashMap<(usize, usize, u8), Arc<Set>>,
     /// Values and patterns so far.
     pub(crate) values: usize,
-    stores: Vec<StoreSpec>,
+    pub(crate) stores: Vec<StoreSpec>,
     /// Bits of addresses that tell clients apart.
     lengths: (u8, u8),
-    check_store: Option<CheckStore>,
+    pub(crate) outside: Outside,
 }
 
 impl Compiler<'_, '_> {
@@ -86,67 +84,6 @@ impl Compiler<'_, '_> {
         policy.stores = std::mem::take(&mut self.stores);
         policy.expression_errors = Arc::clone(&self.expression_errors);
         policy
-    }
-
-    fn stores(&mut self, config: &schema::Config) -> Vec<StoreSpec> {
-        if config.stores.len() > STORES_MAX {
-            let message = format!("{} stores are too many", config.stores.len());
-            self.diagnostics.error("/stores", message, format!("use at most {STORES_MAX}"));
-        }
-        let default = schema::Store::default();
-        let mut stores = vec![self.store("default", config.stores.get("default").unwrap_or(&default))];
-        for (name, store) in config.stores.iter().filter(|(name, _)| *name != "default") {
-            self.check_name("the name of a store", name, &child("/stores", name));
-            stores.push(self.store(name, store));
-        }
-        stores
-    }
-
-    fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
-        let pointer = child("/stores", name);
-        let elsewhere = store.url.as_deref().filter(|url| !["memory", "memory:", "memory://"].contains(url));
-        if let Some(url) = elsewhere {
-            self.store_elsewhere(url, store, &pointer);
-        }
-        StoreSpec {
-            name: name.into(),
-            url: elsewhere.map(Box::from),
-            keys: self.capacity("keys", store.keys, KEYS_MAX, &pointer),
-            log_entries: self.capacity("log_entries", store.log_entries, LOG_ENTRIES_MAX, &pointer),
-        }
-    }
-
-    fn store_elsewhere(&mut self, url: &str, store: &schema::Store, pointer: &str) {
-        match self.check_store {
-            None => {
-                let message = format!("url: `{}` is not a store that there is", quote(url));
-                self.diagnostics.error(&child(pointer, "url"), message, "write memory:");
-            }
-            Some(check) => {
-                if let Err(problem) = check(url) {
-                    let hint = "write memory:, redis://host:6379, redis+sentinel://… or redis+cluster://…";
-                    self.diagnostics.error(&child(pointer, "url"), format!("url: {problem}"), hint);
-                }
-            }
-        }
-        for (field, is_set) in [("keys", store.keys.is_some()), ("log_entries", store.log_entries.is_some())] {
-            if is_set {
-                let message = format!("{field}: only a store in memory is sized");
-                self.diagnostics.error(&child(pointer, field), message, format!("leave out {field}"));
-            }
-        }
-    }
-
-    fn capacity(&mut self, field: &str, value: Option<u64>, max: usize, pointer: &str) -> Option<usize> {
-        let value = value?;
-        match usize::try_from(value) {
-            Ok(value) if (1..=max).contains(&value) => Some(value),
-            _ => {
-                let message = format!("{field}: {value} is out of bounds");
-                self.diagnostics.error(&child(pointer, field), message, format!("use 1 to {max}"));
-                None
-            }
-        }
     }
 
     fn client_address(&mut self, written: &schema::ClientAddress) -> ClientAddress {
@@ -215,7 +152,7 @@ impl Compiler<'_, '_> {
             told_as: self.told_as(rule, &at("told_as")),
             quota: rule.quota,
             consistency: rule.consistency,
-            hash_tag: rule.hash_tag.as_deref().map(Box::from),
+            hash_tag: self.hash_tag(rule.hash_tag.as_deref(), &at("hash_tag")),
             replaces: rule.replaces.iter().map(|name| name.as_str().into()).collect(),
             metric_entries: rule.metrics.by_entries.iter().map(|name| name.as_str().into()).collect(),
             metadata: rule.metadata.clone(),
@@ -282,25 +219,6 @@ impl Compiler<'_, '_> {
             }
         }
         limits
-    }
-
-    /// Refuses what an algorithm cannot do without letting too much pass.
-    fn check_consistency(&mut self, rule: &schema::Rule, limit: &tidegate_core::Limit, pointer: &str) {
-        let algorithm = limit.algorithm();
-        let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket);
-        let (can, those) = match rule.consistency {
-            Consistency::Exact => (true, ""),
-            Consistency::Leased => (is_bucket || algorithm == Algorithm::FixedWindow, "fixed_window"),
-            Consistency::Async => (
-                is_bucket || matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingCounter),
-                "fixed_window, sliding_counter",
-            ),
-        };
-        if !can {
-            let message = format!("consistency: {algorithm} cannot be {}", rule.consistency);
-            let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket or one of {those}");
-            self.diagnostics.error(pointer, message, hint);
-        }
     }
 
     /// The limit of a field of this name.
@@ -397,16 +315,6 @@ impl Compiler<'_, '_> {
             problem: written.problem.or(above.problem),
             retry_jitter: jitter.unwrap_or(above.retry_jitter),
         }
-    }
-
-    fn store_of(&mut self, name: Option<&str>, pointer: &str) -> usize {
-        let Some(name) = name else { return 0 };
-        self.stores.iter().position(|store| *store.name == *name).unwrap_or_else(|| {
-            let names: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
-            let message = format!("store: there is no `{}`", quote(name));
-            self.diagnostics.error(pointer, message, format!("name one of {}, or add it to stores", names.join(", ")));
-            0
-        })
     }
 
     fn duration(&mut self, field: &str, text: Option<&str>, max: Duration, pointer: &str) -> Option<Duration> {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Count, Diagnostics, Location, OnStoreFailure, Policy, Question, Response, compile};
+use crate::{Count, Diagnostics, Location, OnStoreFailure, Outside, Policy, Question, Response, compile};
 
 /// The policy, and the errors as pointer and message.
 fn compiled(config: Value) -> (Policy, Vec<String>) {
     let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
     let mut diagnostics = Diagnostics::new(&locate);
-    let policy = compile(&serde_json::from_value(config).unwrap(), None, &mut diagnostics);
+    let policy = compile(&serde_json::from_value(config).unwrap(), &Outside::default(), &mut diagnostics);
     let is_broken = diagnostics.has_errors();
     let all = diagnostics.finish();
     assert!(all.iter().all(|one| !one.message.is_empty() && !one.hint.is_empty()), "{all:?}");

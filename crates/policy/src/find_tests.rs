@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::policy::tests::VERIFIED;
-use crate::{Diagnostics, Entry, Http, KeyMade, Location, Policy, Question, RuleId, compile, schema};
+use crate::{Diagnostics, Entry, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema};
 
 /// Compiles rules of the domain `d`, written as JSON.
 pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
@@ -18,7 +18,7 @@ pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
 fn policy_of(config: &schema::Config) -> Policy {
     let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
     let mut diagnostics = Diagnostics::new(&locate);
-    let policy = compile(config, None, &mut diagnostics);
+    let policy = compile(config, &Outside::default(), &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     policy
 }

@@ -47,9 +47,10 @@ mod policy;
 mod reference;
 mod request;
 mod rule;
+mod stores;
 mod yaml;
 
-pub use compile::{CheckStore, compile};
+pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
 pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit};
@@ -61,3 +62,4 @@ pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,
     ToldAs,
 };
+pub use stores::{CheckStore, LookUp, Outside};

@@ -1,18 +1,20 @@
 //! What is probably not what was meant: told as warnings, once a configuration has no errors.
 //!
 //! `effect.rs`: fields that change nothing. `reach.rs`: rules that never apply. `bite.rs`: limits that never deny, or
-//! always. `identity.rs`: limits by address of what has an account.
+//! always. `identity.rs`: limits by address of what has an account. `sharing.rs`: what concerns shared stores.
 
 mod bite;
 mod effect;
 mod identity;
 mod reach;
+mod sharing;
 
 use crate::compile::child;
 use crate::diagnostic::Diagnostics;
 use crate::policy::Policy;
 use crate::rule::Rule;
 use crate::schema::{self, Config};
+use crate::stores::Outside;
 
 /// A rule as it was written and as it was compiled.
 #[derive(Clone, Copy)]
@@ -28,8 +30,10 @@ impl Both<'_> {
     }
 }
 
-pub(crate) fn lint(config: &Config, policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
+pub(crate) fn lint(config: &Config, policy: &Policy, outside: &Outside, diagnostics: &mut Diagnostics<'_>) {
     effect::of_stores(policy, diagnostics);
+    sharing::of_stores(config, diagnostics);
+    let stores = sharing::kinds(policy, outside);
     effect::of_client_address(config, diagnostics);
     let mut compiled = policy.rules().iter();
     for (name, domain) in &config.domains {
@@ -40,6 +44,7 @@ pub(crate) fn lint(config: &Config, policy: &Policy, diagnostics: &mut Diagnosti
             .collect();
         for rule in &rules {
             effect::of_rule(rule, diagnostics);
+            sharing::of_rule(rule, &stores, diagnostics);
             reach::of_rule(rule, diagnostics);
             bite::of_rule(rule, diagnostics);
         }
@@ -50,13 +55,18 @@ pub(crate) fn lint(config: &Config, policy: &Policy, diagnostics: &mut Diagnosti
 
 #[cfg(test)]
 mod tests {
-    use crate::{Diagnostics, Location, Severity, compile};
+    use crate::{Diagnostics, Location, Outside, Severity, compile};
 
     /// The warnings of a configuration, as pointer and message.
     pub(super) fn warnings(config: serde_json::Value) -> Vec<String> {
+        warnings_with(config, &Outside { default_is_shared: Some(false), ..Outside::default() })
+    }
+
+    /// The same where more is known of stores.
+    pub(super) fn warnings_with(config: serde_json::Value, outside: &Outside) -> Vec<String> {
         let locate = |pointer: &str| Location { file: pointer.into(), line: 0, column: 0 };
         let mut diagnostics = Diagnostics::new(&locate);
-        compile(&serde_json::from_value(config).unwrap(), None, &mut diagnostics);
+        compile(&serde_json::from_value(config).unwrap(), outside, &mut diagnostics);
         let all = diagnostics.finish();
         assert!(all.iter().all(|one| one.severity == Severity::Warning && !one.hint.is_empty()), "{all:?}");
         all.into_iter().map(|one| format!("{}: {}", one.location, one.message)).collect()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::json_schema::SCHEMA;
 
 /// Sections in the order in which a reader needs them, and their titles. What is not here is told where it is used.
-const SECTIONS: [(&str, &str); 19] = [
+const SECTIONS: [(&str, &str); 20] = [
     ("Domain", "Domain"),
     ("Rule", "Rule"),
     ("Match", "Match"),
@@ -21,6 +21,7 @@ const SECTIONS: [(&str, &str); 19] = [
     ("Numbers", "Numbers of a limit"),
     ("Mode", "Mode"),
     ("OnStoreFailure", "Store failure"),
+    ("Consistency", "Consistency"),
     ("Response", "Response"),
     ("Headers", "Headers"),
     ("Metrics", "Metrics"),

@@ -28,7 +28,8 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
     /// `memory:`, the memory of this process, or where Redis or Valkey is, for all nodes that share it: `redis://host:6379`,
-    /// `rediss://` with TLS, `redis+unix:///path`, `redis+sentinel://host,host/name`, `redis+cluster://host,host`.
+    /// `rediss://` with TLS, `redis+unix:///path`, `redis+sentinel://host,host/name`, `redis+cluster://host,host`. Or the
+    /// variable of the environment that holds it, like `$REDIS_URL`, so that no password stands in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "memory:"))]
     pub url: Option<String>,
@@ -132,7 +133,7 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "enforce"))]
     pub mode: Mode,
-    /// What happens when the store does not answer: the same limit in the memory of this process if not said.
+    /// What happens when a shared store does not answer: the same limit in the memory of this process if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_failure: Option<OnStoreFailure>,
     /// What its answers say.

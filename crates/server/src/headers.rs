@@ -114,7 +114,7 @@ impl<'a> LimitNumbers<'a> {
                 (decision.remaining(), wait(algorithm(judgement)?, shown, decision, judgement.denies(), now))
             }
             Answer::Penalised(left) => (0, *left),
-            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } => return None,
+            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::NotAsked => return None,
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         Some(LimitNumbers { name, shown, remaining, wait, denies, binding, family })

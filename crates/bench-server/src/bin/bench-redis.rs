@@ -189,8 +189,7 @@ fn exact(server: &Server, args: &Args) {
     println!("| in flight | {} | tidegate / plain |", SUBJECTS.map(|(_, name)| name).join(" | "));
     println!("|---|---|---|---|---|");
     for (depth, of_depth) in DEPTHS.iter().zip(&mut costs) {
-        let medians: Vec<(f64, f64)> =
-            of_depth.iter_mut().map(|(cpu, speed)| (median(cpu), median(speed))).collect();
+        let medians: Vec<(f64, f64)> = of_depth.iter_mut().map(|(cpu, speed)| (median(cpu), median(speed))).collect();
         let cells: Vec<String> = medians.iter().map(|(cpu, speed)| format!("{cpu:.2} ({speed:.0})")).collect();
         println!("| {depth} | {} | {:.2} |", cells.join(" | "), medians[0].0 / medians[1].0);
     }
@@ -224,8 +223,7 @@ impl Zipf {
 /// Scripts that Redis ran so far.
 fn calls(server: &Server) -> u64 {
     let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
-    let stats: String =
-        redis::cmd("INFO").arg("commandstats").query(&mut client.get_connection().unwrap()).unwrap();
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut client.get_connection().unwrap()).unwrap();
     let of = |name: &str| {
         let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
         line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
@@ -310,9 +308,19 @@ fn tell(
             denied_below += of_key - allowed;
         }
     }
-    println!("{consistency}: {NODES} nodes, {KEYS} keys, {offered} requests in {seconds:.0} s, {per_minute}/minute a key ({} asked for)", args.rate);
-    println!("  calls to Redis: {calls}, {:.1} times fewer; Redis CPU {:.2} s per million requests", offered as f64 / calls.max(1) as f64, cpu * 1e6 / offered as f64);
-    println!("  above the limit: {over}; keys above their limit got {admitted} of {ideal} ({:.2} % less); others were denied {denied_below}", (1.0 - admitted as f64 / ideal.max(1) as f64) * 100.0);
+    println!(
+        "{consistency}: {NODES} nodes, {KEYS} keys, {offered} requests in {seconds:.0} s, {per_minute}/minute a key ({} asked for)",
+        args.rate
+    );
+    println!(
+        "  calls to Redis: {calls}, {:.1} times fewer; Redis CPU {:.2} s per million requests",
+        offered as f64 / calls.max(1) as f64,
+        cpu * 1e6 / offered as f64
+    );
+    println!(
+        "  above the limit: {over}; keys above their limit got {admitted} of {ideal} ({:.2} % less); others were denied {denied_below}",
+        (1.0 - admitted as f64 / ideal.max(1) as f64) * 100.0
+    );
 }
 
 fn main() {

@@ -7,7 +7,7 @@ use crate::compile::child;
 use crate::diagnostic::Diagnostics;
 use crate::json::quote;
 use crate::policy::Policy;
-use crate::schema::{Action, AddressHeader, Config, KeyPart};
+use crate::schema::{Action, AddressHeader, Config, Consistency, KeyPart};
 
 pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let (written, rule) = (both.written, both.rule);
@@ -29,15 +29,13 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("response/problem", written.response.problem.is_some() && written.action == Action::Unlimited),
         ("store", written.store.is_some()),
         ("on_store_failure", written.on_store_failure.is_some()),
+        ("consistency", written.consistency != Consistency::Exact),
+        ("hash_tag", written.hash_tag.is_some()),
     ];
     for (field, _) in only_counting.into_iter().filter(|(_, there)| *there && !counts) {
         let name = field.trim_start_matches("response/");
         let message = format!("{name}: {kind} counts nothing, so it has no effect");
         diagnostics.warning(&both.at(field), message, "leave it out");
-    }
-    if counts && written.on_store_failure.is_some() {
-        let message = "on_store_failure: the memory of this process does not fail, so it has no effect";
-        diagnostics.warning(&both.at("on_store_failure"), message, "leave it out while the store is memory");
     }
     if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
         let message = "count_denied: what is denied has no response, which count waits for, so it has no effect";
@@ -125,7 +123,6 @@ mod tests {
         assert_eq!(of_rule(json!({"limit": "1/s", "count": "cost > 1", "count_denied": true})), [""; 0]);
         let rule = json!({"limit": "1/s", "response": {"hidden": true, "retry_jitter": "1s", "headers": "legacy"}});
         assert_eq!(of_rule(rule).len(), 2);
-        assert!(of_rule(json!({"limit": "1/s", "on_store_failure": "deny"}))[0].contains("does not fail"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) use problems::{Problems, at, list, suggest};
 
 use crate::schema::Config;
 use crate::yaml::{self, Kind, Node, quote};
-use crate::{CheckStore, Diagnostic, Diagnostics, Policy, Severity, envoy};
+use crate::{Diagnostic, Diagnostics, Outside, Policy, Severity, envoy};
 use files::Source;
 use problems::{nearest, whole};
 
@@ -36,13 +36,13 @@ pub struct Options {
     pub merge_domains: bool,
     /// How the limits of Envoy's files count, unless those say so themselves.
     pub envoy_algorithm: Algorithm,
-    /// Whether a URL is that of a store elsewhere, and what is wrong with it; without this, all stores are in memory.
-    pub check_store: Option<CheckStore>,
+    /// What the files do not say of stores.
+    pub outside: Outside,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { merge_domains: false, envoy_algorithm: Algorithm::FixedWindow, check_store: None }
+        Options { merge_domains: false, envoy_algorithm: Algorithm::FixedWindow, outside: Outside::default() }
     }
 }
 
@@ -108,7 +108,7 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
 fn compile(assembly: &Assembly, options: &Options, problems: &mut Problems) -> Option<Policy> {
     let locate = |pointer: &str| assembly.locate(pointer);
     let mut diagnostics = Diagnostics::new(&locate).without(&assembly.left_out);
-    let policy = crate::compile(&assembly.config, options.check_store, &mut diagnostics);
+    let policy = crate::compile(&assembly.config, &options.outside, &mut diagnostics);
     // What was left out may be just what a warning misses.
     let whole = problems.errors() == 0;
     let told = diagnostics.finish().into_iter().filter(|diagnostic| whole || diagnostic.severity == Severity::Error);

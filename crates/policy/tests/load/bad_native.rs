@@ -1,6 +1,8 @@
 //! What is said of mistakes in Tidegate's own files.
 
 use insta::assert_snapshot;
+use tidegate_policy::{CheckStore, LoadOptions, Outside, load_text};
+use tidegate_stores::redis::Target;
 
 use super::conversation;
 
@@ -189,4 +191,70 @@ fn not_more_is_told_than_anybody_reads() {
     let loaded = super::load(&format!("domains: {{api: {{rules: [{rules}]}}}}"));
     assert_eq!(loaded.diagnostics.len(), 201);
     assert_snapshot!(loaded.diagnostics.last().unwrap(), @"rules.yaml: error: 29800 more problems; see to those above first");
+}
+
+/// What is said of a file where stores may be elsewhere, by somebody whose environment has one variable.
+fn with_stores(text: &str) -> String {
+    let outside = Outside {
+        check_store: Some(|url| {
+            url.parse::<Target>().map(|_| ()).map_err(|error| (error.problem(), error.fix().to_owned()))
+        }),
+        variable: Some(|name| (name == "GOOD").then(|| "redis://:secret@localhost".to_owned())),
+        default_is_shared: Some(false),
+    };
+    let loaded = load_text("rules.yaml", text, &LoadOptions { outside, ..LoadOptions::default() });
+    format!("{text}\n{}\n", super::told(&loaded))
+}
+
+#[test]
+fn stores() {
+    let of_stores = [
+        "stores: {a: {url: redis:/localhost}}",
+        "stores: {a: {url: localhost:6379}}",
+        "stores: {a: {url: 'mysql://:secret@localhost'}}",
+        "stores: {a: {url: 'redis://:sec/ret@localhost'}}",
+        "stores: {a: {url: 'redis://localhost?time=5'}}",
+        "stores: {a: {url: 'redis+cluster://a,b/3'}}",
+        "stores: {a: {url: 'redis+sentinel://a,b'}}",
+        "stores: {a: {url: 'redis://localhost', keys: 5, log_entries: 5}}",
+        "stores: {a: {url: $NOWHERE}}",
+        "stores: {a: {url: '${GOOD}/3'}}",
+        "stores: {a: {url: $}}",
+    ];
+    let of_rules = [
+        "store: nowhere, limit: 5/minute",
+        "limits: [{name: x, rate: 5/minute, store: nowhere}]",
+        "limit: {algorithm: sliding_log, rate: 5/minute}, consistency: leased",
+        "limit: {algorithm: sliced_window, rate: 5/minute}, consistency: async",
+        "limit: {algorithm: sliding_counter, rate: 5/minute}, consistency: leased",
+        "limit: 5/minute, consistency: eventual",
+        "limit: 5/minute, hash_tag: ''",
+        "limit: 5/minute, hash_tag: 'a}b'",
+        // Nothing is wrong with these, but for what is probably not meant.
+        "store: shared, limit: 5/minute, consistency: leased, on_store_failure: deny",
+        "store: shared, limit: {algorithm: sliding_counter, rate: 5/minute}, consistency: async",
+        "store: shared, limit: 5/minute, consistency: leased, for: 10m",
+        "store: shared, limit: 5/minute, consistency: leased, count: 'response.status == 401'",
+        "store: shared, limit: 5/minute, hash_tag: x",
+        "limit: 5/minute, consistency: leased, hash_tag: x, on_store_failure: allow",
+    ]
+    .map(|fields| {
+        let stores = "stores: {shared: {url: '${GOOD}'}}";
+        let other = "{name: other, store: shared, match: {entries: {other: '*'}}, limit: 9/minute}";
+        format!("{stores}\ndomains: {{d: {{rules: [{other}, {{name: a, {fields}}}]}}}}")
+    });
+    let password = "stores: {a: {url: 'redis://:secret@localhost'}}\n\
+                    domains: {d: {rules: [{name: a, store: a, limit: 5/minute}]}}";
+    let all = of_stores.into_iter().chain(of_rules.iter().map(String::as_str)).chain([password]);
+    let told: String = all.map(with_stores).collect();
+    assert_snapshot!(told);
+}
+
+#[test]
+fn who_only_checks_needs_no_variables() {
+    let check: CheckStore = |_| Err(("it was asked".to_owned(), String::new()));
+    let outside = Outside { check_store: Some(check), ..Outside::default() };
+    let text = "stores: {a: {url: $NOWHERE}}\ndomains: {d: {rules: [{name: a, store: a, limit: 5/minute}]}}";
+    let loaded = load_text("rules.yaml", text, &LoadOptions { outside, ..LoadOptions::default() });
+    assert!(loaded.policy.is_some() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use tidegate_engine::{Counts, RuleView};
+use tidegate_engine::{Breaker, CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, StoreView, Totals};
 use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
@@ -33,6 +33,13 @@ pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
 pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 const UNDECIDED: &str = "tidegate_undecided_total";
+const FALLBACKS: &str = "tidegate_fallbacks_total";
+const STORE: &str = "tidegate_store_info";
+const STORE_BREAKER: &str = "tidegate_store_breaker";
+const STORE_CONNECTIONS: &str = "tidegate_store_connections";
+const STORE_CALLS: &str = "tidegate_store_calls_total";
+const STORE_EVENTS: &str = "tidegate_store_events_total";
+const STORE_TIME: &str = "tidegate_store_call_time_seconds";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
@@ -67,6 +74,7 @@ pub(super) fn page(service: &Service) -> String {
     let mut page = Page(String::with_capacity(4096));
     let views = service.engine.rules();
     rules(&mut page, &views);
+    stores(&mut page, service);
     traffic(&mut page, service);
     reference(&mut page, service, &views);
     page.0
@@ -105,6 +113,54 @@ fn rules(page: &mut Page, views: &[RuleView]) {
     }
 }
 
+/// Stores that several processes share. Without any, the names stand there without lines.
+fn stores(page: &mut Page, service: &Service) {
+    let stores = service.engine.shared_stores();
+    page.head(STORE, "gauge", "A store that several processes share, and where it is.");
+    for store in &stores {
+        page.line(STORE, &[("store", &store.name), ("url", &store.health.store)], 1_u64);
+    }
+    let nodes = || stores.iter().flat_map(|store| store.health.nodes.iter().map(|node| (&*store.name, node)));
+    page.head(STORE_BREAKER, "gauge", "Whether a node is asked: 0 it is, 1 it is being probed, 2 it is not.");
+    for (store, node) in nodes() {
+        let state = match node.breaker {
+            Breaker::Closed => 0_u64,
+            Breaker::Probing => 1,
+            Breaker::Open => 2,
+        };
+        page.line(STORE_BREAKER, &[("store", store), ("node", &node.name)], state);
+    }
+    page.head(STORE_CONNECTIONS, "gauge", "Connections to a node that are up.");
+    for (store, node) in nodes() {
+        page.line(STORE_CONNECTIONS, &[("store", store), ("node", &node.name)], node.connections as u64);
+    }
+    page.head(STORE_CALLS, "counter", "Calls by what became of them.");
+    page.totals(&stores, STORE_CALLS, "result", |totals| {
+        [
+            ("answered", totals.answered),
+            ("not_sent", totals.not_sent),
+            ("unknown", totals.unknown),
+            ("refused", totals.refused),
+        ]
+    });
+    page.head(STORE_EVENTS, "counter", "What happened to connections and calls.");
+    page.totals(&stores, STORE_EVENTS, "event", |totals| {
+        [
+            ("connected", totals.connected),
+            ("connection_lost", totals.lost),
+            ("breaker_opened", totals.opened),
+            ("script_loaded", totals.reloaded),
+            ("redirected", totals.redirected),
+            ("retried", totals.retried),
+        ]
+    });
+    page.head(STORE_TIME, "histogram", "How long calls take that are sent, up to the answer or the end of the budget.");
+    for store in &stores {
+        let CallTimes { within, nanos } = &store.health.times;
+        page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
+    }
+}
+
 fn traffic(page: &mut Page, service: &Service) {
     let traffic = &service.traffic;
     page.head(REQUESTS, "counter", "Requests by the protocol they came in with.");
@@ -118,7 +174,8 @@ fn traffic(page: &mut Page, service: &Service) {
     }
     page.head(RESPONSE_TIME, "histogram", "How long answers take, from the last byte of the request to the answer.");
     for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
-        page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &traffic.times(protocol));
+        let TimesTold { within, nanos } = traffic.times(protocol);
+        page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &TIME_BOUNDS, &within, nanos);
     }
     page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
@@ -151,6 +208,12 @@ fn traffic(page: &mut Page, service: &Service) {
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
     page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");
     page.line(UNDECIDED, &[], service.engine.failed());
+    page.head(
+        FALLBACKS,
+        "counter",
+        "Charges under limits of callers that were decided in memory, without their store.",
+    );
+    page.line(FALLBACKS, &[], service.engine.fell_back());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
@@ -183,7 +246,8 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
     page.head(REFERENCE_REQUESTS, "counter", "Calls of Envoy.");
     page.line(REFERENCE_REQUESTS, &[METHOD], service.traffic.requests(Protocol::Grpc));
     page.head(REFERENCE_TIME, "histogram", "How long answers to Envoy take.");
-    page.histogram(REFERENCE_TIME, METHOD, &service.traffic.times(Protocol::Grpc));
+    let TimesTold { within, nanos } = service.traffic.times(Protocol::Grpc);
+    page.histogram(REFERENCE_TIME, METHOD, &TIME_BOUNDS, &within, nanos);
     page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
     page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.grpc_errors());
     let (loads, errors) = service.config_loads();
@@ -222,14 +286,30 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn histogram(&mut self, name: &str, label: (&str, &str), times: &TimesTold) {
-        let bounds = TIME_BOUNDS.iter().map(|bound| Seconds(*bound).to_string()).chain(["+Inf".to_owned()]);
+    /// `within` has a count for each bound, and then that of all.
+    fn histogram(&mut self, name: &str, label: (&str, &str), bounds: &[u64], within: &[u64], nanos: u64) {
+        let bounds = bounds.iter().map(|bound| Seconds(*bound).to_string()).chain(["+Inf".to_owned()]);
         let bucket = format!("{name}_bucket");
-        for (bound, count) in bounds.zip(times.within) {
+        for (bound, count) in bounds.zip(within) {
             self.line(&bucket, &[label, ("le", &bound)], count);
         }
-        self.line(&format!("{name}_sum"), &[label], Seconds(times.nanos));
-        self.line(&format!("{name}_count"), &[label], times.within.last().copied().unwrap_or_default());
+        self.line(&format!("{name}_sum"), &[label], Seconds(nanos));
+        self.line(&format!("{name}_count"), &[label], within.last().copied().unwrap_or_default());
+    }
+
+    /// Some totals of each store, under one label.
+    fn totals<const N: usize>(
+        &mut self,
+        stores: &[StoreView],
+        name: &str,
+        label: &str,
+        of: fn(&Totals) -> [(&'static str, u64); N],
+    ) {
+        for store in stores {
+            for (value, count) in of(&store.health.totals) {
+                self.line(name, &[("store", &store.name), (label, value)], count);
+            }
+        }
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl fmt::Display) {

@@ -210,6 +210,7 @@ fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
             Answer::Blocked => "blocked",
             Answer::Unlimited => "unlimited",
             Answer::Failed { .. } => "store_failed",
+            Answer::NotAsked => "not_asked",
         },
         allowed: is_shadow(&judgement) || !judgement.denies(),
         would_deny: !allowed,

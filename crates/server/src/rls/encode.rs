@@ -61,8 +61,8 @@ fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> Desc
     }
     let limit_remaining = match &judgement.answer {
         Answer::Unlimited => return DescriptorStatus { code, limit_remaining: u32::MAX, ..ok },
-        // Nothing is known of a limit whose store did not answer.
-        Answer::Failed { allowed: true } => return ok,
+        // Nothing is known of a limit whose store did not answer, or was not asked.
+        Answer::Failed { allowed: true } | Answer::NotAsked => return ok,
         Answer::Decided(decision) if decision.is_allowed() => clamp(decision.remaining()),
         Answer::Decided(_) | Answer::Penalised(_) | Answer::Blocked | Answer::Failed { allowed: false } => 0,
     };
@@ -104,7 +104,7 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             Some(Duration::from_nanos(period - now.as_nanos() % period))
         }
         Answer::Failed { .. } => Some(Duration::from_secs(1)),
-        Answer::Unlimited => None,
+        Answer::Unlimited | Answer::NotAsked => None,
     }
 }
 

@@ -58,9 +58,23 @@ impl Bench {
         Bench::start(rules, true, |door| door)
     }
 
+    /// One whose default store is shared, under this URL.
+    pub(crate) fn with_store(rules: &str, url: &str) -> Bench {
+        Bench::start_on(Some(url.into()), rules, false, |door| door)
+    }
+
     fn start(rules: &str, shadow: bool, set_up: impl FnOnce(HttpDoor) -> HttpDoor) -> Bench {
+        Bench::start_on(None, rules, shadow, set_up)
+    }
+
+    fn start_on(
+        store: Option<Box<str>>,
+        rules: &str,
+        shadow: bool,
+        set_up: impl FnOnce(HttpDoor) -> HttpDoor,
+    ) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
-        let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow }).unwrap();
+        let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow, store }).unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));

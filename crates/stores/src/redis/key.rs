@@ -2,6 +2,10 @@
 
 use tidegate_core::{Key, Limit, Numbers};
 
+/// What keys begin with that callers bring together with their limit, in the server and in programs alike: so both count
+/// the same, and never meet the keys of rules.
+pub const CALLERS_KEY: u8 = b'i';
+
 /// The name of a state: the prefix, the hash tag, the algorithm and window that tell states apart, and the key.
 ///
 /// On a Cluster the tag in braces chooses the slot. An empty one makes the whole name count, whatever braces a key brings

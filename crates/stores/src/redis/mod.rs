@@ -23,6 +23,7 @@ mod conformance;
 mod store_tests;
 
 pub use decode::ReplyError;
-pub use link::{Breaker, CallError, Health, NodeHealth, OpenError, Totals, Why};
+pub use key::CALLERS_KEY;
+pub use link::{Breaker, CALL_TIME_BOUNDS, CallError, CallTimes, Health, NodeHealth, OpenError, Totals, Why};
 pub use store::{Leased, Permits, RedisStore, StoreError, Tagged, Told};
 pub use url::{Address, Target, TargetError};

@@ -138,6 +138,20 @@ pub struct TargetError {
     fix: String,
 }
 
+impl TargetError {
+    /// The part that is wrong, and its value unless it may hold a secret.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        format!("{}{}", self.part, Quoted(self.value.as_deref()))
+    }
+
+    /// What to write instead.
+    #[must_use]
+    pub fn fix(&self) -> &str {
+        &self.fix
+    }
+}
+
 struct Quoted<'a>(Option<&'a str>);
 
 impl fmt::Display for Quoted<'_> {

@@ -100,7 +100,7 @@ fn numbers(judgement: &Judgement<'_>) -> (i64, i64, i64) {
         }
         Answer::Penalised(left) => (limit, 0, seconds_up(left)),
         Answer::Blocked => (0, 0, -1),
-        Answer::Unlimited | Answer::Failed { allowed: true } => (-1, -1, 0),
+        Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => (-1, -1, 0),
         Answer::Failed { allowed: false } => (limit, 0, seconds_up(Duration::from_secs(1))),
     }
 }

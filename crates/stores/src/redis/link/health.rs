@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::bounds::MESSAGE_PAUSE;
 use super::circuit::Breaker;
@@ -19,6 +20,70 @@ pub struct Health {
     pub nodes: Vec<NodeHealth>,
     /// What happened since the store was opened.
     pub totals: Totals,
+    /// How long calls took that were sent.
+    pub times: CallTimes,
+}
+
+/// How long calls took, from the caller's question to the answer, or to the end of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTimes {
+    /// Calls that took no longer than each of [`CALL_TIME_BOUNDS`], and all of them.
+    pub within: [u64; CALL_TIME_BOUNDS.len() + 1],
+    /// What all of them took together, in nanoseconds.
+    pub nanos: u64,
+}
+
+/// The bounds of times that are counted apart, in nanoseconds: from what a Redis nearby takes up to the longest budget.
+pub const CALL_TIME_BOUNDS: [u64; 17] = {
+    const MICRO: u64 = 1_000;
+    const MILLI: u64 = 1_000_000;
+    [
+        50 * MICRO,
+        100 * MICRO,
+        250 * MICRO,
+        500 * MICRO,
+        MILLI,
+        2_500 * MICRO,
+        5 * MILLI,
+        10 * MILLI,
+        25 * MILLI,
+        50 * MILLI,
+        100 * MILLI,
+        250 * MILLI,
+        500 * MILLI,
+        1_000 * MILLI,
+        2_500 * MILLI,
+        5_000 * MILLI,
+        10_000 * MILLI,
+    ]
+};
+
+/// Counts how long calls take.
+#[derive(Debug, Default)]
+pub(super) struct Stopwatch {
+    /// Calls within each bound and above the one before; the last are above all of them.
+    between: [AtomicU64; CALL_TIME_BOUNDS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl Stopwatch {
+    pub(super) fn count(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let number = CALL_TIME_BOUNDS.partition_point(|bound| *bound < nanos);
+        if let Some(counter) = self.between.get(number) {
+            counter.fetch_add(1, Relaxed);
+            self.nanos.fetch_add(nanos, Relaxed);
+        }
+    }
+
+    pub(super) fn times(&self) -> CallTimes {
+        let mut so_far = 0_u64;
+        let within = self.between.each_ref().map(|counter| {
+            so_far = so_far.wrapping_add(counter.load(Relaxed));
+            so_far
+        });
+        CallTimes { within, nanos: self.nanos.load(Relaxed) }
+    }
 }
 
 /// How a node does.
@@ -153,6 +218,18 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_counted_up_to_their_bounds() {
+        let watch = Stopwatch::default();
+        for micros in [0, 50, 51, 10_000_000, 10_000_001] {
+            watch.count(Duration::from_micros(micros));
+        }
+        let CallTimes { within, nanos } = watch.times();
+        assert_eq!((within[0], within[1], within[15], within[16], within[17]), (2, 3, 3, 4, 5));
+        assert_eq!(nanos, 20_000_102_000);
+        assert!(CALL_TIME_BOUNDS.is_sorted());
+    }
 
     #[test]
     fn messages_are_rare_and_say_how_many_were_left_out() {

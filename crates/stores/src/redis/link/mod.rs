@@ -46,7 +46,7 @@ use tokio::time::{Instant, sleep};
 pub use circuit::Breaker;
 pub(crate) use command::{Arg, Script};
 pub use error::{CallError, OpenError, Why};
-pub use health::{Health, NodeHealth, Totals};
+pub use health::{CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
 pub(crate) use slots::slot;
 
 use super::url::{Address, Place, Target};
@@ -54,7 +54,7 @@ use bounds::{LINKS_MAX, LOADS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
 use cluster::Cluster;
 use command::prepare;
 use dial::{Dialer, Endpoint, in_words};
-use health::Counters;
+use health::{Counters, Stopwatch};
 use link::Live;
 use node::{Node, Sending, Shared, Whereabouts};
 use sentinel::Sentinels;
@@ -109,6 +109,7 @@ impl Redis {
             store,
             dialer: Dialer::new(tls.clone(), &target.login, target.database),
             counters: Counters::default(),
+            stopwatch: Stopwatch::default(),
             budget: target.budget(),
             links,
             trouble: Notify::new(),
@@ -142,16 +143,22 @@ impl Redis {
         args: &[Arg<'_>],
         budget: Duration,
     ) -> Result<Value, CallError> {
+        let started = Instant::now();
         let attempt = Attempt {
             redis: self,
             script,
             command: command::run(script, keys, args),
             slot: keys.first().map_or(0, |key| slot(key)),
-            deadline: Instant::now() + budget,
+            deadline: started + budget,
             budget,
         };
         let result = attempt.run().await;
-        let counters = &self.inner.shared.counters;
+        let shared = &self.inner.shared;
+        // What an open breaker held back took no time, and would hide how long the others take.
+        if !matches!(result, Err(CallError::NotSent { .. })) {
+            shared.stopwatch.count(started.elapsed());
+        }
+        let counters = &shared.counters;
         count(match result {
             Ok(_) => &counters.answered,
             Err(CallError::NotSent { .. }) => &counters.not_sent,
@@ -176,7 +183,13 @@ impl Redis {
             .collect();
         let breaker = nodes.iter().map(|node| node.breaker).max().unwrap_or(Breaker::Closed);
         let shared = &self.inner.shared;
-        Health { store: Arc::clone(&shared.store), breaker, nodes, totals: shared.counters.totals() }
+        Health {
+            store: Arc::clone(&shared.store),
+            breaker,
+            nodes,
+            totals: shared.counters.totals(),
+            times: shared.stopwatch.times(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::circuit::{Breaker, Circuit};
 use super::command::Request;
 use super::dial::{Dialer, Endpoint, said};
 use super::error::Why;
-use super::health::{Counters, Journal};
+use super::health::{Counters, Journal, Stopwatch};
 use super::keeper;
 use super::link::{Link, Live, State};
 use super::sentinel::Sentinels;
@@ -28,6 +28,7 @@ pub(super) struct Shared {
     pub(super) store: Arc<str>,
     pub(super) dialer: Dialer,
     pub(super) counters: Counters,
+    pub(super) stopwatch: Stopwatch,
     /// What an answer may take, to count as one when a node is probed.
     pub(super) budget: Duration,
     pub(super) links: usize,

@@ -1,0 +1,179 @@
+//! What concerns stores that several processes share: fields that need one, and passwords in files.
+
+use super::Both;
+use crate::compile::child;
+use crate::diagnostic::Diagnostics;
+use crate::policy::Policy;
+use crate::schema::{Action, Config, Consistency};
+use crate::stores::Outside;
+
+/// What is known of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Memory,
+    /// One server, alone or behind Sentinels.
+    Shared,
+    Cluster,
+    /// Shared, but in which way is said elsewhere.
+    SomehowShared,
+    Unknown,
+}
+
+/// The kinds of all stores, in the order of the policy.
+pub(super) fn kinds(policy: &Policy, outside: &Outside) -> Vec<Kind> {
+    let kind = |(place, url): (usize, Option<&str>)| match (url, place) {
+        (Some(url), _) if url.starts_with('$') => Kind::SomehowShared,
+        (Some(url), _) if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) => {
+            Kind::Cluster
+        }
+        (Some(_), _) => Kind::Shared,
+        (None, 0) => match outside.default_is_shared {
+            Some(true) => Kind::SomehowShared,
+            Some(false) => Kind::Memory,
+            None => Kind::Unknown,
+        },
+        (None, _) => Kind::Memory,
+    };
+    policy.stores().iter().map(|store| store.url.as_deref()).enumerate().map(kind).collect()
+}
+
+pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagnostics<'_>) {
+    let (written, rule) = (both.written, both.rule);
+    if written.action != Action::Limit {
+        return;
+    }
+    let kinds: Vec<Kind> = rule.limits.iter().filter_map(|limit| stores.get(limit.store).copied()).collect();
+    let is_eased = written.consistency != Consistency::Exact;
+    if kinds.iter().all(|kind| *kind == Kind::Memory) {
+        for (field, is_set, message) in [
+            ("on_store_failure", written.on_store_failure.is_some(), "the memory of this process does not fail"),
+            ("consistency", is_eased, "the memory of this process is shared with nobody"),
+            ("hash_tag", written.hash_tag.is_some(), "the memory of this process has no slots"),
+        ] {
+            if is_set {
+                let message = format!("{field}: {message}, so it has no effect");
+                diagnostics.warning(
+                    &both.at(field),
+                    message,
+                    "leave it out, or name a store that has the url of a Redis",
+                );
+            }
+        }
+        return;
+    }
+    if written.hash_tag.is_some() && kinds.iter().all(|kind| matches!(kind, Kind::Memory | Kind::Shared)) {
+        let message = "hash_tag: only a Cluster has slots, so it has no effect";
+        let hint = "leave it out, or write redis+cluster:// if the store is one";
+        diagnostics.warning(&both.at("hash_tag"), message, hint);
+    }
+    let counts_later = rule.count.as_ref().is_some_and(|count| count.mentions_response());
+    if written.consistency == Consistency::Leased && counts_later {
+        let message = "consistency: what counts is known with the response, so there is nothing to spend in advance and \
+                       leased has no effect";
+        diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
+    }
+    if is_eased && rule.penalty.is_some() && kinds.first() != Some(&Kind::Memory) {
+        let message = format!(
+            "consistency: with `for` each request asks the store whether its key is penalised, so {} spares no calls",
+            written.consistency
+        );
+        diagnostics.warning(&both.at("consistency"), message, "leave out consistency, or for");
+    }
+}
+
+pub(super) fn of_stores(config: &Config, diagnostics: &mut Diagnostics<'_>) {
+    for (name, store) in &config.stores {
+        if store.url.as_deref().is_some_and(has_password) {
+            let message = "url: there is a password in this file, for all who can read it";
+            let hint = "set a variable of the environment to the URL and write its name, like url: $REDIS_URL";
+            diagnostics.warning(&child(&child("/stores", name), "url"), message, hint);
+        }
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let of_user = authority.rsplit_once('@').and_then(|(user_info, _)| user_info.split_once(':'));
+    let of_sentinels = || tail.split(['?', '&']).filter_map(|pair| pair.strip_prefix("sentinel_password="));
+    of_user.is_some_and(|(_, password)| !password.is_empty()) || of_sentinels().any(|password| !password.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::has_password;
+    use crate::lint::tests::{of_rule, warnings_with};
+    use crate::stores::Outside;
+
+    /// The warnings of one rule whose store has this URL; whether the default store is shared is not known.
+    fn with_store(url: &str, mut rule: Value) -> Vec<String> {
+        rule["name"] = "r".into();
+        rule["store"] = "s".into();
+        rule["limit"] = "1/s".into();
+        let outside = Outside { check_store: Some(|_| Ok(())), ..Outside::default() };
+        let config = json!({"stores": {"s": {"url": url}}, "domains": {"d": {"rules": [rule]}}});
+        let told = warnings_with(config, &outside).into_iter();
+        told.map(|warning| warning.replacen("/domains/d/rules/0", "", 1)).collect()
+    }
+
+    #[test]
+    fn fields_that_need_a_shared_store() {
+        let rule = json!({"on_store_failure": "deny", "consistency": "leased", "hash_tag": "x"});
+        let of_memory = [
+            "/consistency: consistency: the memory of this process is shared with nobody, so it has no effect",
+            "/hash_tag: hash_tag: the memory of this process has no slots, so it has no effect",
+            "/on_store_failure: on_store_failure: the memory of this process does not fail, so it has no effect",
+        ];
+        let mut with_limit = rule.clone();
+        with_limit["limit"] = "1/s".into();
+        assert_eq!(of_rule(with_limit.clone()), of_memory);
+        assert_eq!(with_store("memory:", rule.clone()), of_memory);
+        let of_one = "/hash_tag: hash_tag: only a Cluster has slots, so it has no effect";
+        assert_eq!(with_store("redis://h", rule.clone()), [of_one]);
+        assert_eq!(with_store("redis+cluster://h", rule.clone()), [""; 0]);
+        assert_eq!(with_store("$REDIS_URL", rule), [""; 0]);
+        with_limit["name"] = "r".into();
+        let config = json!({"domains": {"d": {"rules": [with_limit]}}});
+        assert_eq!(warnings_with(config, &Outside::default()), [""; 0], "serve may be told of a store");
+    }
+
+    #[test]
+    fn what_spares_nothing() {
+        let count = json!({"count": "response.status == 401", "consistency": "leased"});
+        assert!(with_store("redis://h", count)[0].contains("nothing to spend in advance and leased has no effect"));
+        let count = json!({"count": "response.status == 401", "consistency": "async"});
+        assert_eq!(with_store("redis://h", count), [""; 0]);
+        for consistency in ["leased", "async"] {
+            let rule = json!({"for": "1m", "consistency": consistency});
+            let told = with_store("redis://h", rule);
+            assert!(told[0].ends_with(&format!("so {consistency} spares no calls")), "{told:?}");
+        }
+        assert_eq!(with_store("redis://h", json!({"for": "1m"})), [""; 0]);
+    }
+
+    #[test]
+    fn what_counts_nothing_has_no_store() {
+        assert_eq!(of_rule(json!({"action": "block", "consistency": "async", "hash_tag": "x"})).len(), 2);
+    }
+
+    #[test]
+    fn passwords_are_noticed() {
+        for (url, expected) in [
+            ("redis://h", false),
+            ("redis://user@h", false),
+            ("redis://user:@h", false),
+            ("redis://:p@h:1/2", true),
+            ("rediss+cluster://u:p@h:1,i:2", true),
+            ("redis+sentinel://h/name?sentinel_password=p", true),
+            ("redis+sentinel://h/name?sentinel_user=u&sentinel_password=", false),
+            ("redis+unix:///a:b@c", false),
+            ("$REDIS_URL", false),
+            ("memory:", false),
+        ] {
+            assert_eq!(has_password(url), expected, "{url}");
+        }
+        assert!(with_store("redis://:p@h", json!({}))[0].starts_with("/stores/s/url: url: there is a password"));
+    }
+}

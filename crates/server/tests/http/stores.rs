@@ -1,0 +1,119 @@
+//! What operators see of stores that several processes share.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::Time;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::bench::Bench;
+use crate::servers::{Server, Setup, free_port};
+
+const RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: per-user, match: {entries: {user: '*'}}, key: {entry: user}, limit: 3/minute}
+    - {name: strict, match: {entries: {strict: '*'}}, limit: 3/minute, on_store_failure: deny}
+";
+
+/// The lines of the page about stores and fallbacks, without histograms, the port as `PORT`.
+async fn lines(bench: &Bench, port: u16) -> String {
+    let page = bench.get("/metrics").await;
+    let wanted = |line: &&str| {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        ["tidegate_store_", "tidegate_fallbacks"].iter().any(|start| name.starts_with(start))
+            && !name.contains("_time_")
+            && !line.contains("rule=\"banned\"")
+    };
+    page.lines().filter(wanted).collect::<Vec<_>>().join("\n").replace(&port.to_string(), "PORT")
+}
+
+async fn check(bench: &Bench, entry: &str) -> u16 {
+    let ask = format!(r#"{{"domain":"api","descriptors":[{{"{entry}":"x"}}]}}"#);
+    crate::bench::status(&bench.post("/v1/check", &ask).await)
+}
+
+/// The value of a line that begins so.
+fn value(page: &str, start: &str) -> u64 {
+    let line = page.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start}: {page}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_answers() {
+    let server = Server::start(&Setup { password: Some("secret"), ..Setup::default() });
+    let bench = Bench::with_store(RULES, &format!("redis://:secret@127.0.0.1:{}?timeout=5s", server.port));
+    assert_eq!([check(&bench, "user").await, check(&bench, "strict").await], [200, 200]);
+    bench.post("/v1/check", r#"{"key":"ann","limit":"5/minute"}"#).await;
+    insta::assert_snapshot!("a_store_that_answers", lines(&bench, server.port).await);
+    let page = bench.get("/metrics").await;
+    let calls = value(&page, "tidegate_store_calls_total{store=\"default\",result=\"answered\"}");
+    assert_eq!(value(&page, "tidegate_store_call_time_seconds_count{store=\"default\"}"), calls);
+    assert_eq!(value(&page, "tidegate_store_call_time_seconds_bucket{store=\"default\",le=\"+Inf\"}"), calls);
+    assert!(!page.contains("secret"), "{page}");
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there() {
+    let port = free_port();
+    let bench = Bench::with_store(RULES, &format!("redis://:secret@127.0.0.1:{port}?timeout=50ms"));
+    assert_eq!([check(&bench, "user").await, check(&bench, "strict").await], [200, 503]);
+    bench.post("/v1/check", r#"{"key":"ann","limit":"5/minute"}"#).await;
+    let own = r#"{"domain":"api","descriptors":[{"entries":[{"key":"a","value":"b"}],"limit":{"requests_per_unit":5,"unit":"HOUR"}}]}"#;
+    bench.post("/json", own).await;
+    insta::assert_snapshot!("a_store_that_is_not_there", lines(&bench, port).await);
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn failures_are_told_from_time_to_time_without_the_password() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+    let _logs = tracing::subscriber::set_default(subscriber);
+    let port = free_port();
+    let bench = Bench::with_store(RULES, &format!("redis://:secret@127.0.0.1:{port}?timeout=50ms"));
+    let told = || {
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(!log.contains("secret"), "{log}");
+        let lines = log.lines().filter(|line| line.contains("a shared store did not decide"));
+        lines.map(|line| line.replace(&port.to_string(), "PORT")).collect::<Vec<_>>()
+    };
+    for _ in 0..10 {
+        check(&bench, "user").await;
+    }
+    let first = told();
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].contains(" WARN ") && first[0].contains("redis://127.0.0.1:PORT/0"), "{first:?}");
+    assert!(first[0].contains("name=\"default\" left_out=0"), "{first:?}");
+    bench.clock.set(Time::from_nanos(1_700_000_010_000_000_000));
+    for _ in 0..10 {
+        check(&bench, "user").await;
+    }
+    let second = told();
+    assert_eq!(second.len(), 2, "{second:?}");
+    let left_out = second[1].split("left_out=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(left_out.parse::<u64>().unwrap() >= 9, "{second:?}");
+}
