@@ -15,7 +15,7 @@ use crate::bounds::{BLOCKED_LOOK_NANOS, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
 use crate::pace::Pace;
 use crate::penalty;
-use crate::shared::{Shared, SharedCharge};
+use crate::shared::{Shared, SharedCharge, SharedHealth};
 
 /// A store that charges are put to.
 #[derive(Clone, Debug)]
@@ -33,8 +33,6 @@ pub(crate) struct SharedBackend {
     pub(crate) shared: Shared,
     /// Its name in the configuration.
     name: Box<str>,
-    /// The same connections, to look at how they do.
-    store: RedisStore,
     /// Keeps a store that fails each request from filling the log.
     failures: Pace,
     clock: Clock,
@@ -119,9 +117,9 @@ impl Backend {
 
 impl SharedBackend {
     fn new(name: &str, store: RedisStore, clock: Clock) -> SharedBackend {
-        let shared = Shared::new(store.clone(), clock.clone());
+        let shared = Shared::new(store, clock.clone());
         let (failures, blocked_until, look_at) = (Pace::default(), AtomicU64::new(0), AtomicU64::new(0));
-        SharedBackend { shared, name: name.into(), store, failures, clock, blocked_until, look_at }
+        SharedBackend { shared, name: name.into(), failures, clock, blocked_until, look_at }
     }
 
     /// Tells an operator that the store failed: the first time, and then from time to time.
@@ -206,6 +204,12 @@ pub struct StoreView {
     pub name: Box<str>,
     /// Where it is, and how it does.
     pub health: Health,
+    /// Charges that it was spared because they were known to be denied.
+    pub from_denials: u64,
+    /// Charges that it was spared by leases.
+    pub from_leases: u64,
+    /// Charges that were decided on a replica before it was told.
+    pub from_replicas: u64,
 }
 
 /// Why a store could not be made.
@@ -269,11 +273,12 @@ impl Stores {
     /// The shared stores, by name.
     pub(crate) fn shared(&self) -> Vec<StoreView> {
         let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = |(name, (_, backend)): (&Box<str>, &Made)| match backend {
-            Backend::Shared(backend) => Some(StoreView { name: name.clone(), health: backend.store.health() }),
-            _ => None,
-        };
-        let mut views: Vec<StoreView> = by_name.iter().filter_map(view).collect();
+        let mut views = Vec::new();
+        for (name, (_, backend)) in by_name.iter() {
+            let Backend::Shared(backend) = backend else { continue };
+            let SharedHealth { store: health, from_denials, from_leases, from_replicas, .. } = backend.shared.health();
+            views.push(StoreView { name: name.clone(), health, from_denials, from_leases, from_replicas });
+        }
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
     }

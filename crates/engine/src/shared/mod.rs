@@ -82,6 +82,7 @@ pub(crate) struct SharedHealth {
     /// Charges that were decided on a replica.
     pub(crate) from_replicas: u64,
     /// Calls to the store, those in the background among them.
+    #[cfg(test)]
     pub(crate) calls: u64,
 }
 
@@ -170,6 +171,7 @@ impl Shared {
             from_denials: inner.from_denials.load(Relaxed),
             from_leases: inner.from_leases.load(Relaxed),
             from_replicas: inner.from_replicas.load(Relaxed),
+            #[cfg(test)]
             calls: inner.calls.load(Relaxed),
         }
     }

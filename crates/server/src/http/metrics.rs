@@ -38,6 +38,7 @@ const STORE: &str = "tidegate_store_info";
 const STORE_BREAKER: &str = "tidegate_store_breaker";
 const STORE_CONNECTIONS: &str = "tidegate_store_connections";
 const STORE_CALLS: &str = "tidegate_store_calls_total";
+const STORE_SPARED: &str = "tidegate_store_spared_total";
 const STORE_EVENTS: &str = "tidegate_store_events_total";
 const STORE_TIME: &str = "tidegate_store_call_time_seconds";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
@@ -143,6 +144,14 @@ fn stores(page: &mut Page, service: &Service) {
             ("refused", totals.refused),
         ]
     });
+    page.head(STORE_SPARED, "counter", "Charges that were decided without waiting for the store, and by what.");
+    for store in &stores {
+        for (by, count) in
+            [("denial", store.from_denials), ("lease", store.from_leases), ("replica", store.from_replicas)]
+        {
+            page.line(STORE_SPARED, &[("store", &store.name), ("by", by)], count);
+        }
+    }
     page.head(STORE_EVENTS, "counter", "What happened to connections and calls.");
     page.totals(&stores, STORE_EVENTS, "event", |totals| {
         [
