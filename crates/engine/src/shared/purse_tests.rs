@@ -187,9 +187,9 @@ fn whatever_nodes_hold_too_much_never_passes() {
         let mut purses: Vec<Purse> = (0..3).map(|_| Purse::new(limit, store.terms(), at(0))).collect();
         let (mut now, mut witness, mut passed) = (START, 0, 0);
         for _ in 0..300 {
-            now += [0, MS, 20 * MS, 100 * MS, 400 * MS, 3_000 * MS][dice.below(6) as usize];
+            now += [0, MS, 20 * MS, 100 * MS, 400 * MS, 3_000 * MS][usize::try_from(dice.below(6)).unwrap()];
             let time = Time::from_nanos(now);
-            let number = dice.below(3) as usize;
+            let number = usize::try_from(dice.below(3)).unwrap();
             match dice.below(8) {
                 0 => {
                     let (gone, _) = purses[number].look_after(time);
