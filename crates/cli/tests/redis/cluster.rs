@@ -59,20 +59,22 @@ fn a_primary_that_is_killed_is_replaced() {
     });
     let before = Answers(answers.0.iter().copied().filter(|answer| answer.asked < killed).collect());
     let (strict, open) = (answers.of("user"), answers.of("guest"));
-    // Failures that go on at the usual rate of this machine are no outage: it ends when more than nine of ten pass.
-    let step = Duration::from_millis(100);
-    let is_bad = |from: Instant| {
-        let slice = strict.between(from, from + step);
+    // It is over when nine of ten pass again. A busy machine keeps some waiting for too long at any time.
+    let step = Duration::from_millis(300);
+    let is_bad = |from: &Instant| {
+        let slice = strict.between(*from, *from + step);
         slice.count(Said::Failed) * 10 > slice.0.len() as u64
     };
     let steps = (0..).map(|number| killed + step * number).take_while(|from| *from + step < end);
-    let recovered = steps.filter(|from| is_bad(*from)).last().map_or(killed, |from| from + step);
+    let recovered = steps.skip_while(|from| !is_bad(from)).find(|from| !is_bad(from)).unwrap_or(end);
     let outage = answers.between(killed, recovered);
     println!("before: {}", before.told());
     println!("outage of {:?}: {}", recovered - killed, outage.told());
-    println!("after: {}", answers.between(recovered, end).told());
+    let after = answers.between(recovered, end);
+    println!("after: {}", after.told());
     assert!(outage.of("user").count(Said::Failed) > 0, "nobody noticed");
     assert!(recovered - killed <= RECOVERED, "{:?}", recovered - killed);
+    assert!(after.of("user").count(Said::Failed) * 20 < after.of("user").0.len() as u64, "{}", after.told());
     assert_eq!(open.count(Said::Failed) + answers.count(Said::Denied), 0, "who is let through meets no error");
     assert!(outage.took(990) <= WITHIN + before.took(990), "{}", outage.told());
     // What was let through without being counted, and what Redis acknowledged and lost.

@@ -3,7 +3,14 @@
 //! Each listens on free ports of the loopback address, keeps its files in a directory of its own, and ends with the value
 //! that stands for it.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "each test uses a part of it"
+)]
 
 mod certificates;
 mod cluster;
