@@ -27,8 +27,9 @@ pub(crate) struct Args {
     /// Where the protocol of Redis is spoken
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = address)]
     resp: SocketAddr,
-    /// Where counts are kept: `memory:`, `memory:KEYS` for room for that many keys, or a Redis or Valkey that nodes share:
-    /// `redis://HOST:PORT`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST,HOST/NAME`, `redis+cluster://HOST,HOST`
+    /// Where counts are kept that no rule puts elsewhere: `memory:`, `memory:KEYS` for room for that many keys, or a Redis or
+    /// Valkey that nodes share: `redis://HOST:PORT`, `rediss://` with TLS, `redis+unix:///PATH`,
+    /// `redis+sentinel://HOST,HOST/NAME`, `redis+cluster://HOST,HOST`
     #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:")]
     store: String,
     /// Threads that serve [default: one a core]
@@ -91,6 +92,7 @@ Examples:
   tidegate serve
   tidegate serve --config rules.yaml --http 0.0.0.0:8080
   tidegate serve --config /etc/ratelimit/config --envoy-algorithm gcra
+  TIDEGATE_STORE=rediss://user:password@redis.internal tidegate serve --config rules.yaml
   redis-cli -p 6380 CL.THROTTLE login:42 15 30 60
   curl -i 'http://127.0.0.1:8080/v1/check?key=user:42&rate=100/minute'"#;
 

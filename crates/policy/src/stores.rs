@@ -118,15 +118,15 @@ impl Compiler<'_, '_> {
         let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket);
         let (can, those) = match rule.consistency {
             Consistency::Exact => (true, ""),
-            Consistency::Leased => (is_bucket || algorithm == Algorithm::FixedWindow, "or fixed_window"),
+            Consistency::Leased => (is_bucket || algorithm == Algorithm::FixedWindow, " or fixed_window"),
             Consistency::Async => (
                 is_bucket || matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingCounter),
-                "fixed_window or sliding_counter",
+                ", fixed_window or sliding_counter",
             ),
         };
         if !can {
             let message = format!("consistency: {algorithm} cannot be {}", rule.consistency);
-            let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket, {those}");
+            let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket{those}");
             self.diagnostics.error(pointer, message, hint);
         }
     }

@@ -42,6 +42,11 @@ fn help_of_migrate() {
 }
 
 #[test]
+fn help_of_serve() {
+    assert_snapshot!(help(&["serve", "--help"]));
+}
+
+#[test]
 fn help_of_schema() {
     assert_snapshot!(help(&["schema", "--help"]));
 }

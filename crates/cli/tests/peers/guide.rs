@@ -1,8 +1,10 @@
 //! The guide under docs/: its commands print what stands there, with the files that it shows.
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::process::{directory, root};
+use crate::process::{Process, directory, free_port, root};
 use crate::readme;
 use crate::tidegate::Tidegate;
 
@@ -33,12 +35,15 @@ fn check(page: &str, rules: Option<&str>) {
     }
     let examples = root().join("examples/tidegate.yaml");
     let tidegate = Tidegate::with_config(&rules.map_or(examples, |rules| place.path().join(rules)), &[]);
-    readme::check_text(page, &with_addresses(&text, &tidegate), |shell| {
-        let built = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().map(PathBuf::from).unwrap();
-        let others = std::env::var_os("PATH").unwrap_or_default();
-        let all = std::iter::once(built).chain(std::env::split_paths(&others));
-        shell.current_dir(place.path()).env("PATH", std::env::join_paths(all).unwrap());
-    });
+    readme::check_text(page, &with_addresses(&text, &tidegate), |shell| prepare(shell, place.path()));
+}
+
+/// Lets a shell find the files of a page and the command that was built.
+fn prepare(shell: &mut Command, place: &Path) {
+    let built = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().map(PathBuf::from).unwrap();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(built).chain(std::env::split_paths(&others));
+    shell.current_dir(place).env("PATH", std::env::join_paths(all).unwrap());
 }
 
 #[test]
@@ -91,6 +96,32 @@ fn from_redis_cell() {
     check("from-redis-cell.md", None);
 }
 
+/// Two servers with the rules of the page, and a Redis between them.
+#[test]
+fn shared_store() {
+    let page = "shared-store.md";
+    let text = std::fs::read_to_string(root().join("docs/src").join(page)).unwrap();
+    let place = directory();
+    for (name, block) in files(&text) {
+        std::fs::write(place.path().join(name), block).unwrap();
+    }
+    let port = free_port();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()]);
+    let mut redis = Process::start(directory(), &mut command, None);
+    redis.wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    // More time than usual: the machine may be busy with other tests.
+    let url = format!("redis://127.0.0.1:{port}?timeout=2s");
+    let rules = place.path().join("rules.yaml");
+    let arguments = ["--config", rules.to_str().unwrap()];
+    let [one, two] = [(); 2].map(|()| Tidegate::with_variable("REDIS_URL", Path::new(&url), &arguments));
+    let text = with_addresses(&text, &one)
+        .replace("8080 8090 8080 8090 8080 8090", &format!("{0} {1} {0} {1} {0} {1}", one.http.port(), two.http.port()))
+        .replace("redis-cli -p 6379", &format!("redis-cli -p {port}"))
+        .replace("127.0.0.1:6379", &format!("127.0.0.1:{port}"));
+    readme::check_text(page, &text, |shell| prepare(shell, place.path()));
+}
+
 #[test]
 fn no_page_with_commands_is_left_out() {
     let tests = include_str!("guide.rs");
@@ -98,6 +129,7 @@ fn no_page_with_commands_is_left_out() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         let has_commands = std::fs::read_to_string(&path).unwrap().contains("```console");
-        assert!(!has_commands || tests.contains(&format!("check(\"{name}\"")), "nobody runs the commands of {name}");
+        let is_run = ["check(", "let page = "].iter().any(|before| tests.contains(&format!("{before}\"{name}\"")));
+        assert!(!has_commands || is_run, "nobody runs the commands of {name}");
     }
 }

@@ -15,7 +15,9 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     };
     let limits = &both.rule.limits;
     for (place, limit) in limits.iter().enumerate() {
-        let mut others = limits.iter().enumerate().filter(|(other, _)| *other != place);
+        // What one store counts says nothing of what another does: a node sees a part of what all nodes share.
+        let mut others =
+            limits.iter().enumerate().filter(|(other, there)| *other != place && there.store == limit.store);
         // Of two that are the same, only the later one is too many.
         let stricter = others.clone().find(|(other, stricter)| {
             never_denies_beside(limit, stricter) && (*other < place || !never_denies_beside(stricter, limit))
@@ -106,7 +108,7 @@ fn holds_less_for_longer(smaller: &RuleLimit, bucket: &RuleLimit) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::lint::tests::of_rule;
+    use crate::lint::tests::{of_rule, warnings};
     use serde_json::json;
 
     fn check(limits: serde_json::Value, expected: &[&str]) {
@@ -136,6 +138,13 @@ mod tests {
         let windows = |limit: &str| json!([{"algorithm": "sliding_log", "rate": "10/minute"}, {"name": "h", "algorithm": "sliding_log", "rate": limit}]);
         check(windows("600/hour"), &["limit `h`: it never denies"]);
         check(windows("599/hour"), &[]);
+    }
+
+    #[test]
+    fn limits_in_other_stores_say_nothing() {
+        let limits = json!([{"name": "here", "rate": "10/s", "store": "a"}, {"name": "all", "rate": "100/s"}]);
+        let rules = json!([{"name": "r", "limits": limits}]);
+        assert_eq!(warnings(json!({"stores": {"a": {}}, "domains": {"d": {"rules": rules}}})), [""; 0]);
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod url;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod permission_tests;
+#[cfg(test)]
 mod store_tests;
 
 pub use decode::ReplyError;

@@ -34,6 +34,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// What is started: `redis-server`, or what the environment says, such as `valkey-server`.
+fn program() -> String {
+    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 /// A process that ends with its value.
 pub(crate) struct Process {
     child: Child,
@@ -43,7 +48,7 @@ impl Process {
     /// Starts a redis-server in a directory, with lines of its configuration and variables of its environment.
     fn redis(directory: &Path, arguments: &[String], variables: &[(String, String)]) -> Process {
         let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
-        let child = Command::new("redis-server")
+        let child = Command::new(program())
             .args(arguments)
             .envs(variables.iter().cloned())
             .current_dir(directory)
@@ -51,7 +56,7 @@ impl Process {
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("redis-server: {error}: install it with `make peers`"));
+            .unwrap_or_else(|error| panic!("{}: {error}: install it with `make peers`", program()));
         Process { child }
     }
 

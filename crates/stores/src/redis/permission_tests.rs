@@ -1,0 +1,82 @@
+//! The permissions that the guide tells are enough, and needed.
+
+use std::time::Duration;
+
+use tidegate_core::{Charge, Key, Limit, Op};
+
+use super::link::servers::{Cluster, Server, Setup};
+use super::store::{RedisStore, Tagged};
+
+/// The line of the guide, in words.
+fn told() -> Vec<String> {
+    let page = include_str!("../../../../docs/src/shared-store.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER tidegate ")).unwrap();
+    line.split(' ').map(str::to_owned).collect()
+}
+
+fn set_user(server: &Server, words: &[String]) {
+    let mut command = redis::cmd(&words[0]);
+    words[1..].iter().for_each(|word| {
+        command.arg(word);
+    });
+    command.exec(&mut server.admin().unwrap()).unwrap();
+}
+
+/// Does everything once.
+async fn do_all(url: &str) -> Result<(), String> {
+    let store = RedisStore::open(&url.parse().unwrap()).unwrap();
+    let (day, key) = (Duration::from_secs(86_400), Key::new("ann").unwrap());
+    let limits: [Limit; 5] = [
+        "10/day".parse().unwrap(),
+        Limit::fixed_window(10, day).unwrap(),
+        Limit::sliding_counter(10, day).unwrap(),
+        Limit::sliding_log(10, day).unwrap(),
+        Limit::sliced_window(10, day).unwrap(),
+    ];
+    let words = |error: &dyn std::fmt::Display| error.to_string();
+    for limit in &limits {
+        for op in [Op::Take(1), Op::Debit(1), Op::Refund(1, None), Op::Peek, Op::Reset] {
+            let charge = Charge { key, limit, op, veto: true };
+            store.charge(&[Tagged { charge, tag: b"" }]).await.map_err(|error| format!("{op:?}: {error}"))?;
+        }
+        store.inspect(key, b"", limit).await.map_err(|error| words(&error))?;
+    }
+    let all: Vec<Tagged<'_>> =
+        limits.iter().map(|limit| Tagged { charge: Charge::take(key, limit, 1), tag: b"x" }).collect();
+    store.charge(&all).await.map_err(|error| words(&error))?;
+    for limit in &limits[..2] {
+        store.lease(key, b"", limit, &[2, 1], Duration::from_secs(1)).await.map_err(|error| words(&error))?;
+    }
+    store.acquire(key, b"p", day, 5).await.map_err(|error| words(&error))?;
+    store.renew(key, b"p", day).await.map_err(|error| words(&error))?;
+    store.release(key, b"p").await.map_err(|error| words(&error))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_guide_tells_all_permissions() {
+    let server = Server::start(&Setup::default());
+    let words = told();
+    let url = format!("redis://tidegate:password@127.0.0.1:{}?timeout=5s", server.port);
+    set_user(&server, &words);
+    do_all(&url).await.unwrap();
+    // Without any of them something is refused. What only a Sentinel or a Cluster is asked is not needed here, nor what is
+    // a courtesy.
+    let elsewhere = ["+ping", "+client|setname", "+role", "+cluster|slots", "+asking"];
+    for word in words.iter().filter(|word| word.starts_with('+') && !elsewhere.contains(&word.as_str())) {
+        let without: Vec<String> = words.iter().filter(|other| *other != word).cloned().collect();
+        set_user(&server, &without);
+        redis::cmd("FLUSHALL").exec(&mut server.admin().unwrap()).unwrap();
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.admin().unwrap()).unwrap();
+        assert!(do_all(&url).await.is_err(), "{word} is not needed");
+    }
+}
+
+#[tokio::test]
+async fn and_those_that_a_cluster_needs() {
+    let cluster = Cluster::start(5_000);
+    let words = told();
+    cluster.nodes.iter().for_each(|node| set_user(node, &words));
+    let hosts = cluster.hosts();
+    do_all(&format!("redis+cluster://tidegate:password@{hosts}?timeout=5s")).await.unwrap();
+}
