@@ -33,7 +33,6 @@ mod spend;
 #[cfg(test)]
 mod live_runs;
 #[cfg(test)]
-#[allow(unused_imports, reason = "other tests use the rest")]
 #[path = "../../../stores/tests/servers/mod.rs"]
 mod live_servers;
 #[cfg(test)]

@@ -21,7 +21,6 @@ mod standalone;
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::Cluster;
 pub(crate) use proxy::{Mode, Proxy};
-#[allow(unused_imports, reason = "each test uses a part of it")]
 pub(crate) use sentinel::{Lone, Trio};
 pub(crate) use standalone::{Server, Setup};
 
