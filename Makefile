@@ -26,7 +26,7 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --release --package tidegate-core --test shuttle --target-dir target/shuttle
 	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps
 
-soak: rust compiler ## run the slow and heavy tests of the server, some minutes (SOAK="crowd stops" for these alone)
+soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone)
 	cargo test --locked --release --package tidegate-cli --test soak -- $(SOAK)
 
 bench: rust compiler ## measure Tidegate beside its peers (BENCH=matching: 10,000 rules beside a scan of them)

@@ -1,7 +1,8 @@
 //! Asks the stores for what was planned: all of it is taken, or nothing.
 //!
 //! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
-//! has several calls: for several stores, or for more charges than one call has.
+//! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
+//! another one denied before it.
 
 use std::time::Duration;
 

@@ -43,7 +43,8 @@ impl Tidegate {
         Tidegate::start_by(command, arguments)
     }
 
-    fn start_by(mut command: Command, arguments: &[&str]) -> Tidegate {
+    /// Starts it by another command.
+    pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Tidegate {
         command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
         command.args(arguments);
         let mut process = Process::start(directory(), &mut command, Some(Stdio::piped()));

@@ -10,6 +10,7 @@
 //! | floods of HTTP/2 frames | `floods.rs` |
 //! | readers that do not read | `pages.rs` |
 //! | millions of keys, and one hot key | `keys.rs` |
+//! | a Redis Cluster in two networks, cut apart | `partition.rs`, `namespaces.rs` |
 //! | reloads, bad files, stops, memory over a minute | `life.rs` |
 
 // clippy.toml allows it in test functions, not in those that they share.
@@ -25,7 +26,9 @@ mod http2;
 mod keys;
 mod life;
 mod load;
+mod namespaces;
 mod pages;
+mod partition;
 #[path = "../peers/process.rs"]
 #[allow(dead_code, reason = "peers are not needed here")]
 mod process;
@@ -40,7 +43,7 @@ use std::process::ExitCode;
 use report::{Report, Run};
 
 /// The runs by their names.
-const RUNS: [(&str, Run); 10] = [
+const RUNS: [(&str, Run); 11] = [
     ("silent", silent::silent_and_slow_sockets_are_closed),
     ("crowd", crowd::the_cap_is_held_and_administrators_get_in),
     ("floods", floods::floods_of_frames_are_harmless),
@@ -50,6 +53,7 @@ const RUNS: [(&str, Run); 10] = [
     ("reloads", life::a_hundred_reloads_lose_nothing),
     ("bad-configs", life::bad_files_change_nothing),
     ("stops", life::ten_stops_lose_nothing),
+    ("partition", partition::a_primary_that_is_cut_off_admits_no_more_than_it_must),
     ("memory", life::memory_is_steady_over_a_minute),
 ];
 

@@ -3,7 +3,14 @@
 //! Each listens on free ports of the loopback address, keeps its files in a directory of its own, and ends with the value
 //! that stands for it.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "each test uses a part of it"
+)]
 
 mod certificates;
 mod cluster;
@@ -37,11 +44,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a redis-server in a directory, with lines of its configuration.
-    fn redis(directory: &Path, arguments: &[String]) -> Process {
+    /// Starts a redis-server in a directory, with lines of its configuration and variables of its environment.
+    fn redis(directory: &Path, arguments: &[String], variables: &[(String, String)]) -> Process {
         let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
         let child = Command::new(program())
             .args(arguments)
+            .envs(variables.iter().cloned())
             .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

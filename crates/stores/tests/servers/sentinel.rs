@@ -106,6 +106,6 @@ fn run(lines: &[String]) -> (TempDir, Process) {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path().join("sentinel.conf"), lines.join("\n")).unwrap();
     let arguments = ["sentinel.conf".to_owned(), "--sentinel".to_owned()];
-    let process = Process::redis(directory.path(), &arguments);
+    let process = Process::redis(directory.path(), &arguments, &[]);
     (directory, process)
 }

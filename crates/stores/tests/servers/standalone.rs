@@ -18,6 +18,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) tls: Option<&'a Certificates>,
     /// Further settings: `--name value`.
     pub(crate) settings: &'a [&'a str],
+    /// Variables of its environment.
+    pub(crate) variables: &'a [(&'a str, &'a str)],
 }
 
 pub(crate) struct Server {
@@ -25,6 +27,7 @@ pub(crate) struct Server {
     pub(crate) tls_port: u16,
     password: Option<String>,
     arguments: Vec<String>,
+    variables: Vec<(String, String)>,
     directory: TempDir,
     process: Mutex<Option<Process>>,
 }
@@ -65,12 +68,13 @@ impl Server {
             arguments.extend(settings.split(' ').map(str::to_owned));
         }
         let password = setup.password.map(str::to_owned);
-        Server { port, tls_port, password, arguments, directory, process: Mutex::new(None) }
+        let variables = setup.variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Server { port, tls_port, password, arguments, variables, directory, process: Mutex::new(None) }
     }
 
     /// Starts it, again if it was killed.
     pub(crate) fn run(&self) {
-        let process = Process::redis(self.directory.path(), &self.arguments);
+        let process = Process::redis(self.directory.path(), &self.arguments, &self.variables);
         *self.process.lock().unwrap() = Some(process);
         wait_until("redis-server answers", || {
             if self.process.lock().unwrap().as_mut().is_some_and(Process::has_ended) {

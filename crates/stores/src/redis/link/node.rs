@@ -1,7 +1,7 @@
 //! One node: its breaker, and a few links to it.
 //!
 //! A thread always takes the same link, so that on a server with one runtime a core each core has a connection of its
-//! own, whose task runs beside its callers.
+//! own, whose task runs beside its callers. Only while that one is not up it takes another one's.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -133,11 +133,16 @@ impl Node {
     async fn live(self: &Arc<Self>, deadline: Instant, budget: Duration) -> Result<Arc<Live>, Why> {
         let index = self.index();
         let Some(link) = self.links.get(index) else { return Err(Why::NoConnection("it has no links".into())) };
-        if let Some(decided) = decided(&link.state.borrow()) {
-            return decided;
+        if let Some(live) = link.live() {
+            return Ok(live);
+        }
+        keeper::start(self, index)?;
+        // Keepers that found nobody try again at times of their own. As soon as one of them succeeds, all threads have
+        // answers.
+        if let Some(live) = self.links.iter().find_map(Link::live) {
+            return Ok(live);
         }
         let mut watch = link.state.subscribe();
-        keeper::start(self, index)?;
         // An attempt that takes longer than a budget is not waited for by those who come later.
         let deadline = match *watch.borrow() {
             State::First(since) => deadline.min(since + budget),

@@ -15,7 +15,7 @@ async fn a_server_answers_by_every_way_in() {
     let files = tempfile::tempdir().unwrap();
     let certificates = Certificates::make(files.path());
     let user = Some("alice on >a:b@c/d allkeys +@all");
-    let server = Server::start(&Setup { password: Some("sesame"), user, tls: Some(&certificates), settings: &[] });
+    let server = Server::start(&Setup { password: Some("sesame"), user, tls: Some(&certificates), ..Setup::default() });
     let (port, tls_port) = (server.port, server.tls_port);
     let authority = certificates.authority.display();
     for (url, sum) in [

@@ -1,0 +1,60 @@
+//! A server starts while Redis is absent, serves as its rules say, and finds Redis when it comes.
+
+use crate::ask::{Resp, Said};
+use crate::fleet::{Fleet, PATIENT, charged, check, shared};
+use crate::process::eventually;
+use crate::servers::{Server, Setup};
+use crate::tidegate::Tidegate;
+
+use Said::{Denied, Failed, Passed};
+
+#[test]
+fn rules_choose_what_happens_until_redis_comes() {
+    let redis = Server::prepare(&Setup::default());
+    let url = format!("redis://127.0.0.1:{}?{PATIENT}", redis.port);
+    let rules = [
+        "name: open, key: {entry: open}, on_store_failure: allow, limit: 1/30d",
+        "name: shut, key: {entry: shut}, on_store_failure: deny, limit: 1/30d",
+        "name: local, key: {entry: local}, on_store_failure: {local: 2/30d}, limit: 1/30d",
+        "name: silent, key: {entry: silent}, limit: 1/30d",
+    ];
+    let fleet = Fleet::start(2, &shared(&url, &rules));
+    for node in &fleet.nodes {
+        let thrice = |entry: &'static str| [(); 3].map(|()| check(node, (entry, "ann")));
+        assert_eq!(thrice("open"), [Passed; 3]);
+        assert_eq!(thrice("shut"), [Failed; 3]);
+        assert_eq!(thrice("local"), [Passed, Passed, Denied], "the limit of the rule's choice");
+        assert_eq!(thrice("silent"), [Passed, Denied, Denied], "the same limit in each process");
+        assert_eq!(node.get("/readyz").status, 200);
+        let log = node.process.log();
+        assert!(log.contains("cannot connect to the store") && log.contains(&redis.port.to_string()), "{log}");
+    }
+    redis.run();
+    for node in &fleet.nodes {
+        assert!(eventually(|| check(node, ("shut", "probe")) != Failed), "Redis came and nobody noticed");
+    }
+    let [first, second] = [0, 1].map(|number| fleet.node(number));
+    for entry in ["open", "shut", "local", "silent"] {
+        assert_eq!(check(first, (entry, "ann")), Passed, "{entry}: nothing that passed meanwhile was charged");
+        assert_eq!(check(second, (entry, "ann")), Denied, "{entry}: now they share their counts");
+        assert_eq!(charged(second, (entry, "ann")), 1, "{entry}");
+    }
+}
+
+#[test]
+fn throttled_commands_are_decided_here_until_redis_comes() {
+    let redis = Server::prepare(&Setup::default());
+    let nodes = [(); 2].map(|()| Tidegate::start(&["--store", &format!("redis://127.0.0.1:{}?{PATIENT}", redis.port)]));
+    let passed =
+        |number: usize, key: &str| Resp::open(nodes[number].resp).passed(&format!("CL.THROTTLE {key} 4 5 2592000"), 10);
+    assert_eq!([passed(0, "ann"), passed(1, "ann")], [5, 5], "each by itself");
+    redis.run();
+    let shared =
+        eventually(|| redis.command("INFO commandstats").contains("cmdstat_evalsha") || passed(0, "probe") > 9);
+    assert!(shared, "Redis came and nobody noticed");
+    assert!(eventually(|| {
+        passed(1, "probe");
+        redis.command("CLIENT LIST").matches("name=tidegate").count() >= 2
+    }));
+    assert_eq!([passed(0, "bob"), passed(1, "bob")], [5, 0], "now together");
+}

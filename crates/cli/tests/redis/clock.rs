@@ -1,0 +1,108 @@
+//! The clock of Redis jumps, as when a machine is set right or another one takes over.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ask::Said;
+use crate::fleet::{Fleet, PATIENT, check, shared, sleep_millis};
+use crate::process::{command, directory, printed};
+use crate::servers::{Server, Setup};
+
+use Said::{Denied, Passed};
+
+/// What passes in each window, and how long that is.
+const LIMIT: usize = 3;
+const WINDOW_MILLIS: u64 = 2_000;
+
+/// Two windows, the longest that an algorithm with two counters remembers, and a second for a busy machine.
+const LOCKED_OUT: Duration = Duration::from_millis(2 * WINDOW_MILLIS + 1_000);
+
+/// Each algorithm, with the entry that chooses its rule.
+const ALGORITHMS: [&str; 6] =
+    ["gcra", "token_bucket", "fixed_window", "sliding_log", "sliding_counter", "sliced_window"];
+
+/// Builds the library that shifts the clock of a process.
+fn library(directory: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis/clock_shift.c");
+    let library = directory.join("clock_shift.so");
+    let arguments = ["-shared", "-fPIC", "-O1", "-o", library.to_str().unwrap(), source.to_str().unwrap()];
+    printed(&mut command("cc", &arguments));
+    library
+}
+
+/// Shifts the clock of a server by whole seconds. Written aside first, so that it never reads half of it.
+fn shift(file: &Path, seconds: &str) {
+    let aside = file.with_extension("aside");
+    std::fs::write(&aside, seconds).unwrap();
+    std::fs::rename(&aside, file).unwrap();
+}
+
+/// Uses everything up, and has the clock jump.
+fn jump(seconds: &str, after: impl Fn(&Fleet)) {
+    let directory = directory();
+    let library = library(directory.path());
+    let file = directory.path().join("shift");
+    shift(&file, "0");
+    let variables = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_SHIFT_FILE", file.to_str().unwrap())];
+    let redis = Server::start(&Setup { variables: &variables, ..Setup::default() });
+    let rules: Vec<String> = ALGORITHMS
+        .iter()
+        .map(|name| {
+            format!(
+                "name: {name}, key: {{entry: {name}}}, on_store_failure: deny, \
+                 limit: {{algorithm: {name}, rate: {LIMIT}/{WINDOW_MILLIS}ms}}"
+            )
+        })
+        .collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let fleet = Fleet::start(1, &shared(&format!("redis://127.0.0.1:{}?{PATIENT}", redis.port), &rules));
+    for name in ALGORITHMS {
+        assert!((0..100).any(|_| check(fleet.node(0), (name, "ann")) == Denied), "{name} denies nobody");
+    }
+    let time = || redis.command("TIME").split(' ').next().unwrap().parse::<i64>().unwrap();
+    let before = time();
+    shift(&file, seconds);
+    let jumped = time() - before;
+    let expected: i64 = seconds.parse().unwrap();
+    assert!((jumped - expected).abs() < 100, "the clock of Redis jumped by {jumped} s");
+    after(&fleet);
+}
+
+/// Asks until it is denied; how many passed.
+fn passed(fleet: &Fleet, name: &str) -> usize {
+    (0..100).take_while(|_| check(fleet.node(0), (name, "ann")) == Passed).count()
+}
+
+#[test]
+fn a_clock_that_jumps_back_locks_nobody_out() {
+    jump("-3600", |fleet| {
+        let (jumped, mut locked_out) = (Instant::now(), ALGORITHMS.to_vec());
+        // All of them are asked all the time: a state learns of the jump when it is asked.
+        while !locked_out.is_empty() {
+            assert!(jumped.elapsed() <= LOCKED_OUT, "after {:?} still locked out: {locked_out:?}", jumped.elapsed());
+            locked_out.retain(|name| {
+                let is_free = check(fleet.node(0), (name, "ann")) == Passed;
+                if is_free {
+                    println!("{name} lets pass {:?} after the jump", jumped.elapsed());
+                    let more = passed(fleet, name);
+                    assert!(more <= LIMIT, "{name}: {more} passed");
+                }
+                !is_free
+            });
+            sleep_millis(10);
+        }
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_gives_one_limit_more() {
+    jump("3600", |fleet| {
+        for name in ALGORITHMS {
+            let more = passed(fleet, name);
+            // A bucket gives back while we ask.
+            assert!((1..=LIMIT + 2).contains(&more), "{name}: {more} passed");
+        }
+    });
+}

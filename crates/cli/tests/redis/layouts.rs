@@ -1,0 +1,61 @@
+//! Several stores in one rule.
+
+use crate::ask::Said;
+use crate::fleet::{Fleet, PATIENT, check, inspect};
+use crate::servers::{Server, Setup};
+
+use Said::{Denied, Passed};
+
+/// How often a server ran a script.
+fn scripts(server: &Server) -> u64 {
+    let info = server.command("INFO commandstats");
+    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// What is left under each limit, by name.
+fn left(fleet: &Fleet) -> Vec<(String, u64)> {
+    let told = inspect(fleet.node(0), ("user", "ann"));
+    let limits = told["limits"].as_array().unwrap();
+    let one =
+        |limit: &serde_json::Value| (limit["name"].as_str().unwrap().to_owned(), limit["remaining"].as_u64().unwrap());
+    limits.iter().map(one).collect()
+}
+
+fn start(stores: &str, limits: &str) -> Fleet {
+    let rule = format!("{{name: two, key: {{entry: user}}, limits: [{limits}], on_store_failure: deny}}");
+    Fleet::start(1, &format!("stores: {{{stores}}}\ndomains: {{api: {{rules: [{rule}]}}}}\n"))
+}
+
+#[test]
+fn what_one_redis_gave_goes_back_if_another_denies() {
+    let [fast, slow] = [(); 2].map(|()| Server::start(&Setup::default()));
+    let url = |server: &Server| format!("{{url: 'redis://127.0.0.1:{}?{PATIENT}'}}", server.port);
+    let stores = format!("fast: {}, slow: {}", url(&fast), url(&slow));
+    for (short, long) in [(10, 3), (3, 10)] {
+        let limits =
+            format!("{{name: short, rate: {short}/29d, store: fast}}, {{name: long, rate: {long}/30d, store: slow}}");
+        let fleet = start(&stores, &limits);
+        let said = [(); 5].map(|()| check(fleet.node(0), ("user", "ann")));
+        assert_eq!(said, [Passed, Passed, Passed, Denied, Denied]);
+        let expected = [("short".to_owned(), short - 3), ("long".to_owned(), long - 3)];
+        assert_eq!(left(&fleet), expected, "a denial costs nothing in either");
+        for server in [&fast, &slow] {
+            server.command("FLUSHALL");
+        }
+    }
+    assert!(scripts(&fast) > 0 && scripts(&slow) > 0, "each was asked");
+}
+
+#[test]
+fn a_local_bucket_spares_the_shared_store_what_it_denies() {
+    let redis = Server::start(&Setup::default());
+    let stores = format!("shared: {{url: 'redis://127.0.0.1:{}?{PATIENT}'}}", redis.port);
+    let limits = "{name: local, rate: 3/30d, store: default}, {name: shared, rate: 100/30d, store: shared}";
+    let fleet = start(&stores, limits);
+    let said: Vec<Said> = (0..100).map(|_| check(fleet.node(0), ("user", "ann"))).collect();
+    assert_eq!(said.iter().filter(|said| **said == Passed).count(), 3);
+    let scripts = scripts(&redis);
+    assert!((3..20).contains(&scripts), "100 questions, of which 3 passed, were {scripts} calls");
+    assert_eq!(left(&fleet), [("local".to_owned(), 0), ("shared".to_owned(), 97)]);
+}

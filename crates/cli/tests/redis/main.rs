@@ -1,0 +1,45 @@
+//! The built server with Redis as the store that several of them share: what passes, and what happens when Redis fails.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | servers with rules | `fleet.rs` |
+//! | those who ask, one by one and many at once | `ask.rs`, `load.rs` |
+//! | exactly the limit passes, whoever asks | `exact.rs` |
+//! | what one node does, others see | `admin.rs` |
+//! | several stores in one rule | `layouts.rs` |
+//! | Redis absent, restarted, slow, without its reply | `absent.rs`, `restart.rs`, `slow.rs`, `lost.rs` |
+//! | a primary killed, slots that move, Sentinels that switch | `cluster.rs`, `sentinel.rs` |
+//! | clocks that jump | `clock.rs` |
+//! | wrong passwords, rights, types | `bad.rs` |
+//!
+//! Real redis-server processes run on loopback: `make peers` installs them. What takes longer than ten seconds is in
+//! `make soak`.
+
+// clippy.toml allows it in test functions, not in those that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod absent;
+mod admin;
+mod ask;
+mod bad;
+mod clock;
+mod cluster;
+mod exact;
+mod fleet;
+#[path = "../peers/http.rs"]
+#[allow(dead_code, reason = "proxies are not needed here")]
+mod http;
+mod layouts;
+mod load;
+mod lost;
+#[path = "../peers/process.rs"]
+#[allow(dead_code, reason = "peers are not needed here")]
+mod process;
+mod restart;
+mod sentinel;
+#[path = "../../../stores/tests/servers/mod.rs"]
+mod servers;
+mod slow;
+#[path = "../peers/tidegate.rs"]
+#[allow(dead_code, reason = "the examples are not needed here")]
+mod tidegate;

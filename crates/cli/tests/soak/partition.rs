@@ -1,0 +1,163 @@
+//! A primary of a Cluster is cut off together with its clients: it admits until it notices, and all of that is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::http::{self, Connection};
+use crate::namespaces::{ADDRESSES, Networks};
+use crate::process::{Process, directory, eventually, printed};
+use crate::report::{Told, Watch};
+use crate::tidegate::Tidegate;
+
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+/// By then it has noticed.
+const NOTICED: Duration = Duration::from_millis(1_600);
+const LIMIT: u64 = 10_000_000;
+/// The first network has one primary, the other one all other nodes.
+const NODES: [(usize, u16); 6] = [(0, 7000), (1, 7001), (1, 7002), (1, 7003), (1, 7004), (1, 7005)];
+
+/// When somebody was told what, since the line was cut or before.
+type Said = (Duration, u16);
+
+pub(crate) fn a_primary_that_is_cut_off_admits_no_more_than_it_must(told: &mut Told) {
+    let networks = Networks::make();
+    let _nodes: Vec<Process> = NODES.iter().map(|node| start_node(&networks, *node)).collect();
+    join(&networks);
+    let rule = format!(
+        "{{name: strict, store: shared, key: {{entry: user}}, on_store_failure: deny, \
+         limit: {{algorithm: fixed_window, rate: {LIMIT}/30d}}}}"
+    );
+    let hosts: Vec<String> = NODES.iter().map(|(network, port)| format!("{}:{port}", ADDRESSES[*network])).collect();
+    let url = format!("redis+cluster://{}?timeout=50ms", hosts.join(","));
+    let config = format!("stores: {{shared: {{url: '{url}'}}}}\ndomains: {{api: {{rules: [{rule}]}}}}\n");
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    std::fs::write(&path, config).unwrap();
+    let binary = env!("CARGO_BIN_EXE_tidegate");
+    let nodes = [0, 1]
+        .map(|network| Tidegate::start_by(networks.command(network, binary), &["--config", path.to_str().unwrap()]));
+    let user = user_of_the_first(&networks, &nodes[0]);
+    told.say("the Cluster is up");
+    let (watch, end) = (Watch::start(), AtomicBool::new(false));
+    let (cut, mended, said) = std::thread::scope(|scope| {
+        let askers = [0, 1].map(|network| {
+            let (networks, node, user, watch, end) = (&networks, &nodes[network], &user, &watch, &end);
+            scope.spawn(move || networks.inside(network, || ask(node, user, watch, end)))
+        });
+        std::thread::sleep(Duration::from_secs(2));
+        let cut = watch.elapsed();
+        networks.cut(true);
+        std::thread::sleep(Duration::from_secs(6));
+        let mended = watch.elapsed();
+        networks.cut(false);
+        std::thread::sleep(Duration::from_secs(5));
+        end.store(true, Relaxed);
+        (cut, mended, askers.map(|asker| asker.join().unwrap()))
+    });
+    let [here, there] = &said;
+    let passed = |said: &[Said], from: Duration, to: Duration| {
+        said.iter().filter(|(at, status)| *status == 200 && (from..to).contains(at)).count() as u64
+    };
+    // What is asked just before the line is mended may be answered by the others.
+    let alone = mended - Duration::from_millis(500);
+    let last = here.iter().filter(|(at, status)| *status == 200 && *at < alone).map(|(at, _)| *at).max().unwrap();
+    let found = there.iter().find(|(at, status)| *status == 200 && *at > cut + NODE_TIMEOUT / 2).unwrap().0;
+    let again = here.iter().find(|(at, status)| *status == 200 && *at > mended).map(|(at, _)| *at - mended);
+    // More pass in a second while nobody else asks.
+    let rate = passed(here, cut, last) as f64 / (last.saturating_sub(cut)).as_secs_f64().max(0.5);
+    let all: u64 = said.iter().map(|said| passed(said, Duration::ZERO, Duration::MAX)).sum();
+    let charged = networks.inside(1, || charged(&nodes[1], &user));
+    let over = all.saturating_sub(charged);
+    let bound = rate * NOTICED.as_secs_f64();
+    told.figure("questions a second that pass beside the old primary, cut off", format!("{rate:.0}"), "");
+    told.figure("after the cut the old primary admits for", milliseconds(last.saturating_sub(cut)), "≤ 1600 ms");
+    told.figure("the others have a new one after", milliseconds(found - cut), "");
+    told.figure("passed and not counted in the end", over, &format!("≤ {bound:.0}, rate × 1.6 s"));
+    told.figure(
+        "once the line is mended all count together after",
+        again.map_or("never".into(), milliseconds),
+        "≤ 4000 ms",
+    );
+    let odd = said.iter().flatten().find(|(_, status)| ![200, 503].contains(status));
+    assert_eq!(odd, None, "nobody chose this answer");
+    assert!(last.saturating_sub(cut) <= NOTICED + Duration::from_millis(200), "{last:?}");
+    assert!(over as f64 <= bound * 1.2, "{over} of {bound}");
+    assert!(again.is_some_and(|again| again <= Duration::from_secs(4)), "{again:?}");
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
+}
+
+fn start_node(networks: &Networks, (network, port): (usize, u16)) -> Process {
+    let mut command = networks.command(network, "redis-server");
+    let settings = format!(
+        "--bind {} --port {port} --protected-mode no --appendonly no --cluster-enabled yes --cluster-node-timeout {} \
+         --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --save",
+        ADDRESSES[network],
+        NODE_TIMEOUT.as_millis()
+    );
+    let directory = directory();
+    command.args(settings.split(' ')).arg("").current_dir(directory.path());
+    Process::start(directory, &mut command, None)
+}
+
+fn redis_cli(networks: &Networks, (network, port): (usize, u16), words: &[&str]) -> String {
+    let mut command = networks.command(network, "redis-cli");
+    printed(command.args(["-h", ADDRESSES[network], "-p", &port.to_string()]).args(words))
+}
+
+/// Makes a Cluster of the nodes, of which the first is a primary, and waits until it is whole.
+fn join(networks: &Networks) {
+    let is_up = |node| redis_cli(networks, node, &["PING"]).contains("PONG");
+    assert!(eventually(
+        || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| NODES.into_iter().all(is_up))).is_ok()
+    ));
+    let mut create = networks.command(1, "redis-cli");
+    create.args(["--cluster", "create"]);
+    create.args(NODES.map(|(network, port)| format!("{}:{port}", ADDRESSES[network])));
+    printed(create.args(["--cluster-replicas", "1", "--cluster-yes"]));
+    assert!(redis_cli(networks, NODES[0], &["ROLE"]).starts_with("master"));
+    let has_replica = || redis_cli(networks, NODES[0], &["INFO", "replication"]).contains("state=online");
+    assert!(eventually(has_replica), "nobody follows the first primary");
+    let is_whole = |node| redis_cli(networks, node, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    assert!(eventually(|| NODES.into_iter().all(is_whole)));
+}
+
+/// A user whose count the first primary keeps.
+fn user_of_the_first(networks: &Networks, node: &Tidegate) -> String {
+    let keys = || redis_cli(networks, NODES[0], &["DBSIZE"]);
+    let is_there = |user: &String| {
+        let before = keys();
+        let asked = || networks.inside(0, || check(&mut Connection::open(node.http).unwrap(), user)) == 200;
+        assert!(eventually(asked), "{}", node.process.log());
+        keys() != before
+    };
+    (0..50).map(|number| format!("user{number}")).find(is_there).expect("a key on the first primary")
+}
+
+fn body(user: &str) -> String {
+    format!(r#"{{"domain":"api","descriptors":[{{"user":"{user}"}}]}}"#)
+}
+
+fn check(connection: &mut Connection, user: &str) -> u16 {
+    connection.ask("POST", "/v1/check", &[], &body(user)).unwrap().status
+}
+
+/// Asks about a user until it is over.
+fn ask(node: &Tidegate, user: &str, watch: &Watch, end: &AtomicBool) -> Vec<Said> {
+    let (mut connection, mut said) = (Connection::open(node.http).unwrap(), Vec::new());
+    while !end.load(Relaxed) {
+        let at = watch.elapsed();
+        said.push((at, check(&mut connection, user)));
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    said
+}
+
+/// Units that are charged to a user.
+fn charged(node: &Tidegate, user: &str) -> u64 {
+    let told = http::ask(node.http, "POST", "/v1/inspect", &[], &body(user));
+    let told: serde_json::Value = serde_json::from_str(&told.body).unwrap();
+    LIMIT - told["rules"][0]["limits"][0]["remaining"].as_u64().unwrap()
+}
