@@ -23,7 +23,7 @@ mod serve;
 use std::io;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Requests over HTTP and gRPC are taken apart into many small pieces of memory, which this allocator hands out for less.
@@ -60,7 +60,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&without_secrets(error)),
+        Err(error) => return refuse(&error),
     };
     let done = match cli.command {
         Command::Serve(args) => return serve::run(*args),
@@ -90,18 +90,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
         eprintln!("{}", one_line(&error.to_string()));
     }
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
-}
-
-/// The same error, but of a URL it shows the scheme alone: a password may stand in the rest.
-fn without_secrets(mut error: clap::Error) -> clap::Error {
-    let scheme = match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) => value.split_once("://").map(|(scheme, _)| format!("{scheme}://…")),
-        _ => None,
-    };
-    if let Some(scheme) = scheme {
-        error.insert(ContextKind::InvalidValue, ContextValue::String(scheme));
-    }
-    error
 }
 
 /// The command whose help would help.

@@ -31,7 +31,7 @@ pub(crate) struct Settled {
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let judged = plan.planned.iter().map(unasked).collect();
     let look = penalty::longest()?;
-    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new(), spared: Vec::new() };
+    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new() };
     let mut denied = settling.is_denied();
     let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
     let all = 0..active.store_count();
@@ -39,7 +39,7 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
         let mut from = 0;
         while let Some(mut batch) = settling.batch(store, &mut from) {
             if denied && is_shared(&store) {
-                settling.spare(&mut batch);
+                settling.keep_refunds(&mut batch);
             }
             if let Err(error) = settling.ask(store, batch, denied).await {
                 settling.give_back(|_, _| true).await;
@@ -57,7 +57,7 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     let denial = settling.denial();
     let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
     let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
-    Ok(Settled { denial, judged: settling.judged(), fell_back })
+    Ok(Settled { judged: settling.judged, denial, fell_back })
 }
 
 /// What is known before a store is asked.
@@ -115,8 +115,6 @@ struct Settling<'a> {
     judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
-    /// Charges that their store was not asked about, in order.
-    spared: Vec<usize>,
 }
 
 impl<'a> Settling<'a> {
@@ -136,24 +134,6 @@ impl<'a> Settling<'a> {
             *from = number + 1;
         }
         (!batch.is_empty()).then_some(batch)
-    }
-
-    /// Leaves out what a shared store need not be asked, because the request is denied: a look would only tell numbers.
-    /// What comes back comes back all the same.
-    fn spare(&mut self, batch: &mut Batch) {
-        let plan = self.plan;
-        let comes_back = |number: &usize| matches!(plan.planned[*number].step, Step::Charge(Op::Refund(..)));
-        self.spared.extend(batch.iter().filter(|number| !comes_back(number)));
-        batch.retain(|number| comes_back(number));
-    }
-
-    /// What was said by those that were asked.
-    fn judged(self) -> Vec<Judged> {
-        if self.spared.is_empty() {
-            return self.judged;
-        }
-        let numbered = self.judged.into_iter().enumerate();
-        numbered.filter(|(number, _)| !self.spared.contains(number)).map(|(_, judged)| judged).collect()
     }
 
     /// Puts charges to their store; only looks if the request is denied anyway.

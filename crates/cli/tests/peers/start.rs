@@ -55,7 +55,7 @@ fn a_config_that_cannot_be_used() {
 
 #[test]
 fn a_bad_flag() {
-    let attempts: [&[&str]; 15] = [
+    let attempts: [&[&str]; 17] = [
         &["--htp", "127.0.0.1:0"],
         &["--http", "localhost"],
         &["--http", "127.0.0.1:99999"],
@@ -66,7 +66,9 @@ fn a_bad_flag() {
         &["--otlp", "nonsense"],
         &["--otlp", "https://127.0.0.1:4317/v1/traces"],
         &["--otlp", "http://127.0.0.1:4317/v1/traces"],
-        &["--store", "redis://localhost"],
+        &["--store", "redis:localhost"],
+        &["--store", "redis://:secret@localhost:port"],
+        &["--store", "memory:many"],
         &["--threads", "0"],
         &["--config"],
         &["--envoy-algorithm", "guess"],
