@@ -33,6 +33,9 @@ pub const SLICES_DEFAULT: u64 = 60;
 /// Most charges in one transaction. Decisions are kept inline, and the locks taken stay few.
 pub const CHARGES_MAX: usize = 16;
 
+/// Most keys that are decided at once: as many as a processor fetches from memory side by side. Longer lists are cut.
+pub const BATCH_KEYS_MAX: usize = 16;
+
 /// Keys a memory store is sized for when nothing is said: about 31 bytes each are touched only as keys arrive.
 pub const KEYS_DEFAULT: usize = 100_000;
 

@@ -111,7 +111,7 @@ pub struct FakeClock(Arc<Hands>);
 struct Hands {
     nanos: AtomicU64,
     /// How many more times it can be read until it panics, once; 0 for never.
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     reads_left: AtomicU64,
 }
 
@@ -127,7 +127,7 @@ impl FakeClock {
     pub fn at(time: Time) -> FakeClock {
         FakeClock(Arc::new(Hands {
             nanos: AtomicU64::new(time.as_nanos()),
-            #[cfg(debug_assertions)]
+            #[cfg(feature = "test-hooks")]
             reads_left: AtomicU64::new(0),
         }))
     }
@@ -136,20 +136,19 @@ impl FakeClock {
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
-        #[cfg(debug_assertions)]
+        #[cfg(feature = "test-hooks")]
         self.count_down();
         Time::from_nanos(self.0.nanos.load(Ordering::Relaxed))
     }
 
-    /// The read after so many more panics, once: for tests of what a panic in the middle of a decision leaves behind. Not
-    /// in release builds.
-    #[cfg(debug_assertions)]
+    /// The read after so many more panics, once: for tests of what a panic in the middle of a decision leaves behind.
+    #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
     pub fn break_after(&self, reads: u64) {
         self.0.reads_left.store(reads + 1, Ordering::Relaxed);
     }
 
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     #[allow(clippy::panic, reason = "that is what it is for, and only in tests")]
     fn count_down(&self) {
         let one_less = |left: u64| left.checked_sub(1);

@@ -138,7 +138,8 @@ impl Decision {
     pub(crate) const BLANK: Decision =
         Decision { answer: Answer::Allow, limit: 0, room: 0, unit: 1, reset_after: 0, receipt: Receipt(0) };
 
-    /// An answer of nobody: it lets pass, and nothing was taken. For callers who must answer when a store cannot.
+    /// An answer of nobody: it lets pass, and nothing was taken. For the engine, which must answer when a store cannot.
+    #[doc(hidden)]
     #[must_use]
     pub fn untaken(limit: &Limit) -> Decision {
         Decision { answer: Answer::AllowAlone, limit: limit.units(), room: limit.units(), ..Decision::BLANK }

@@ -2,11 +2,15 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
+mod shapes;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use tidegate_core::{Charge, DirectLimiter, Key, Limit, MemoryStore, Op, Rate, Semaphore};
+use tidegate_core::{Charge, DirectLimiter, Key, MemoryStore, Op, Semaphore};
+
+use shapes::every_shape;
 
 /// The system's allocator, counting what this thread asks of it.
 struct Counting;
@@ -36,17 +40,6 @@ fn allocations(run: impl FnOnce()) -> u64 {
     ASKED.get() - before
 }
 
-fn every_shape() -> [Limit; 5] {
-    let window = Duration::from_millis(1);
-    [
-        Limit::gcra(Rate::per_second(1_000).unwrap(), 5).unwrap(),
-        Limit::fixed_window(5, window).unwrap(),
-        Limit::sliding_counter(5, window).unwrap(),
-        Limit::sliding_log(5, window).unwrap(),
-        Limit::sliced_window(5, window).unwrap(),
-    ]
-}
-
 #[test]
 fn decisions_allocate_nothing() {
     assert_eq!(allocations(|| drop(Box::new(1))), 1, "the counter counts");
@@ -54,7 +47,7 @@ fn decisions_allocate_nothing() {
     let semaphore = Semaphore::new(2).unwrap();
     let names: Vec<String> = (0..500).map(|number| format!("user:{number}")).collect();
     let keys: Vec<Key<'_>> = names.iter().map(|name| Key::new(name).unwrap()).collect();
-    let limits = every_shape();
+    let limits = every_shape(5, Duration::from_millis(1));
     let direct = limits.map(|limit| DirectLimiter::new(limit).unwrap());
     let mut decisions = Vec::with_capacity(keys.len());
     let made = allocations(|| {

@@ -5,11 +5,15 @@
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
+mod shapes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
 use tidegate_core::{Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, Rate, Semaphore, Time};
+
+use shapes::every_shape;
 
 /// Schedules tried for each test.
 const SCHEDULES: usize = 3_000;
@@ -33,17 +37,6 @@ fn store(clock: &FakeClock, keys: usize) -> Arc<MemoryStore> {
     Arc::new(MemoryStore::builder().keys(keys).log_entries(21).clock(clock.clone()).build().unwrap())
 }
 
-fn every_shape(units: u64) -> [Limit; 5] {
-    let window = Duration::from_secs(1);
-    [
-        Limit::gcra(Rate::per_second(1).unwrap(), units).unwrap(),
-        Limit::fixed_window(units, window).unwrap(),
-        Limit::sliding_counter(units, window).unwrap(),
-        Limit::sliding_log(units, window).unwrap(),
-        Limit::sliced_window(units, window).unwrap(),
-    ]
-}
-
 fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
 }
@@ -62,7 +55,7 @@ fn taking(store: &Arc<MemoryStore>, limit: Limit, name: &'static str, tries: u64
 
 #[test]
 fn a_new_key_is_inserted_once_and_admits_its_limit() {
-    for limit in every_shape(3) {
+    for limit in every_shape(3, Duration::from_secs(1)) {
         check(SCHEDULES, move || {
             let store = store(&FakeClock::new(), 1);
             let tasks = (0..3).map(|_| taking(&store, limit, "a", 2)).collect();
@@ -73,7 +66,7 @@ fn a_new_key_is_inserted_once_and_admits_its_limit() {
 
 #[test]
 fn single_charges_and_transactions_do_not_race() {
-    for limit in every_shape(3) {
+    for limit in every_shape(3, Duration::from_secs(1)) {
         check(SCHEDULES, move || {
             let store = store(&FakeClock::new(), 2);
             let pairs = |first: &'static str, second: &'static str| -> Task {
@@ -95,7 +88,7 @@ fn single_charges_and_transactions_do_not_race() {
 
 #[test]
 fn transactions_over_the_same_keys_in_any_order_finish_and_stay_whole() {
-    let limits = every_shape(2);
+    let limits = every_shape(2, Duration::from_secs(1));
     check(SCHEDULES, move || {
         let store = store(&FakeClock::new(), 8);
         let run = |order: [usize; 5]| -> Task {
@@ -275,7 +268,7 @@ fn logs_share_a_pool_without_losing_a_block() {
 
 #[test]
 fn a_direct_limiter_admits_its_limit() {
-    for limit in every_shape(3) {
+    for limit in every_shape(3, Duration::from_secs(1)) {
         check(SCHEDULES, move || {
             let limiter = Arc::new(DirectLimiter::with_clock(limit, FakeClock::new()).unwrap());
             let take = |_| -> Task {

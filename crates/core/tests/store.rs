@@ -1,6 +1,8 @@
 //! The memory store from outside: its bound, its overflow, its batches and its transactions.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
+mod shapes;
+
 use std::time::Duration;
 
 use tidegate_core::{
@@ -8,18 +10,10 @@ use tidegate_core::{
     Semaphore, Spent, Time,
 };
 
+use shapes::every_shape;
+
 fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
-}
-
-fn every_shape(units: u64, window: Duration) -> [Limit; 5] {
-    [
-        Limit::gcra(Rate::new(units, window).unwrap(), units).unwrap(),
-        Limit::fixed_window(units, window).unwrap(),
-        Limit::sliding_counter(units, window).unwrap(),
-        Limit::sliding_log(units, window).unwrap(),
-        Limit::sliced_window_of(units, window, 10).unwrap(),
-    ]
 }
 
 fn store(keys: usize) -> (MemoryStore, FakeClock) {

@@ -10,7 +10,7 @@ use crate::engine::{Active, Engine, PolicyGuard};
 use crate::error::RequestError;
 use crate::outcome::effective;
 use crate::penalty;
-use crate::plan::{Plan, Planned};
+use crate::plan::{LongKeys, Plan, Planned, Step};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
 
@@ -169,7 +169,7 @@ impl Engine {
     fn keys(&self, request: &Request<'_>) -> Result<Keys, RequestError> {
         let active = self.active.load_full();
         let plan = match active.policy.domain(request.domain) {
-            Some(domain) => Plan::of(&active, domain, request)?,
+            Some(domain) => Plan::of(&active, domain, request, LongKeys::Refuse)?,
             None => Plan::default(),
         };
         Ok(Keys { active, plan })
@@ -185,7 +185,9 @@ struct Keys {
 impl Keys {
     /// Each of them, by the rules that limit it, with the store that counts it.
     fn each(&self) -> impl Iterator<Item = (&Planned, &Rule, &RuleLimit, &Backend)> {
-        self.plan.planned.iter().filter_map(|planned| {
+        // What blocks has no key.
+        let with_key = self.plan.planned.iter().filter(|planned| planned.step != Step::Blocked);
+        with_key.filter_map(|planned| {
             let rule = self.active.policy.rules().get(planned.rule?.index())?;
             let limit = rule.limits.get(planned.limit as usize)?;
             Some((planned, rule, limit, self.active.store(limit.store)?))

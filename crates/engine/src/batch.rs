@@ -108,7 +108,7 @@ impl Engine {
     ) {
         let begun = decisions.len().saturating_sub(answered);
         if let (1.., Some(last)) = (begun, decisions.last_mut()) {
-            *last = self.undecided(limit);
+            *last = self.untaken(limit);
         }
         decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(store, *key, limit, op)));
     }
@@ -119,19 +119,10 @@ mod tests {
     use tidegate_core::{FakeClock, KeyError};
 
     use super::*;
-    use crate::Options;
+    use crate::{Options, at_once};
 
     fn engine() -> Engine {
         Engine::new(Options { clock: FakeClock::new().into(), keys: Some(1_000), ..Options::default() }).unwrap()
-    }
-
-    /// The futures of a store in memory are ready at once.
-    fn now<T>(future: impl Future<Output = T>) -> T {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match std::pin::pin!(future).poll(&mut context) {
-            std::task::Poll::Ready(value) => value,
-            std::task::Poll::Pending => panic!("not ready"),
-        }
     }
 
     #[test]
@@ -142,12 +133,12 @@ mod tests {
         let mut batch = Batch::default();
         keys.iter().for_each(|key| batch.push(key.as_bytes()).unwrap());
         let mut decisions = Vec::new();
-        now(together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions));
+        at_once(together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions));
         let expected: Vec<Decision> =
-            keys.iter().map(|key| now(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
+            keys.iter().map(|key| at_once(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
         assert_eq!(decisions, expected);
         // Both count on the same keys.
-        let seen = now(together.decide(b"key0", &limit, Op::Peek)).unwrap();
+        let seen = at_once(together.decide(b"key0", &limit, Op::Peek)).unwrap();
         assert_eq!(seen.remaining(), 0);
     }
 

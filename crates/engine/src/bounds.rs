@@ -16,8 +16,8 @@ pub use tidegate_policy::bounds::COST_MAX;
 
 const _: () = assert!(COST_MAX.checked_mul(CHARGES_MAX as u64).is_some(), "a sum over all limits must not overflow");
 
-/// Most keys that are decided at once: as many as a processor fetches from memory side by side.
-pub const BATCH_KEYS_MAX: usize = 16;
+/// A batch has as many keys as the memory store decides at once.
+pub use tidegate_core::bounds::BATCH_KEYS_MAX;
 
 /// Bytes for keys that a batch keeps when it is cleared: full batches of common keys fit, and a connection that once sent
 /// long ones gives the rest back.
@@ -35,6 +35,10 @@ pub const RULES_GONE_MAX: usize = 10_000;
 
 /// Longest value of an entry, in bytes, that gets a series of its own: metrics repeat it on each page, several times.
 pub const SERIES_VALUE_BYTES_MAX: usize = 256;
+
+/// How long who is denied because a store does not answer is told to wait: stores mostly come back within seconds, and
+/// nobody knows when.
+pub const FAILURE_RETRY: Duration = Duration::from_secs(1);
 
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;

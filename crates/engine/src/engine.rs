@@ -12,7 +12,7 @@ use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
 use crate::failure::guarded_future;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
@@ -44,7 +44,7 @@ pub struct Engine {
     any_blocked: Arc<AtomicBool>,
     /// How many series are kept for values of entries.
     pub(crate) series: AtomicUsize,
-    pub(crate) failed: AtomicU64,
+    pub(crate) undecided: AtomicU64,
     pub(crate) fell_back: AtomicU64,
 }
 
@@ -99,6 +99,13 @@ impl Active {
 
     pub(crate) fn record(&self, id: RuleId) -> Option<&Record> {
         self.records.get(id.index()).map(Arc::as_ref)
+    }
+
+    /// Counts a request that a rule judged without its store.
+    pub(crate) fn count_failure(&self, id: RuleId) {
+        if let Some(record) = self.record(id) {
+            record.all.add(Counter::Failed, 1);
+        }
     }
 
     /// The mode of a rule, as it is now.
@@ -158,7 +165,7 @@ impl Engine {
             records: Mutex::default(),
             any_blocked,
             series: AtomicUsize::new(0),
-            failed: AtomicU64::new(0),
+            undecided: AtomicU64::new(0),
             fell_back: AtomicU64::new(0),
         })
     }
@@ -216,16 +223,30 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        guarded_future(self.check_by_rules(request)).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
+        self.check_guarded(request, LongKeys::Refuse).await
     }
 
-    async fn check_by_rules(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
+    /// The same for callers who take an error for a failure and let the request pass: what a rule would count on and is too
+    /// long, which the client may have chosen, is denied instead.
+    ///
+    /// # Errors
+    /// If the request itself is at fault in another way.
+    pub async fn check_or_deny(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        self.check_guarded(request, LongKeys::Deny).await
+    }
+
+    async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
+        let checked = guarded_future(self.check_by_rules(request, long_keys)).await;
+        checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
+    }
+
+    async fn check_by_rules(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
         active.learn_of_blocks().await;
-        let plan = Plan::of(&active, domain, request)?;
+        let plan = Plan::of(&active, domain, request, long_keys)?;
         let local = Backend::Memory(Arc::clone(&self.local));
         let settled = settle(&active, &local, &plan).await?;
         self.note_fallbacks(settled.fell_back);
@@ -245,9 +266,14 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
+        guarded_future(self.report_by_rules(request, response)).await.unwrap_or_else(|_| Ok(self.unreported()))
+    }
+
+    async fn report_by_rules(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
         let active = self.active.load();
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
-        let plan = Plan::of(&active, domain, request)?;
+        let plan = Plan::of(&active, domain, request, LongKeys::Refuse)?;
+        let mut failures = plan.failures.clone();
         let mut counted = 0;
         for planned in &plan.planned {
             let (Some(id), Some(descriptor)) = (planned.rule, request.descriptors.get(planned.descriptor as usize))
@@ -266,14 +292,13 @@ impl Engine {
             else {
                 continue;
             };
-            if units == 0 {
+            // What blocks has no key to count on.
+            if units == 0 || planned.step == Step::Blocked {
                 continue;
             }
             let (key, placing) = (plan.key(&planned.key)?, plan.placing(planned));
             let Ok(decision) = backend.decide(key, &limit.limit, Op::Debit(units), placing).await else {
-                if let Some(record) = active.record(id) {
-                    record.all.add(Counter::Failed, 1);
-                }
+                failures.note(&active, id);
                 continue;
             };
             counted += 1;

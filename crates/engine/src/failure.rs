@@ -1,7 +1,8 @@
 //! What is answered when deciding panics: the same as when a store does not answer.
 //!
 //! Each use of a store is guarded, so that a rule's own choice answers for its own store. A request is guarded as a whole
-//! too, for what panics outside of a store. The panic itself is told by the process's panic hook, once each time.
+//! too, and so is the report of a response, for what panics outside of a store. The panic itself is told by the process's
+//! panic hook, once each time.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +11,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
-use tidegate_policy::{Mode, OnStoreFailure, Request};
+use tidegate_policy::{Mode, OnStoreFailure, Request, RuleId};
 
-use crate::engine::Engine;
+use crate::engine::{Active, Engine};
 use crate::outcome::{Denial, Outcome};
 use crate::store::StoreError;
 
@@ -34,25 +35,38 @@ pub(crate) async fn guarded_future<T>(work: impl Future<Output = T>) -> Result<T
     .await
 }
 
+/// The rules whose store did not answer a request. Each counts that once, whatever its limits are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures(Vec<RuleId>);
+
+impl Failures {
+    pub(crate) fn note(&mut self, active: &Active, id: RuleId) {
+        if !self.0.contains(&id) {
+            self.0.push(id);
+            active.count_failure(id);
+        }
+    }
+}
+
 impl Engine {
-    /// Requests and keys that were answered though deciding them panicked, and that no rule counted as its own failure:
-    /// those of callers who bring the limit, and those of which it is not known which rules apply.
+    /// Requests, responses and keys that were answered though deciding them panicked, and that no rule counted as its own
+    /// failure: those of callers who bring the limit, and those of which it is not known which rules apply.
     #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+    pub fn undecided(&self) -> u64 {
+        self.undecided.load(Ordering::Relaxed)
     }
 
     /// Decides in memory under a limit that the caller brings.
     #[inline]
     pub(crate) fn decide_guarded(&self, store: &MemoryStore, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        guarded(|| store.decide(key, limit, op)).unwrap_or_else(|_| self.undecided(limit))
+        guarded(|| store.decide(key, limit, op)).unwrap_or_else(|_| self.untaken(limit))
     }
 
     /// The answer for a key under a limit that the caller brings. No rule chose what happens then, so it passes, as under
     /// a rule that does not choose.
     #[cold]
-    pub(crate) fn undecided(&self, limit: &Limit) -> Decision {
-        self.failed.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn untaken(&self, limit: &Limit) -> Decision {
+        self.undecided.fetch_add(1, Ordering::Relaxed);
         Decision::untaken(limit)
     }
 
@@ -60,7 +74,7 @@ impl Engine {
     /// store, that might have been one.
     #[cold]
     pub(crate) fn unplanned(&self, request: &Request<'_>) -> Outcome {
-        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.undecided.fetch_add(1, Ordering::Relaxed);
         let active = self.active.load();
         let denies = active.policy.rules().iter().zip(active.records()).any(|(rule, record)| {
             &*rule.domain == request.domain
@@ -71,16 +85,25 @@ impl Engine {
         let denial = denies.then_some(Denial::StoreFailure);
         Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Vec::new() }
     }
+
+    /// The answer to a report of which it is not known which rules apply: none has counted it.
+    #[cold]
+    pub(crate) fn unreported(&self) -> usize {
+        self.undecided.fetch_add(1, Ordering::Relaxed);
+        0
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
 
+    use tidegate_core::Retry;
     use tidegate_policy::{Descriptor, LoadOptions, load_text};
 
     use super::*;
     use crate::Options;
+    use crate::bounds::FAILURE_RETRY;
 
     #[test]
     fn a_future_that_panics_late_is_a_store_that_does_not_answer() {
@@ -107,12 +130,12 @@ mod tests {
         let answer = |domain| {
             let outcome =
                 engine.unplanned(&Request { domain, descriptors: &[Descriptor::default()], http: None, cost: 1 });
-            (outcome.is_known_domain(), outcome.denial())
+            (outcome.is_known_domain(), outcome.denial(), outcome.retry())
         };
-        assert_eq!(answer("open"), (true, None));
-        assert_eq!(answer("shut"), (true, Some(Denial::StoreFailure)));
-        assert_eq!(answer("trial"), (true, None));
-        assert_eq!(answer("none"), (false, None));
-        assert_eq!(engine.failed(), 4);
+        assert_eq!(answer("open"), (true, None, None));
+        assert_eq!(answer("shut"), (true, Some(Denial::StoreFailure), Some(Retry::Unknown(FAILURE_RETRY))));
+        assert_eq!(answer("trial"), (true, None, None));
+        assert_eq!(answer("none"), (false, None, None));
+        assert_eq!(engine.undecided(), 4);
     }
 }

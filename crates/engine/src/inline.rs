@@ -69,7 +69,7 @@ impl Engine {
             Ok(decisions) => Ok(decisions),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
             Err(ChargeFailure::Store(_)) => {
-                Ok(made.iter().map(|charge| (self.undecided(charge.limit), charge.veto)).collect())
+                Ok(made.iter().map(|charge| (self.untaken(charge.limit), charge.veto)).collect())
             }
         }
     }

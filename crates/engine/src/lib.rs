@@ -6,7 +6,7 @@
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
-//! | what is answered when deciding panics | `failure.rs` |
+//! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
@@ -33,6 +33,12 @@ mod settle;
 mod shared;
 mod stats;
 mod store;
+
+/// The answer of something that must not wait: with its state in memory, nothing does.
+#[cfg(test)]
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).unwrap()
+}
 
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use batch::Batch;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
+use tidegate_core::{Decision, Limit, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
+use crate::bounds::FAILURE_RETRY;
 use crate::engine::Active;
 
 /// What came out of a request.
@@ -28,7 +29,7 @@ pub enum Denial {
     OverLimit,
     /// The key was denied before and stays so for a time.
     Penalty,
-    /// A rule denies whatever it applies to.
+    /// A rule denies whatever it applies to, or what it would count on is too long to be counted.
     Blocked,
 }
 
@@ -41,8 +42,6 @@ pub(crate) struct Judged {
     /// Of a limit that the request brought with it.
     pub(crate) own: Option<OwnLimit>,
     pub(crate) answer: Answer,
-    /// Where units were taken for it, until they are given back.
-    pub(crate) taken: Option<Receipt>,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,
@@ -55,7 +54,7 @@ pub enum Answer {
     Decided(Decision),
     /// The key is denied for this long, whatever its count.
     Penalised(Duration),
-    /// The rule denies all.
+    /// The rule denies all, or what it would count on is too long to be counted.
     Blocked,
     /// The rule lets all pass.
     Unlimited,
@@ -118,8 +117,17 @@ impl Answer {
             Answer::Decided(decision) => decision.retry(),
             Answer::Penalised(left) => Some(Retry::After(*left)),
             Answer::Blocked => Some(Retry::Never),
-            Answer::Failed { allowed: false } => Some(Retry::Unknown(Duration::from_secs(1))),
+            Answer::Failed { allowed: false } => Some(Retry::Unknown(FAILURE_RETRY)),
             Answer::Failed { allowed: true } | Answer::Unlimited | Answer::NotAsked => None,
+        }
+    }
+
+    /// How long to wait before asking again, exact or as a hint; nothing if it lets the request pass, or never will.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.retry()? {
+            Retry::After(wait) | Retry::Unknown(wait) => Some(wait),
+            Retry::Never => None,
         }
     }
 
@@ -202,9 +210,12 @@ impl Outcome {
     /// The longest of those denials that are `wanted`, as by somebody who may not hear of all.
     #[must_use]
     pub fn retry_among(&self, wanted: impl Fn(&Judgement<'_>) -> bool) -> Option<Retry> {
-        self.denial()?;
+        let denial = self.denial()?;
         let denials = self.judgements().filter(|judgement| judgement.denies() && wanted(judgement));
-        Retry::longest(denials.filter_map(|judgement| judgement.answer.retry()))
+        // Where deciding failed as a whole, no rule has judged.
+        let failed =
+            (denial == Denial::StoreFailure && self.judged.is_empty()).then_some(Retry::Unknown(FAILURE_RETRY));
+        Retry::longest(denials.filter_map(|judgement| judgement.answer.retry())).or(failed)
     }
 
     /// What each limit said, in the order of descriptors and rules.

@@ -14,9 +14,8 @@ use tidegate_stores::redis::CALLERS_KEY;
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::engine::Active;
 use crate::error::RequestError;
-use crate::failure::guarded;
+use crate::failure::{Failures, guarded};
 use crate::penalty::{self, Penalty};
-use crate::stats::Counter;
 use crate::store::{Backend, Placing};
 
 /// What keys begin with, so that those of different purposes never meet.
@@ -40,7 +39,20 @@ impl Purpose {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) planned: Vec<Planned>,
+    /// Rules whose penalties could not be looked up.
+    pub(crate) failures: Failures,
+    long_keys: LongKeys,
     keys: Vec<u8>,
+}
+
+/// What becomes of a request with a key that is too long to be counted on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LongKeys {
+    /// It is at fault.
+    #[default]
+    Refuse,
+    /// It is denied.
+    Deny,
 }
 
 /// What one limit of one rule is asked.
@@ -73,20 +85,35 @@ pub(crate) struct Planned {
 pub(crate) enum Step {
     Charge(Op),
     Penalised(Duration),
+    /// Its store did not answer already, and the rule denies then.
+    Failed,
     Blocked,
     Unlimited,
 }
 
+/// What is known of the penalty of a key.
+enum Looked {
+    Free,
+    Denied(Duration),
+    /// The store did not answer.
+    Unknown,
+}
+
 impl Plan {
     /// Finds the rules of all descriptors.
-    pub(crate) fn of(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Plan, RequestError> {
+    pub(crate) fn of(
+        active: &Active,
+        domain: DomainId,
+        request: &Request<'_>,
+        long_keys: LongKeys,
+    ) -> Result<Plan, RequestError> {
         if request.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
         if request.descriptors.len() > DESCRIPTORS_MAX {
             return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
         }
-        let mut plan = Plan::default();
+        let mut plan = Plan { long_keys, ..Plan::default() };
         let mut found = Vec::new();
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
@@ -132,20 +159,19 @@ impl Plan {
         ask: Option<Ask>,
         own: OwnLimit,
     ) -> Result<(), RequestError> {
-        let start = self.keys.len();
-        self.keys.push(Purpose::OwnLimit.byte());
-        self.push_part(question.domain)?;
-        for entry in question.entries {
-            self.push_part(entry.key)?;
-            self.push_part(entry.value)?;
-        }
+        let (key, step) = match (self.push_own_key(question), own.limit) {
+            (Ok(key), Some(_)) => (key, Step::Charge(op(Count::Now(question.cost), ask))),
+            (Ok(key), None) => (key, Step::Blocked),
+            (Err(_), _) if self.long_keys == LongKeys::Deny => (0..0, Step::Blocked),
+            (Err(error), _) => return Err(error),
+        };
         self.planned.push(Planned {
             descriptor,
             rule: None,
             limit: 0,
             own: Some(own),
-            key: start..self.keys.len(),
-            step: own.limit.map_or(Step::Blocked, |_| Step::Charge(op(Count::Now(question.cost), ask))),
+            key,
+            step,
             cost: question.cost,
             veto: true,
             mode: Mode::Enforce,
@@ -207,8 +233,10 @@ impl Plan {
         match rule.key(question, &mut self.keys) {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
-            KeyMade::TooLong if first.veto => return Err(RequestError::KeyTooLong { rule: rule.name.clone() }),
-            // Who may not deny may not refuse either.
+            KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
+                return Err(RequestError::KeyTooLong { rule: rule.name.clone() });
+            }
+            // Who sends that must not pass uncounted. Who may not deny may not refuse either.
             KeyMade::TooLong => {
                 self.planned.push(Planned { step: Step::Blocked, ..first });
                 return Ok(());
@@ -219,23 +247,24 @@ impl Plan {
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
         let mut penalty = None;
-        let mut penalised = None;
+        let mut looked = Looked::Free;
         if !gives_back && may_be_penalised(active, rule) {
             match active.store_of(rule) {
                 // It costs nothing to look at once.
-                Some(Backend::Memory(store)) => penalised = penalty_left(active, first.rule, rule, store, &parts)?,
+                Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, &parts)?,
                 _ => penalty = Some(self.push_key(Purpose::Penalty, penalty::namespace(rule), &parts)?),
             }
         }
         let tag = self.push_tag(rule, &parts);
         for (number, limit) in (0..).zip(&rule.limits) {
             let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
-            let step = match penalised {
-                Some(left) => {
+            let step = match looked {
+                Looked::Denied(left) => {
                     let wait = self.wait(active, limit, &key, units(count))?;
                     Step::Penalised(left.max(wait))
                 }
-                None => Step::Charge(op(count, ask)),
+                Looked::Unknown if matches!(rule.on_store_failure, OnStoreFailure::Deny) => Step::Failed,
+                Looked::Free | Looked::Unknown => Step::Charge(op(count, ask)),
             };
             // One look is enough for all limits of the rule.
             let penalty = penalty.take();
@@ -243,6 +272,27 @@ impl Plan {
             self.planned.push(Planned { limit: number, key, step, cost, store, penalty, tag, ..first.clone() });
         }
         Ok(())
+    }
+
+    /// Looks whether a key stays denied, in a store that answers at once.
+    fn look(
+        &mut self,
+        active: &Active,
+        id: Option<RuleId>,
+        rule: &Rule,
+        store: &MemoryStore,
+        parts: &[u8],
+    ) -> Result<Looked, RequestError> {
+        Ok(match Penalty::of(rule, parts, &[]).left_in(store)? {
+            Ok(None) => Looked::Free,
+            Ok(Some(left)) => Looked::Denied(left),
+            Err(_) => {
+                if let Some(id) = id {
+                    self.failures.note(active, id);
+                }
+                Looked::Unknown
+            }
+        })
     }
 
     /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
@@ -302,6 +352,19 @@ impl Plan {
         start..self.keys.len()
     }
 
+    /// Appends the key of a limit that the request brings: its domain and all entries.
+    fn push_own_key(&mut self, question: &Question<'_>) -> Result<Range<usize>, RequestError> {
+        let start = self.keys.len();
+        self.keys.push(Purpose::OwnLimit.byte());
+        self.push_part(question.domain)?;
+        for entry in question.entries {
+            self.push_part(entry.key)?;
+            self.push_part(entry.value)?;
+        }
+        Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
+        Ok(start..self.keys.len())
+    }
+
     /// Appends a part of a key, with its length before it.
     fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
         let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len() });
@@ -322,23 +385,6 @@ fn may_be_penalised(active: &Active, rule: &Rule) -> bool {
         _ => active.any_blocked(),
     };
     rule.penalty.is_some() || may_be_blocked()
-}
-
-/// How long a key stays denied. Where the store does not answer, a rule that denies then takes the key for denied, for a
-/// moment.
-fn penalty_left(
-    active: &Active,
-    id: Option<RuleId>,
-    rule: &Rule,
-    store: &MemoryStore,
-    parts: &[u8],
-) -> Result<Option<Duration>, RequestError> {
-    Ok(Penalty::of(rule, parts, &[]).left_in(store)?.unwrap_or_else(|_| {
-        if let Some(record) = id.and_then(|id| active.record(id)) {
-            record.all.add(Counter::Failed, 1);
-        }
-        matches!(rule.on_store_failure, OnStoreFailure::Deny).then_some(Duration::from_secs(1))
-    }))
 }
 
 fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Retry};
+use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Receipt};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
 use crate::error::RequestError;
+use crate::failure::Failures;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty;
 use crate::plan::{Plan, Planned, Step};
@@ -29,9 +30,9 @@ pub(crate) struct Settled {
 /// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one gave
 /// goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
-    let judged = plan.planned.iter().map(unasked).collect();
-    let look = penalty::longest()?;
-    let mut settling = Settling { active, local, plan, look, judged, fell_back: Vec::new() };
+    let standing = plan.planned.iter().map(Standing::unasked).collect();
+    let (look, failures) = (penalty::longest()?, plan.failures.clone());
+    let mut settling = Settling { active, local, plan, look, standing, fell_back: Vec::new(), failures };
     let mut denied = settling.is_denied();
     let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
     let all = 0..active.store_count();
@@ -54,22 +55,38 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     // One call decides a rule as a whole. Its limits can part only where there were several.
     settling.give_back(|settling, number| settling.is_over(number)).await;
     settling.follow_up(denied).await?;
-    let denial = settling.denial();
     let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
     let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
-    Ok(Settled { judged: settling.judged, denial, fell_back })
+    Ok(Settled { denial: settling.denial(), judged: settling.judged(), fell_back })
 }
 
-/// What is known before a store is asked.
-fn unasked(planned: &Planned) -> Judged {
-    let answer = match planned.step {
-        Step::Blocked => Answer::Blocked,
-        Step::Penalised(left) => Answer::Penalised(left),
-        Step::Unlimited => Answer::Unlimited,
-        Step::Charge(_) => Answer::NotAsked,
-    };
-    let Planned { descriptor, rule, limit, own, veto, mode, .. } = *planned;
-    Judged { descriptor, rule, limit, own, answer, taken: None, veto, mode }
+/// How a charge stands.
+struct Standing {
+    /// Not there until its store was asked.
+    answer: Option<Answer>,
+    /// Where units were taken for it, until they are given back.
+    taken: Option<Receipt>,
+    /// Whether its denial denies the request.
+    veto: bool,
+}
+
+impl Standing {
+    /// What is known before a store is asked.
+    fn unasked(planned: &Planned) -> Standing {
+        let answer = match planned.step {
+            Step::Blocked => Some(Answer::Blocked),
+            Step::Penalised(left) => Some(Answer::Penalised(left)),
+            Step::Unlimited => Some(Answer::Unlimited),
+            Step::Failed => Some(Answer::Failed { allowed: false }),
+            Step::Charge(_) => None,
+        };
+        Standing { answer, taken: None, veto: planned.veto }
+    }
+
+    /// Why it would be denied, by what is known.
+    fn denial(&self) -> Option<Denial> {
+        self.answer.and_then(|answer| answer.denial())
+    }
 }
 
 /// Charges that one store decides together, by their numbers in the plan.
@@ -78,8 +95,8 @@ type Batch = ArrayVec<usize, CHARGES_MAX>;
 /// A rule and the descriptor that it judges: its limits are taken together, or none of them.
 type Group = (u32, Option<RuleId>);
 
-fn group(judged: &Judged) -> Group {
-    (judged.descriptor, judged.rule)
+fn group(planned: &Planned) -> Group {
+    (planned.descriptor, planned.rule)
 }
 
 /// What a charge is for, by the number of the plan.
@@ -112,9 +129,10 @@ struct Settling<'a> {
     /// The limit that penalties are looked at with.
     look: Limit,
     /// In the order of the plan.
-    judged: Vec<Judged>,
+    standing: Vec<Standing>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
+    failures: Failures,
 }
 
 impl<'a> Settling<'a> {
@@ -199,16 +217,16 @@ impl<'a> Settling<'a> {
             match part {
                 Part::Limit(number) => self.note(*number, charge.op, decision),
                 Part::Penalty(number) if !decision.is_allowed() => {
-                    penalised.push((group(&self.judged[*number]), decision.reset_after()));
+                    penalised.push((group(&self.plan.planned[*number]), decision.reset_after()));
                 }
                 Part::Penalty(_) => {}
             }
         }
         for number in batch {
-            let judged = &mut self.judged[*number];
-            if let Some((_, left)) = penalised.iter().find(|(of, _)| *of == group(judged)) {
-                judged.answer = Answer::Penalised(penalised_for(&judged.answer, *left));
-                judged.taken = None;
+            let (of, standing) = (group(&self.plan.planned[*number]), &mut self.standing[*number]);
+            if let Some((_, left)) = penalised.iter().find(|(penalised, _)| *penalised == of) {
+                let wait = standing.answer.and_then(|answer| answer.retry_after()).unwrap_or_default();
+                *standing = Standing { answer: Some(Answer::Penalised(wait.max(*left))), taken: None, ..*standing };
             }
         }
     }
@@ -223,31 +241,31 @@ impl<'a> Settling<'a> {
     fn leave_out_what_is_over(&self, batch: &mut Batch) -> bool {
         let mut over: ArrayVec<Group, CHARGES_MAX> = ArrayVec::new();
         for number in batch.iter() {
-            let judged = &self.judged[*number];
+            let planned = &self.plan.planned[*number];
             // After one that is over, others on the same key were not tried, so they are put again.
-            let is_first = over.iter().all(|(_, rule)| *rule != judged.rule);
-            if is_first && !judged.answer.is_allowed() {
-                over.push(group(judged));
+            let is_first = over.iter().all(|(_, rule)| *rule != planned.rule);
+            if is_first && self.standing[*number].denial().is_some() {
+                over.push(group(planned));
             }
         }
-        batch.retain(|number| !over.contains(&group(&self.judged[*number])));
+        batch.retain(|number| !over.contains(&group(&self.plan.planned[*number])));
         !over.is_empty()
     }
 
     /// Keeps the answer to a charge, and what it took.
     fn note(&mut self, number: usize, op: Op, decision: &Decision) {
-        let judged = &mut self.judged[number];
-        judged.answer = Answer::Decided(*decision);
-        judged.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
+        let standing = &mut self.standing[number];
+        standing.answer = Some(Answer::Decided(*decision));
+        standing.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
     }
 
     /// Does what the rule chose for a store that does not answer.
     async fn fail(&mut self, number: usize, charge: Charge<'_>) {
         let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
-        let failed = |allowed| Answer::Failed { allowed };
+        let failed = |allowed| Some(Answer::Failed { allowed });
         match choice {
-            OnStoreFailure::Allow => self.judged[number].answer = failed(true),
-            OnStoreFailure::Deny => self.judged[number].answer = failed(false),
+            OnStoreFailure::Allow => self.standing[number].answer = failed(true),
+            OnStoreFailure::Deny => self.standing[number].answer = failed(false),
             OnStoreFailure::Local(limit) => {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));
@@ -255,20 +273,20 @@ impl<'a> Settling<'a> {
                 let decisions = self.local.charge(&[charge], &[Placing::default()]).await.ok();
                 match decisions.as_ref().and_then(|decisions| decisions.iter().next()) {
                     Some(decision) => self.note(number, charge.op, decision),
-                    None => self.judged[number].answer = failed(true),
+                    None => self.standing[number].answer = failed(true),
                 }
             }
         }
-        if let Some(record) = self.judged[number].rule.and_then(|id| self.active.record(id)) {
-            record.all.add(crate::stats::Counter::Failed, 1);
+        if let Some(id) = self.plan.planned[number].rule {
+            self.failures.note(self.active, id);
         }
     }
 
     /// Whether the request is denied by what is known so far. What was not asked yet denies nothing.
     fn is_denied(&mut self) -> bool {
         if self.are_all_quotas_used_up() {
-            for (planned, judged) in self.plan.planned.iter().zip(&mut self.judged) {
-                judged.veto |= planned.quota;
+            for (planned, standing) in self.plan.planned.iter().zip(&mut self.standing) {
+                standing.veto |= planned.quota;
             }
         }
         self.denial().is_some()
@@ -276,31 +294,30 @@ impl<'a> Settling<'a> {
 
     /// The gravest reason to deny.
     fn denial(&self) -> Option<Denial> {
-        self.judged.iter().filter(|judged| judged.veto).filter_map(|judged| judged.answer.denial()).max()
+        self.standing.iter().filter(|standing| standing.veto).filter_map(Standing::denial).max()
     }
 
     fn are_all_quotas_used_up(&self) -> bool {
-        let mut quotas = (0..self.judged.len()).filter(|number| self.plan.planned[*number].quota).peekable();
+        let mut quotas = (0..self.standing.len()).filter(|number| self.plan.planned[*number].quota).peekable();
         quotas.peek().is_some() && quotas.all(|number| self.is_over(number))
     }
 
     /// Whether the rule of a charge would deny: if any of its limits does.
     fn is_over(&self, number: usize) -> bool {
-        let of = group(&self.judged[number]);
+        let planned = &self.plan.planned;
         // They stand side by side.
-        let (before, after) = self.judged.split_at(number);
-        let is_same = |judged: &&Judged| group(judged) == of;
-        let mut all = before.iter().rev().take_while(is_same).chain(after.iter().take_while(is_same));
-        all.any(|judged| !judged.answer.is_allowed())
+        let is_same = |other: &usize| group(&planned[*other]) == group(&planned[number]);
+        let mut all = (0..number).rev().take_while(is_same).chain((number..planned.len()).take_while(is_same));
+        all.any(|other| self.standing[other].denial().is_some())
     }
 
     /// Refunds what was taken so far and is `wanted` back, to where it was taken.
     async fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
-        for number in 0..self.judged.len() {
-            if self.judged[number].taken.is_none() || !wanted(self, number) {
+        for number in 0..self.standing.len() {
+            if self.standing[number].taken.is_none() || !wanted(self, number) {
                 continue;
             }
-            let receipt = self.judged[number].taken.take();
+            let receipt = self.standing[number].taken.take();
             let (Step::Charge(Op::Take(units)), Some((backend, limit))) =
                 (self.plan.planned[number].step, self.place(number))
             else {
@@ -313,7 +330,7 @@ impl<'a> Settling<'a> {
             let refunded = backend.charge(&[refund], &[placing]).await.ok();
             // The numbers are told as they are after it.
             if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
-                self.judged[number].answer = Answer::Decided(*decision);
+                self.standing[number].answer = Some(Answer::Decided(*decision));
             }
         }
     }
@@ -336,25 +353,35 @@ impl<'a> Settling<'a> {
                 && let Some((backend, limit)) = self.place(number)
             {
                 let debit = Charge { key: plan.key(&planned.key)?, limit: &limit, op: Op::Debit(units), veto: false };
-                // A store that fails now has failed the request's own charge too, and that was answered.
+                // If the store fails now, the answer stands, and these units are not counted.
                 let _ = backend.charge(&[debit], &[plan.placing(planned)]).await;
             }
-            let answer = self.judged[number].answer;
-            let is_penalised = matches!(answer, Answer::Penalised(_));
-            if let (false, false, Some(length), Some(backend)) =
-                (is_penalised, answer.is_allowed(), rule.penalty, active.store_of(rule))
-            {
+            // A penalty that is there is not lengthened, and who is denied for want of a store did nothing wrong.
+            if let (Some(Answer::Decided(denial)), Some(length), Some(backend)) =
+                (self.standing[number].answer.filter(|answer| !answer.is_allowed()), rule.penalty, active.store_of(rule))
                 // A store that fails now leaves the denial without its penalty.
-                if plan.penalty(rule, planned).lengthen(backend, length).await?.is_ok() {
-                    self.judged[number].answer = penalised(&answer, length);
-                }
+                && plan.penalty(rule, planned).lengthen(backend, length).await?.is_ok()
+                // No wait helps a cost above the whole limit.
+                && let Some(wait) = denial.retry_after()
+            {
+                self.standing[number].answer = Some(Answer::Penalised(length.max(wait)));
             }
         }
         Ok(())
     }
 
     fn rule(&self, number: usize) -> Option<&'a Rule> {
-        self.active.policy.rules().get(self.judged.get(number)?.rule?.index())
+        self.active.policy.rules().get(self.plan.planned.get(number)?.rule?.index())
+    }
+
+    /// What came out, in the order of the plan.
+    fn judged(self) -> Vec<Judged> {
+        let judged = |(planned, standing): (&Planned, Standing)| {
+            let Planned { descriptor, rule, limit, own, mode, .. } = *planned;
+            let answer = standing.answer.unwrap_or(Answer::NotAsked);
+            Judged { descriptor, rule, limit, own, answer, veto: standing.veto, mode }
+        };
+        self.plan.planned.iter().zip(self.standing).map(judged).collect()
     }
 }
 
@@ -367,23 +394,6 @@ fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
 }
 
-/// How long a penalised key is told to wait: until the penalty is over, and its limit lets it pass.
-fn penalised_for(answer: &Answer, left: Duration) -> Duration {
-    match answer.retry() {
-        Some(Retry::After(wait) | Retry::Unknown(wait)) => left.max(wait),
-        Some(Retry::Never) | None => left,
-    }
-}
-
-/// A denial that imposed a penalty: who waits until the limit alone would let it pass is still denied.
-fn penalised(answer: &Answer, length: Duration) -> Answer {
-    match answer.retry() {
-        Some(Retry::After(wait) | Retry::Unknown(wait)) => Answer::Penalised(length.max(wait)),
-        // No wait helps a cost above the whole limit, and a penalty that was there is told already.
-        Some(Retry::Never) | None => *answer,
-    }
-}
-
 /// The same without taking anything. What comes back comes back though the request is denied.
 fn looking(op: Op) -> Op {
     match op {
@@ -394,15 +404,14 @@ fn looking(op: Op) -> Op {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::pin::pin;
     use std::sync::Arc;
-    use std::task::{Context, Poll, Waker};
 
-    use tidegate_core::{FakeClock, MemoryStore, Time};
+    use tidegate_core::{FakeClock, MemoryStore, Retry, Time};
     use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
 
     use super::*;
+    use crate::at_once;
+    use crate::plan::LongKeys;
 
     /// What a rule with this choice answers to a few requests while its store does not.
     fn answers(choice: &str) -> Vec<Option<Denial>> {
@@ -420,20 +429,13 @@ mod tests {
         let local = memory();
         let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
         let domain = active.policy.domain("api").unwrap();
-        let plan = Plan::of(&active, domain, &request).unwrap();
+        let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
         (0..requests).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
     }
 
     /// What is left of the first limit after each.
     fn left(all: &[Settled]) -> Vec<u64> {
         all.iter().map(|settled| settled.judged[0].answer.decision().unwrap().remaining()).collect()
-    }
-
-    fn at_once<T>(future: impl Future<Output = T>) -> T {
-        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => value,
-            Poll::Pending => panic!("it waited"),
-        }
     }
 
     #[test]

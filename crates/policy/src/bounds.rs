@@ -78,8 +78,9 @@ pub const REGEX_BYTES_MAX: usize = 64 << 10;
 /// Most entries of a map that an expression sees, such as headers: the map is made anew for each request.
 pub const EXPRESSION_MAP_MAX: usize = 256;
 
-/// Most units that a request can ask for, in whatever way: it says so, an expression makes them, an administrator gives them
-/// back. Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays
+/// Most units that a request to rules can ask for: it says so, an expression makes them, an administrator gives them back.
+/// The HTTP API holds those to it who bring a limit too. CL.THROTTLE takes any quantity, as redis-cell does, and so do
+/// `tidegate decide` and the engine's own calls for limits that callers bring: nothing is summed up there. Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays
 /// below 64 bits. Envoy's `hits_addend` can carry more, and is refused then.
 pub const COST_MAX: u64 = 1 << 53;
 

@@ -366,7 +366,7 @@ impl Compiler<'_, '_> {
             let message = format!("{field}: `{}` has {} bytes", quote(name), name.len());
             (message, format!("use at most {NAME_BYTES_MAX} bytes"))
         } else if name.contains(char::is_control) {
-            (format!("{field}: {:?} has control characters", quote(name)), "leave them out".to_owned())
+            (format!("{field}: `{}` has control characters", quote(name)), "leave them out".to_owned())
         } else {
             return;
         };

@@ -42,7 +42,7 @@ fn check_rule(mut rule: Value, expected: &[&str]) {
 #[test]
 fn names() {
     check_rule(json!({"name": "", "limit": "1/s"}), &["/name: name: empty"]);
-    check_rule(json!({"name": "a\u{7}", "limit": "1/s"}), &["/name: name: \"a\\u{7}\" has control characters"]);
+    check_rule(json!({"name": "a\u{7}", "limit": "1/s"}), &["/name: name: `a\\u{7}` has control characters"]);
     check_rule(json!({"name": "n".repeat(1025), "limit": "1/s"}), &["/name: name: `nnn"]);
     let twice = rules(json!([{"name": "a", "limit": "1/s"}, {"name": "a", "limit": "1/s"}]));
     check(twice, &["/domains/d/rules/1/name: name: there is another rule `a` in this domain"]);

@@ -67,9 +67,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a field that has two names.
-    pub fn take_either(&mut self, name: &'static str, other: &'static str) -> Option<&'a RawValue> {
-        let first = self.take(name);
-        self.take(other).or(first)
+    ///
+    /// # Errors
+    /// If it is there under both.
+    pub fn take_either(&mut self, name: &'static str, other: &'static str) -> Result<Option<&'a RawValue>, FieldError> {
+        match (self.take(name), self.take(other)) {
+            (Some(_), Some(_)) => Err(FieldError::new(other, format_args!("{name} says it already"), "leave one out")),
+            (first, second) => Ok(first.or(second)),
+        }
     }
 
     /// Whether a field is left.
@@ -107,14 +112,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// If it is something else.
     pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
-        match self.take(name).map(RawValue::get) {
-            None => Ok(None),
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
-            Some(other) => {
-                Err(FieldError::new(name, format_args!("{} is not true or false", quote(other)), "use one of them"))
-            }
-        }
+        self.take(name).map(|value| flag(name, value)).transpose()
     }
 
     /// All fields that are left, in their order.
@@ -149,6 +147,18 @@ pub fn text<'a>(name: &str, value: &'a RawValue, remedy: impl fmt::Display) -> R
     }
 }
 
+/// True or false.
+///
+/// # Errors
+/// If it is something else.
+pub fn flag(name: &str, value: &RawValue) -> Result<bool, FieldError> {
+    match value.get() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(FieldError::new(name, format_args!("{} is not true or false", quote(other)), "use one of them")),
+    }
+}
+
 /// A whole number, in JSON or in a query.
 ///
 /// # Errors
@@ -176,13 +186,22 @@ pub fn list<'a>(name: &str, text: &'a str, example: &str) -> Result<Vec<&'a RawV
     Ok(items)
 }
 
-/// A value as an error repeats it: shortened, so that an answer stays short whatever came in.
+/// A value as messages repeat it: shortened, so that they stay short whatever came in, and on one line, without anything
+/// that a terminal would obey.
 #[must_use]
 pub fn quote(value: &str) -> String {
-    match value.char_indices().nth(QUOTE_CHARS_MAX) {
-        None => value.to_owned(),
-        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
+    let mut quoted = String::new();
+    for letter in value.chars().take(QUOTE_CHARS_MAX) {
+        match letter {
+            // Written as they stand: only what cannot be seen is escaped.
+            '\'' | '"' | '\\' => quoted.push(letter),
+            letter => quoted.extend(letter.escape_debug()),
+        }
     }
+    if value.chars().nth(QUOTE_CHARS_MAX).is_some() {
+        quoted.push('…');
+    }
+    quoted
 }
 
 fn grammar<'a, T: Deserialize<'a>>(name: &str, text: &'a str, example: &str) -> Result<T, FieldError> {
@@ -277,6 +296,31 @@ mod tests {
             assert!(whole("cost", text, "").is_err(), "{text}");
         }
         assert_eq!(whole("cost", "18446744073709551615", ""), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn what_messages_repeat_is_short_and_harmless() {
+        for (value, quoted) in [
+            (r#"a "b" 'c' \d/é"#, r#"a "b" 'c' \d/é"#),
+            ("a\nb\u{1b}[31m", r"a\nb\u{1b}[31m"),
+            ("\u{202e}\0", r"\u{202e}\0"),
+        ] {
+            assert_eq!(quote(value), quoted);
+        }
+        assert_eq!(quote(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(quote(&"é".repeat(61)), "é".repeat(60) + "…");
+    }
+
+    #[test]
+    fn a_field_of_two_names_has_one_of_them() {
+        let take = |text| {
+            Fields::parse("body", text, "{}").unwrap().take_either("a_b", "aB").map(|one| one.map(RawValue::get))
+        };
+        assert_eq!(take("{}"), Ok(None));
+        assert_eq!(take(r#"{"a_b":1}"#), Ok(Some("1")));
+        assert_eq!(take(r#"{"aB":2}"#), Ok(Some("2")));
+        let refused = take(r#"{"a_b":1,"aB":1}"#).unwrap_err();
+        assert_eq!(refused.to_string(), "aB: a_b says it already; leave one out");
     }
 
     #[test]

@@ -53,7 +53,7 @@ mod yaml;
 pub use compile::compile;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
-pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit};
+pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StoreSpec};

@@ -59,16 +59,21 @@ impl JsonLimit<'_> {
     /// The same, where nobody would ever see its name.
     ///
     /// # Errors
-    /// If it has one: a field without effect is a mistake that nobody would notice.
+    /// If it has one.
     pub fn unnamed(self, owner: &str) -> Result<Self, FieldError> {
         match &self.name {
-            Some(name) => {
-                let problem = format_args!("{} has no effect, since {owner} does not tell it", quote(name));
-                Err(FieldError::new("name", problem, "leave it out"))
-            }
+            Some(name) => Err(refused_name("name", name, owner)),
             None => Ok(self),
         }
     }
+}
+
+/// Why a limit may not have a name where `owner` does not tell it: a field without effect is a mistake that nobody would
+/// notice.
+#[must_use]
+pub fn refused_name(field: &str, name: &str, owner: &str) -> FieldError {
+    let problem = format_args!("{} has no effect, since {owner} does not tell it", quote(name));
+    FieldError::new(field, problem, "leave it out")
 }
 
 /// Reads a limit from JSON: text like `"100/minute"`, or an object like that of a configuration.

@@ -17,11 +17,14 @@ pub const SPARE_CONNECTIONS: usize = 64;
 pub const SPARE_TIME: Duration = Duration::from_secs(2);
 
 /// File descriptors that are kept from connections: rules, certificates, logs, traces, signals.
-pub const DESCRIPTORS: u64 = 64;
+pub const FILES_KEPT: u64 = 64;
 
 /// File descriptors that are kept from connections for each thread that serves: three listeners, three to wait for
 /// events, and one for a connection that is about to be refused.
-pub const DESCRIPTORS_A_THREAD: u64 = 8;
+pub const FILES_KEPT_A_THREAD: u64 = 8;
+
+/// Places that threads count traffic in: as many as they count rules in, for the same reason.
+pub const TRAFFIC_SHARDS: usize = tidegate_engine::bounds::COUNTER_SHARDS_MAX;
 
 /// How long a connection may stay silent in the middle of a request, or before its first one, or read nothing of what is
 /// written to it: longer than any honest client needs, short enough that silent sockets do not pile up.

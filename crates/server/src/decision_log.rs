@@ -23,7 +23,7 @@ use crate::bounds::{
 use crate::service::Protocol;
 
 /// Who may read the file: it holds what descriptors hold, perhaps names and addresses.
-const MODE: u32 = 0o640;
+const PERMISSIONS: u32 = 0o640;
 
 /// Writes decisions to a file.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: PathBuf) -> io::Result<LogFile> {
-        let file = OpenOptions::new().create(true).append(true).mode(MODE).open(&path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(PERMISSIONS).open(&path)?;
         let bytes = file.metadata()?.len();
         Ok(LogFile { path, file: BufWriter::new(file), bytes })
     }

@@ -3,7 +3,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::bounds::{CONNECTIONS_MAX, CONNECTIONS_MIN, DESCRIPTORS, DESCRIPTORS_A_THREAD, SPARE_CONNECTIONS};
+use crate::bounds::{CONNECTIONS_MAX, CONNECTIONS_MIN, FILES_KEPT, FILES_KEPT_A_THREAD, SPARE_CONNECTIONS};
 
 /// Listeners that share what there is.
 const LISTENERS: u64 = 3;
@@ -26,8 +26,8 @@ pub(crate) fn connections(threads: usize) -> usize {
 
 /// What the server needs for itself.
 fn own(threads: usize) -> u64 {
-    let threads = u64::try_from(threads).unwrap_or(u64::MAX).saturating_mul(DESCRIPTORS_A_THREAD);
-    threads.saturating_add(DESCRIPTORS + SPARE_CONNECTIONS as u64)
+    let threads = u64::try_from(threads).unwrap_or(u64::MAX).saturating_mul(FILES_KEPT_A_THREAD);
+    threads.saturating_add(FILES_KEPT + SPARE_CONNECTIONS as u64)
 }
 
 /// What of the bound on open files is left for each listener.

@@ -136,6 +136,7 @@ pub(crate) fn wait(algorithm: Algorithm, shown: Shown, decision: &Decision, deni
 }
 
 /// Whole seconds, rounded up.
+#[inline]
 pub(crate) fn seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }

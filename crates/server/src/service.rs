@@ -174,7 +174,17 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.decide(via, request).await;
+        let checked = self.traced(via, request, self.engine.check(request)).await;
+        self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
+        checked
+    }
+
+    /// The same for who would let the request pass after an error: a key that is too long is denied.
+    ///
+    /// # Errors
+    /// If the request itself is at fault in another way.
+    pub async fn check_or_deny(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
+        let checked = self.traced(via, request, self.engine.check_or_deny(request)).await;
         self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
         checked
     }
@@ -184,7 +194,8 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check_known(&self, via: Via<'_>, request: &Request<'_>) -> Result<Option<Outcome>, RequestError> {
-        let checked = self.decide(via, request).await.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
+        let checked = self.traced(via, request, self.engine.check(request)).await;
+        let checked = checked.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
         let answered = match &checked {
             Ok(Some(outcome)) => Ok(outcome),
             Ok(None) => Err("domain: it has no rules".to_owned()),
@@ -194,7 +205,13 @@ impl Service {
         checked
     }
 
-    async fn decide(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
+    /// Traces how a request is decided.
+    async fn traced(
+        &self,
+        via: Via<'_>,
+        request: &Request<'_>,
+        decided: impl Future<Output = Result<Outcome, RequestError>>,
+    ) -> Result<Outcome, RequestError> {
         let span = tracing::trace_span!(
             target: TRACE_TARGET,
             "check",
@@ -207,7 +224,7 @@ impl Service {
             // Fails only where nothing traces, or too late, and it is neither.
             let _ = span.set_parent(parent);
         }
-        let outcome = self.engine.check(request).instrument(span.clone()).await?;
+        let outcome = decided.instrument(span.clone()).await?;
         if !span.is_disabled() {
             span.record("allowed", outcome.is_allowed());
             if let Some(rule) = outcome.strictest_among(|_| true).and_then(|judgement| judgement.rule) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::bounds::TRAFFIC_SHARDS;
 use crate::listener::Listener;
 use crate::service::Protocol;
 
@@ -40,13 +41,10 @@ pub(crate) const TIME_BOUNDS: [u64; 19] = {
     ]
 };
 
-/// Places that threads count in, each its own.
-const SHARDS: usize = 16;
-
 /// How much comes in.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    shards: [Shard; SHARDS],
+    shards: [Shard; TRAFFIC_SHARDS],
     grpc_errors: AtomicU64,
     unknown_domains: AtomicU64,
     listeners: Mutex<Vec<Watched>>,
@@ -187,10 +185,10 @@ impl Traffic {
     fn shard(&self) -> &Shard {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % TRAFFIC_SHARDS;
         }
         // The remainder keeps it in bounds.
-        &self.shards[NUMBER.with(|number| *number) % SHARDS]
+        &self.shards[NUMBER.with(|number| *number) % TRAFFIC_SHARDS]
     }
 }
 

@@ -17,7 +17,8 @@ use crate::Time;
 use crate::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
 
 /// Words of a line, of which the first is its lock and the instant at which it was last swept. Long lines fill up
-/// more evenly: with 62 entries and two thirds of them needed, one line in thousands is full.
+/// more evenly: with 62 entries and two thirds of them needed, one line in 600 is full
+/// if keys fall at random.
 const WORDS: usize = if cfg!(shuttle) { 3 } else { 32 };
 const ENTRIES: usize = 2 * (WORDS - 1);
 

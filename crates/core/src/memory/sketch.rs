@@ -5,8 +5,8 @@
 //! too little. Instants pass by themselves, so nothing has to be aged or cleared.
 //!
 //! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
-//! day to come back would shut out keys that take a second. That makes each part narrow: it serves some hundred keys
-//! exactly. The annex, which all limits share, serves a flood. Both are asked, and the lesser answer counts, because
+//! day to come back would shut out keys that take a second. That makes each part narrow: of a hundred keys in the
+//! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood. Both are asked, and the lesser answer counts, because
 //! neither tells too little.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
@@ -27,10 +27,11 @@ const SCALE_FIRST: u32 = 28 / SCALE_BITS - 1;
 const SCALES: usize = (u64::BITS / SCALE_BITS - SCALE_FIRST) as usize;
 const PARTS: usize = 4 * SCALES;
 
-/// Wide enough that some hundred keys hardly ever share all four cells; a checker makes it anew for each schedule.
+/// Of a hundred keys, one shares all four cells with others: (1 − e^(−100 / 256))⁴. A checker makes it anew for each
+/// schedule.
 const WIDTH_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
 
-/// Wide enough for a hundred thousand keys in each part; all parts together stay below the tables.
+/// The same for 25,000 keys in each part; all parts together stay below the tables.
 const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {

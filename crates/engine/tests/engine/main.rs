@@ -6,4 +6,6 @@ mod life;
 mod penalties;
 mod rules;
 mod shadow;
+mod stores;
 mod together;
+mod unwind;

@@ -157,3 +157,45 @@ fn a_refund_gives_back_what_was_taken() {
     at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
     assert_eq!(refund("later"), [4], "the request took nothing, its response did");
 }
+
+#[test]
+fn a_key_that_is_too_long_is_refused_or_denied_as_the_caller_wants() {
+    let rules = PER_USER.to_owned() + "- {name: all, limit: 5/minute}\n";
+    let long = "x".repeat(5_000);
+    let user = entries(&[("user", &long)]);
+    let limit = "3/minute".parse().unwrap();
+    let own = OwnLimit { limit: Some(limit), shown: Shown { units: 3, period_ns: 60_000_000_000 } };
+    let by_rule = Descriptor { entries: &user, ..Descriptor::default() };
+    let by_own = Descriptor { limit: Some(own), ..by_rule };
+    // Each part fits, and all of them do not.
+    let parts: Vec<String> = (0..5).map(|number| format!("{number}").repeat(1_000)).collect();
+    let parts: Vec<_> = parts.iter().map(|part| Entry { key: "part", value: part }).collect();
+    let by_parts = Descriptor { entries: &parts, limit: Some(own), ask: None };
+    for (descriptor, denied) in [(by_rule, 1), (by_own, 0), (by_parts, 0)] {
+        let descriptors = [Descriptor::default(), descriptor];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+        let bench = Bench::new(&rules);
+        assert!(at_once(bench.engine.check(&request)).is_err());
+        let outcome = at_once(bench.engine.check_or_deny(&request)).unwrap();
+        assert_eq!((outcome.denial(), outcome.retry()), (Some(Denial::Blocked), Some(Retry::Never)));
+        assert!(!outcome.strictest(0).unwrap().denies() && outcome.strictest(1).unwrap().denies());
+        assert_eq!(bench.remaining(&[]), [5], "nothing is taken from the others");
+        let counts = |bench: &Bench| bench.engine.rules()[0].counts;
+        assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (denied, 0));
+        let bench = Bench::in_shadow(&rules);
+        assert!(at_once(bench.engine.check_or_deny(&request)).unwrap().is_allowed());
+        assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (0, denied));
+    }
+}
+
+#[test]
+fn a_rule_in_shadow_has_no_key_where_that_is_too_long() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "mode: shadow\n  count: response.status == 401\n  limit:"));
+    let long = "x".repeat(5_000);
+    let user = entries(&[("user", &long)]);
+    let descriptors = [Descriptor { entries: &user, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    let failed = Response { status: 401, ..Response::default() };
+    assert_eq!(at_once(bench.engine.report(&request, &failed)), Ok(0));
+    assert_eq!(at_once(bench.engine.reset(&request)), Ok(0));
+}

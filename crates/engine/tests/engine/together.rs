@@ -63,8 +63,8 @@ fn quotas_deny_only_together() {
     assert!(!second.judgements().next().unwrap().denies());
     let third = bench.one(&[("user", "ann")]);
     assert_eq!(third.denial(), Some(Denial::OverLimit));
-    assert_eq!(remaining(&third), [0, 0, 8], "told as they are after the refund");
-    assert_eq!(bench.remaining(&[]), [8], "what the third took of the rule for all went back");
+    assert_eq!(remaining(&third), [0, 0, 8], "the rule for all is told as it is without the third");
+    assert_eq!(bench.remaining(&[]), [8], "the third took nothing of the rule for all");
 }
 
 #[test]

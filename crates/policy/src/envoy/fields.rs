@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tidegate_core::Algorithm;
 
+use crate::json::quote;
 use crate::load::{Problems, at, suggest};
-use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type, quote};
+use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type};
 
 pub(super) const ROOT_KEYS: &[&str] = &["domain", "descriptors"];
 pub(super) const DESCRIPTOR_KEYS: &[&str] = &[

@@ -17,8 +17,9 @@ use tidegate_core::Algorithm;
 
 pub(crate) use rules::write_rules;
 
+use crate::json::quote;
 use crate::load::{Assembly, Problems, at, list, suggest};
-use crate::yaml::{Kind, Mark, Node, quote};
+use crate::yaml::{Kind, Mark, Node};
 use fields::{DESCRIPTOR_KEYS, Fields, RATE_LIMIT_KEYS, REPLACES_KEYS, ROOT_KEYS};
 
 /// All descriptors of a domain.

@@ -6,12 +6,12 @@ use tidegate_core::Algorithm;
 use tidegate_core::bounds::INTERVAL_NANOS_MIN;
 
 use super::{Descriptor, RateLimit, siblings};
+use crate::json::quote;
 use crate::load::bounds::COMPARISONS_MAX;
 use crate::load::{Assembly, Origin, Problems, at};
 use crate::schema::{
     Action, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule, ToldAs, Value,
 };
-use crate::yaml::quote;
 
 /// Turns all trees of an assembly into its rules.
 pub(crate) fn write_rules(assembly: &mut Assembly, algorithm: Algorithm, problems: &mut Problems) {

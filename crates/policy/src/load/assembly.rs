@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::problems::{Problems, at, whole};
 use crate::Location;
 use crate::envoy::Tree;
+use crate::json::quote;
 use crate::schema::{ClientAddress, Config, Response, Rule, Store};
-use crate::yaml::{Mark, Node, escape, quote, unescape};
+use crate::yaml::{Mark, Node, escape, unescape};
 
 /// All files, as far as they were read.
 #[derive(Debug, Default)]

@@ -23,8 +23,9 @@ use tidegate_core::Algorithm;
 pub(crate) use assembly::{Assembly, Origin};
 pub(crate) use problems::{Problems, at, list, suggest};
 
+use crate::json::quote;
 use crate::schema::Config;
-use crate::yaml::{self, Kind, Node, quote};
+use crate::yaml::{self, Kind, Node};
 use crate::{Diagnostic, Diagnostics, Outside, Policy, Severity, envoy};
 use files::Source;
 use problems::{nearest, whole};

@@ -6,9 +6,10 @@ use super::assembly::{Assembly, Origin};
 use super::problems::{Problems, at};
 use super::shape::{Checked, Shape};
 use crate::compile::child;
+use crate::json::quote;
 use crate::json_schema::SCHEMA;
 use crate::schema::{ClientAddress, Response, Rule, Store};
-use crate::yaml::{Kind, Node, Type, escape, quote};
+use crate::yaml::{Kind, Node, Type, escape};
 
 /// Adds what a file says to the assembly. What is bad is told; the rest of its piece is only there to be looked at.
 pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, problems: &mut Problems) {

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use super::problems::{Problems, at, list, nearest, suggest};
 use crate::compile::child;
+use crate::json::quote;
 use crate::json_schema::SCHEMA;
-use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type, quote};
+use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type};
 
 /// Checks trees of one file.
 pub(crate) struct Shape<'a> {

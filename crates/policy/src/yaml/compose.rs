@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
-use super::{Fault, Kind, Mark, Node, Pair, Scalar, Type, quote};
+use super::{Fault, Kind, Mark, Node, Pair, Scalar, Type};
+use crate::json::quote;
 use crate::load::bounds::{ALIAS_WEIGHT_MAX, DEPTH_MAX, NODE_WEIGHT, NODES_MAX};
 
 /// A file's one document.

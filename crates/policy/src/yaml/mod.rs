@@ -12,8 +12,6 @@ mod scalar;
 pub(crate) use compose::parse;
 pub(crate) use scalar::{Scalar, Type};
 
-use crate::bounds::QUOTE_CHARS_MAX;
-
 /// A place in a text. Both count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
@@ -123,17 +121,6 @@ impl Node {
             Kind::Map(_) => "a map".to_owned(),
         }
     }
-}
-
-/// A key or a value as messages repeat it: not too long, and on one line.
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted: String = text.chars().take(QUOTE_CHARS_MAX).flat_map(char::escape_debug).collect();
-    // Written as they stand in files: only what cannot be seen is escaped.
-    quoted = quoted.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
-    if text.chars().nth(QUOTE_CHARS_MAX).is_some() {
-        quoted.push('…');
-    }
-    quoted
 }
 
 /// A token of a JSON pointer, escaped.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::quote;
+use crate::json::quote;
 
 /// A scalar as it was written, and what that means.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidegate_core::{Op, Snapshot, Time};
 use tidegate_engine::bounds::{COST_MAX, PENALTY_SECONDS_MAX};
 use tidegate_engine::{Inspected, InspectedLimit};
-use tidegate_policy::{Request, read_duration};
+use tidegate_policy::{Request, read_duration, refused_name};
 
 use super::answer::{Answered, Failure, json, quote};
 use super::asked::{self, Asked, Inline, Subject};
@@ -149,8 +149,7 @@ fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Fai
 
 async fn on_key(service: &Service, call: &str, inline: &Inline<'_>, op: Op) -> Result<usize, Failure> {
     if inline.is_named {
-        let problem = format_args!("{call} does not tell it, and keys do not depend on it, so it has no effect");
-        return Err(Failure::bad("limit.name", problem, "leave it out"));
+        return Err(refused_name("limit.name", &inline.name, call).into());
     }
     service.engine.decide(inline.key.as_bytes(), &inline.limit, op).await?;
     Ok(1)

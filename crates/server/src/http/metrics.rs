@@ -77,6 +77,9 @@ pub(super) fn page(service: &Service) -> String {
     rules(&mut page, &views);
     stores(&mut page, service);
     traffic(&mut page, service);
+    connections(&mut page, service);
+    configuration(&mut page, service);
+    process(&mut page, service);
     reference(&mut page, service, &views);
     page.0
 }
@@ -188,7 +191,10 @@ fn traffic(page: &mut Page, service: &Service) {
     }
     page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
-    let connections = traffic.connections();
+}
+
+fn connections(page: &mut Page, service: &Service) {
+    let connections = service.traffic.connections();
     page.head(CONNECTIONS, "gauge", "Connections that are open.");
     for one in &connections {
         page.line(CONNECTIONS, &[("listener", one.listener)], one.open as u64);
@@ -201,6 +207,9 @@ fn traffic(page: &mut Page, service: &Service) {
     page.line(TLS_FAILURES, &[], service.tls_failures.total());
     page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log says from where.");
     page.line(AUTH_FAILURES, &[], service.auth_failures.total());
+}
+
+fn configuration(page: &mut Page, service: &Service) {
     let (loads, errors) = service.config_loads();
     page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
@@ -213,10 +222,13 @@ fn traffic(page: &mut Page, service: &Service) {
     if let Some(end) = service.tls.as_ref().and_then(|tls| tls.end()) {
         page.line(CERTIFICATE_END, &[], end.seconds());
     }
+}
+
+fn process(page: &mut Page, service: &Service) {
     page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
     page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");
-    page.line(UNDECIDED, &[], service.engine.failed());
+    page.line(UNDECIDED, &[], service.engine.undecided());
     page.head(
         FALLBACKS,
         "counter",

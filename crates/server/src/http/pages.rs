@@ -351,9 +351,12 @@ mod tests {
             assert_ne!(reader.read_buf(&mut page).await.unwrap(), 0, "{} bytes", page.len());
         }
         drop((readers, reader));
-        while held() > 0 {
-            tokio::task::yield_now().await;
-        }
+        let all_gone = async {
+            while held() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), all_gone).await.expect("nobody reads, and pages are still held");
         accepting.abort();
     }
 }

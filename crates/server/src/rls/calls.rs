@@ -136,22 +136,54 @@ pub(super) async fn decide(
     let entries = decode::entries(message);
     let descriptors = decode::descriptors(message, &entries)?;
     let request = decode::request(message, &descriptors)?;
-    let outcome = match service.check(via, &request).await {
-        Ok(outcome) => outcome,
-        // The client chose what is too long. Envoy lets pass what it gets an error for, unless it was told otherwise,
-        // and who sends that must not pass uncounted.
-        Err(RequestError::KeyTooLong { .. } | RequestError::Key(_)) if !service.engine.is_in_shadow() => {
-            return Ok(encode::over_limit(descriptors.len()));
-        }
-        Err(error) => return Err(refusal(&error)),
-    };
+    // Envoy lets pass what it gets an error for, unless it was told otherwise.
+    let outcome = service.check_or_deny(via, &request).await.map_err(|error| refusal(&error))?;
     let now = service.engine.clock().now();
     Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }
 
 #[cfg(test)]
 mod tests {
+    use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+    use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+    use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+    use tidegate_engine::{Engine, Options};
+    use tidegate_policy::{LoadOptions, load_text};
+
     use super::*;
+    use crate::decision_log::DecisionLog;
+
+    /// Answer, metrics and decision log to a key that is too long.
+    async fn too_long(shadow: bool) -> (i32, (u64, u64), serde_json::Value) {
+        let rules =
+            "domains: {edge: {rules: [{name: user, match: {entries: {user: '*'}}, key: {entry: user}, limit: 1/s}]}}";
+        let engine = Engine::new(Options { shadow, ..Options::default() }).unwrap();
+        engine.install(load_text("test.yaml", rules, &LoadOptions::default()).policy.unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("decisions.jsonl");
+        let mut service = Service::new(engine);
+        service.decision_log = Some(DecisionLog::open(&path, 1).unwrap());
+        let entries = vec![Entry { key: "user".to_owned(), value: "x".repeat(5_000) }];
+        let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
+        let message = RateLimitRequest { domain: "edge".to_owned(), descriptors, hits_addend: 0 };
+        let answer = decide(&service, Protocol::Grpc.into(), &message, false).await.unwrap();
+        let counts = service.engine.rules()[0].counts;
+        drop(service);
+        let line = std::fs::read(&path).unwrap();
+        (answer.overall_code, (counts.denied, counts.shadow_denied), serde_json::from_slice(&line).unwrap())
+    }
+
+    #[tokio::test]
+    async fn who_sends_a_key_that_is_too_long_is_denied_and_everybody_is_told_so() {
+        for (shadow, code, counts) in [(false, Code::OverLimit, (1, 0)), (true, Code::Ok, (0, 1))] {
+            let (answered, counted, line) = too_long(shadow).await;
+            assert_eq!((answered, counted), (code as i32, counts), "shadow: {shadow}");
+            assert_eq!(line["allowed"], shadow, "{line}");
+            assert_eq!(line["denial"].as_str(), (!shadow).then_some("blocked"), "{line}");
+            assert_eq!(line["rules"][0]["allowed"], false, "{line}");
+            assert!(line.get("error").is_none(), "{line}");
+        }
+    }
 
     #[test]
     fn timeouts() {

@@ -34,12 +34,6 @@ pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_me
     }
 }
 
-/// A denial of which there are no numbers.
-pub(super) fn over_limit(descriptors: usize) -> RateLimitResponse {
-    let over = DescriptorStatus { code: Code::OverLimit as i32, ..Default::default() };
-    RateLimitResponse { overall_code: Code::OverLimit as i32, statuses: vec![over; descriptors], ..Default::default() }
-}
-
 /// Whether a rule that denies says that there shall be a problem body. Without a word of it Envoy writes its own body.
 fn wants_problem(outcome: &Outcome) -> bool {
     let is_denied = outcome.denial().is_some();
@@ -103,7 +97,7 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             let period = judgement.shown?.period_ns.max(1);
             Some(Duration::from_nanos(period - now.as_nanos() % period))
         }
-        Answer::Failed { .. } => Some(Duration::from_secs(1)),
+        Answer::Failed { .. } => judgement.answer.retry_after(),
         Answer::Unlimited | Answer::NotAsked => None,
     }
 }

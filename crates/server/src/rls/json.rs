@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidegate_policy::json::{FieldError, Fields, list, quote, text, whole};
+use tidegate_policy::json::{FieldError, Fields, flag, list, quote, text, whole};
 use tonic::Status;
 
 use super::calls::decide;
@@ -52,7 +52,7 @@ fn message(body: &str) -> Result<RateLimitRequest, FieldError> {
             items.into_iter().map(descriptor).collect::<Result<_, _>>()?
         }
     };
-    let hits_addend = match fields.take_either("hits_addend", "hitsAddend") {
+    let hits_addend = match fields.take_either("hits_addend", "hitsAddend")? {
         None => 0,
         Some(value) => small("hitsAddend", value)?,
     };
@@ -71,17 +71,11 @@ fn descriptor(value: &RawValue) -> Result<RateLimitDescriptor, FieldError> {
         }
     };
     let limit = fields.take("limit").map(own_limit).transpose()?;
-    let hits = fields.take_either("hits_addend", "hitsAddend");
+    let hits = fields.take_either("hits_addend", "hitsAddend")?;
     let hits_addend =
         hits.map(|value| Ok::<_, FieldError>(UInt64Value { value: large("hitsAddend", value)? })).transpose()?;
-    let is_negative_hits = match fields.take_either("is_negative_hits", "isNegativeHits").map(RawValue::get) {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            let problem = format_args!("{} is not true or false", quote(other));
-            return Err(FieldError::new("isNegativeHits", problem, "use one of them"));
-        }
-    };
+    let negative = fields.take_either("is_negative_hits", "isNegativeHits")?;
+    let is_negative_hits = negative.map_or(Ok(false), |value| flag("isNegativeHits", value))?;
     fields.finish("a descriptor")?;
     Ok(RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits })
 }
@@ -96,7 +90,7 @@ fn entry(value: &RawValue) -> Result<Entry, FieldError> {
 
 fn own_limit(value: &RawValue) -> Result<RateLimitOverride, FieldError> {
     let mut fields = Fields::parse("limit", value.get(), r#"{"requestsPerUnit":10,"unit":"MINUTE"}"#)?;
-    let requests = fields.take_either("requests_per_unit", "requestsPerUnit");
+    let requests = fields.take_either("requests_per_unit", "requestsPerUnit")?;
     let requests_per_unit = requests.map_or(Ok(0), |value| small("requestsPerUnit", value))?;
     let remedy = "use SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR";
     let unit = match fields.take("unit") {

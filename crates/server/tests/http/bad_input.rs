@@ -140,6 +140,7 @@ async fn other_bodies_that_cannot_be_read() {
         ("/json", r#"{"domain":"api","descriptors":[{"entries":[],"limit":{"unit":"EON"}}]}"#.to_owned()),
         ("/json", r#"{"domain":"api","descriptors":[{"entries":[],"limit":{"requestsPerUnit":1}}]}"#.to_owned()),
         ("/json", r#"{"domain":"api","descriptors":[{}],"hitsAddend":-1}"#.to_owned()),
+        ("/json", r#"{"domain":"api","descriptors":[{}],"hitsAddend":1,"hits_addend":5}"#.to_owned()),
         ("/json", r#"{"domain":"api","descriptors":[{}],"hits_addend":4294967296}"#.to_owned()),
     ] {
         table += &format!("{path} {case}\n  {}\n", wrong(&bench.post(path, &case).await));

@@ -6,8 +6,6 @@
 //! the key is as if never seen, and the name, or null if no rule applies. Without a limit, as where no rule applies, both
 //! limit and remaining are -1. A blocked key has a limit of 0 that does not come back: -1 seconds.
 
-use std::time::Duration;
-
 use tidegate_core::Retry;
 use tidegate_engine::{Answer, Judgement, Outcome};
 use tidegate_policy::{Descriptor, Entry, Request};
@@ -67,7 +65,7 @@ fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
 }
 
 fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
-    let shown = || bytes.get(..NUMBER_BYTES_TOLD_MAX).unwrap_or(bytes).escape_ascii();
+    let shown = || bytes.get(..COMMAND_BYTES_TOLD_MAX).unwrap_or(bytes).escape_ascii();
     std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", shown()))
 }
 
@@ -98,9 +96,10 @@ fn numbers(judgement: &Judgement<'_>) -> (i64, i64, i64) {
         Answer::Decided(decision) => {
             (whole(decision.limit()), whole(decision.remaining()), seconds_up(decision.reset_after()))
         }
-        Answer::Penalised(left) => (limit, 0, seconds_up(left)),
         Answer::Blocked => (0, 0, -1),
         Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => (-1, -1, 0),
-        Answer::Failed { allowed: false } => (limit, 0, seconds_up(Duration::from_secs(1))),
+        Answer::Penalised(_) | Answer::Failed { allowed: false } => {
+            (limit, 0, seconds_up(judgement.answer.retry_after().unwrap_or_default()))
+        }
     }
 }

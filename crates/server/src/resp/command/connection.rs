@@ -37,7 +37,7 @@ fn greet(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String>
         let left = command.len() - at;
         let option = command.get(at);
         if option.eq_ignore_ascii_case(b"AUTH") && left > 2 {
-            if !is_password(context, Some(command.get(at + 1)), command.get(at + 2)) {
+            if !authenticate(context, Some(command.get(at + 1)), command.get(at + 2)) {
                 return Err(WRONG_PASSWORD.to_owned());
             }
             authenticated = true;
@@ -94,7 +94,7 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
              configuration is correct?",
         );
     }
-    if is_password(context, user, password) {
+    if authenticate(context, user, password) {
         context.session.authenticated = true;
         context.replies.ok();
     } else {
@@ -102,14 +102,19 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
     }
 }
 
-/// Whether this user with this password may do all; if not, that is counted. There is one user; without a password anything does for it.
-fn is_password(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool {
-    let is_user = user.is_none_or(|user| user == b"default");
-    let is_right = is_user && context.door.password.as_ref().is_none_or(|password| same(password.as_bytes(), given));
+/// Whether this user with this password may do all. If not, that is counted and logged.
+fn authenticate(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool {
+    let is_right = is_password(context.door.password.as_deref(), user, given);
     if !is_right {
         context.door.service.note_auth_failure(context.session.peer);
     }
     is_right
+}
+
+/// Whether that is the password of the one user there is; where none is set, anything does for it.
+fn is_password(password: Option<&str>, user: Option<&[u8]>, given: &[u8]) -> bool {
+    let is_user = user.is_none_or(|user| user == b"default");
+    is_user && password.is_none_or(|password| same(password.as_bytes(), given))
 }
 
 /// Whether two are the same, in a time that does not tell where they differ.

@@ -12,6 +12,7 @@ use tidegate_core::{Decision, KeyError, Limit, LimitError, Op, Rate};
 use tidegate_engine::Batch;
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
+use crate::headers;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;
@@ -189,5 +190,5 @@ pub(super) fn whole(value: u64) -> i64 {
 /// Whole seconds, rounded up, so that who waits that long does not come too early.
 #[inline]
 pub(super) fn seconds_up(time: Duration) -> i64 {
-    whole(time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)))
+    whole(headers::seconds(time))
 }

@@ -1,21 +1,10 @@
 //! What becomes of stores when the policy changes.
-#![allow(clippy::unwrap_used)]
-
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use tidegate_core::FakeClock;
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{Descriptor, Entry, LoadOptions, Policy, Request, load_text};
 
-/// Nothing here waits.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the memory store answers at once"),
-    }
-}
+use crate::bench::at_once;
 
 /// A rule that counts in the store of this name, and one in the default store.
 fn policy(store: &str) -> Policy {
