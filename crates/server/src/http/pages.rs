@@ -212,7 +212,7 @@ mod tests {
 
     fn service(rules: usize) -> Arc<Service> {
         let clock = FakeClock::new();
-        let engine = Engine::new(Options { clock: clock.into(), keys: Some(1_000), shadow: false }).unwrap();
+        let engine = Engine::new(Options { clock: clock.into(), keys: Some(1_000), ..Options::default() }).unwrap();
         let rules: String = (0..rules).map(|number| format!("{{name: rule-{number}, limit: 1/s}}, ")).collect();
         let loaded =
             load_text("test.yaml", &format!("domains: {{api: {{rules: [{rules}]}}}}"), &LoadOptions::default());

@@ -43,7 +43,7 @@ struct Server {
 impl Server {
     fn start(password: Option<&str>) -> Server {
         let clock = FakeClock::new();
-        let options = Options { clock: clock.clone().into(), keys: Some(1_000), shadow: false };
+        let options = Options { clock: clock.clone().into(), keys: Some(1_000), ..Options::default() };
         let engine = Engine::new(options).unwrap();
         let loaded = load_text("rules.yaml", RULES, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
