@@ -92,6 +92,8 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             Some(headers::wait(headers::algorithm(judgement)?, judgement.shown?, decision, denies, now))
         }
         Answer::Penalised(left) => Some(*left),
+        // No window lets a key pass that is too long for a limit.
+        Answer::Blocked if headers::algorithm(judgement).is_some() => None,
         // A limit of no units has windows like any other.
         Answer::Blocked => {
             let period = judgement.shown?.period_ns.max(1);
