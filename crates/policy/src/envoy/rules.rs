@@ -1,6 +1,6 @@
 //! From trees of descriptors to rules: one for each descriptor that has a limit, with the whole way to it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tidegate_core::Algorithm;
 use tidegate_core::bounds::INTERVAL_NANOS_MIN;
@@ -22,6 +22,7 @@ pub(crate) fn write_rules(assembly: &mut Assembly, algorithm: Algorithm, problem
             assembly,
             problems,
             names: HashSet::new(),
+            numbers: HashMap::new(),
             comparisons: COMPARISONS_MAX,
             path: Vec::new(),
         };
@@ -35,6 +36,8 @@ struct Writer<'a> {
     assembly: &'a mut Assembly,
     problems: &'a mut Problems,
     names: HashSet<String>,
+    /// The last number after a name that was not free.
+    numbers: HashMap<String, u64>,
     /// How many are left.
     comparisons: usize,
     path: Vec<Step>,
@@ -197,10 +200,23 @@ impl Writer<'_> {
         if self.names.contains(&name) {
             name = join(true);
         }
-        while !self.names.insert(name.clone()) {
-            name.push('~');
+        self.numbered(name)
+    }
+
+    /// The name, or the first with a number after it that is free. Numbers only go up, or many of one name, which were told
+    /// to be wrong, would take the square of their number.
+    fn numbered(&mut self, name: String) -> String {
+        if self.names.insert(name.clone()) {
+            return name;
         }
-        name
+        let number = self.numbers.entry(name.clone()).or_default();
+        loop {
+            *number += 1;
+            let numbered = format!("{name}~{number}");
+            if self.names.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
     }
 }
 

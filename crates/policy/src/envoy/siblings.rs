@@ -28,7 +28,9 @@ pub(super) fn values(descriptors: &[Descriptor], budget: &mut usize) -> Option<V
     }
     let work = groups.values().map(Group::comparisons).fold(0, usize::saturating_add);
     *budget = budget.checked_sub(work)?;
-    let values = descriptors.iter().map(|descriptor| {
+    // Those that stand twice, which is told to be wrong, share what they except.
+    let mut known: HashMap<(&str, &str), Value> = HashMap::new();
+    let value_of = |descriptor: &Descriptor| {
         let except = groups.get(descriptor.key.as_str()).map_or_else(Vec::new, |group| group.before(&descriptor.value));
         let is = if descriptor.value.is_empty() { "*" } else { &descriptor.value };
         if except.is_empty() {
@@ -37,6 +39,10 @@ pub(super) fn values(descriptors: &[Descriptor], budget: &mut usize) -> Option<V
             let except: Arc<[String]> = except.into_iter().map(str::to_owned).collect();
             Value::But(But { is: is.to_owned(), except })
         }
+    };
+    let values = descriptors.iter().map(|descriptor| {
+        let name = (descriptor.key.as_str(), descriptor.value.as_str());
+        known.entry(name).or_insert_with(|| value_of(descriptor)).clone()
     });
     Some(values.collect())
 }
@@ -103,6 +109,14 @@ mod tests {
         check(&[("a", ""), ("a", "x"), ("a", "x*"), ("a", "xy*")], &["* but x x* xy*", "x", "x* but x", "xy* but x*"]);
         check(&[("a", "x*"), ("a", "y*"), ("a", "*z"), ("a", "w")], &["x*", "y*", "*z but x* y*", "w"]);
         check(&[("a", "*"), ("a", "x*"), ("b", "x")], &["*", "x* but *", "x"]);
+    }
+
+    #[test]
+    fn what_stands_twice_shares_what_it_excepts() {
+        let named = |value: &str| Descriptor { key: "a".to_owned(), value: value.to_owned(), ..Descriptor::default() };
+        let values = values(&[named("x"), named(""), named("")], &mut 1000).unwrap();
+        let [_, Value::But(first), Value::But(second)] = values.as_slice() else { panic!("{values:?}") };
+        assert!(Arc::ptr_eq(&first.except, &second.except));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::bounds::PROBLEMS_MAX;
 use super::problems::{Problems, at, whole};
 use crate::Location;
 use crate::envoy::Tree;
@@ -138,18 +139,25 @@ impl Assembly {
         self.rules.get(domain).map_or(0, Vec::len)
     }
 
-    /// An assembly of this file alone, for rules that shall only be looked at.
-    pub(crate) fn beside(&self) -> Assembly {
-        Assembly { documents: self.documents.clone(), merge_domains: true, ..Assembly::default() }
+    /// An empty assembly, for rules that shall only be looked at.
+    pub(crate) fn beside() -> Assembly {
+        Assembly::new(true)
     }
 
-    /// Lets rules that are only looked at find all stores, wherever those stand.
-    pub(crate) fn share_stores(&mut self) {
-        for aside in &mut self.aside {
-            aside.documents.clone_from(&self.documents);
-            aside.config.stores.clone_from(&self.config.stores);
-            aside.stores.clone_from(&self.stores);
+    /// Keeps rules that shall only be looked at. Each of these was told to be wrong by itself, so beyond the bound nothing
+    /// more would be told of them.
+    pub(crate) fn keep_aside(&mut self, aside: Assembly) {
+        if !aside.config.domains.is_empty() && self.aside.len() < PROBLEMS_MAX {
+            self.aside.push(aside);
         }
+    }
+
+    /// Lets another assembly have all documents and stores for a while; again, and they are back. Copies of them would
+    /// grow with the square of the files.
+    pub(crate) fn lend(&mut self, other: &mut Assembly) {
+        std::mem::swap(&mut self.documents, &mut other.documents);
+        std::mem::swap(&mut self.config.stores, &mut other.config.stores);
+        std::mem::swap(&mut self.stores, &mut other.stores);
     }
 
     /// The configuration without the rules that could not be read as a whole.
@@ -226,5 +234,30 @@ impl Origin {
             _ => "",
         });
         pointer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_in_many_files_is_kept_once() {
+        let mut problems = Problems::default();
+        let mut assembly = Assembly::new(false);
+        let files = 1_000;
+        for number in 0..files {
+            let text =
+                format!("{{stores: {{s{number}: {{}}}}, domains: {{api: {{rules: [{{name: r, limit: 5/s}}]}}}}}}");
+            let root = Arc::new(crate::yaml::parse(&text).unwrap().root);
+            assembly.add_document(format!("{number}.yaml").into(), Arc::clone(&root));
+            crate::load::native::read(number, &root, &mut assembly, &mut problems);
+        }
+        let copies = |aside: &Assembly| aside.documents.len() + aside.stores.len() + aside.config.stores.len();
+        assert_eq!(assembly.documents(), files);
+        assert_eq!(assembly.rules_of("api"), 1);
+        assert_eq!(assembly.aside.len(), PROBLEMS_MAX);
+        assert_eq!(assembly.aside.iter().map(copies).sum::<usize>(), 0);
+        assert!(problems.errors() >= files - 1, "{}", problems.errors());
     }
 }

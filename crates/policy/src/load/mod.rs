@@ -98,9 +98,11 @@ fn assemble(sources: Vec<Source>, files: Vec<PathBuf>, options: &Options, mut pr
     }
     envoy::write_rules(&mut assembly, options.envoy_algorithm, &mut problems);
     let policy = compile(&assembly, options, &mut problems);
-    assembly.share_stores();
-    for aside in &assembly.aside {
-        compile(aside, options, &mut problems);
+    for mut aside in std::mem::take(&mut assembly.aside) {
+        // Its rules find all stores, wherever those stand.
+        assembly.lend(&mut aside);
+        compile(&aside, options, &mut problems);
+        assembly.lend(&mut aside);
     }
     let rules = assembly.written;
     Loaded { policy, rules, config: assembly.into_config(), diagnostics: problems.finish(), files }

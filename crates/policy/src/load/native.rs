@@ -28,18 +28,20 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
             assembly.store(document, node.mark, name, store, problems);
         }
     }
-    let mut aside = assembly.beside();
+    let mut aside = Assembly::beside();
     for (name, node) in entries(root, "domains", &file, problems) {
         assembly.written += node.get("rules").map_or(0, |rules| rules.items().len());
-        let is_new = assembly.domain(document, node.mark, &name, problems);
-        let home = if is_new { &mut *assembly } else { &mut aside };
-        if is_new || home.domain(document, node.mark, &name, problems) {
-            read_domain(document, &name, node, home, problems);
+        if assembly.domain(document, node.mark, &name, problems) {
+            read_domain(document, &name, node, assembly, problems);
+            continue;
         }
+        assembly.lend(&mut aside);
+        if aside.domain(document, node.mark, &name, problems) {
+            read_domain(document, &name, node, &mut aside, problems);
+        }
+        assembly.lend(&mut aside);
     }
-    if !aside.config.domains.is_empty() {
-        assembly.aside.push(aside);
-    }
+    assembly.keep_aside(aside);
 }
 
 fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly, problems: &mut Problems) {

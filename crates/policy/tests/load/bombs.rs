@@ -63,3 +63,19 @@ fn many_wildcards_beside_each_other() {
     let many: String = (0..20_000).map(|number| format!("- {{key: a, value: 'x{number}*'}}\n")).collect();
     assert_snapshot!(soon(&format!("domain: edge\ndescriptors:\n{many}")));
 }
+
+#[test]
+fn one_descriptor_many_times() {
+    // Both alone and beside as many values, which each of them excepts.
+    let limit = "rate_limit: {unit: minute, requests_per_unit: 1}";
+    for values in [0, 8_000] {
+        let mut text = String::from("domain: x\ndescriptors:\n");
+        for value in 0..values {
+            text.push_str(&format!("- {{key: k, value: v{value}, {limit}}}\n"));
+        }
+        text.push_str(&format!("- {{key: k, {limit}}}\n").repeat(8_000));
+        let said = soon(&text);
+        assert!(said.contains("the key `k` with no value stands twice at this level"), "{said}");
+        assert!(said.contains("more problems"), "{said}");
+    }
+}
