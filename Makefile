@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run demo test soak bench bench-server fuzz lint-bench clean peers rust compiler components
+.PHONY: help run demo test soak bench bench-server bench-redis fuzz lint-bench clean peers rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,6 +40,10 @@ bench-server: rust compiler ## measure the server beside redis-server, throttlec
 	cargo install --locked --quiet --root target/peers throttlecrab-server
 	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
 	target/release/bench-server $(BENCH)
+
+bench-redis: rust compiler ## measure Redis as the store, beside a plain script and INCR, and what leases spare it
+	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; $(SUDO) apt-get install --quiet --yes redis-server; }
+	cargo run --locked --release --package tidegate-bench-server --bin bench-redis -- $(BENCH)
 
 fuzz: rust compiler ## feed random bytes to the parsers, a minute each (FUZZ_SECONDS=n for longer); needs a nightly compiler
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is missing: installing it"; cargo install --locked --quiet cargo-fuzz; }

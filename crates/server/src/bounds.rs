@@ -166,6 +166,10 @@ pub const HOST_BYTES_MAX: usize = 260;
 /// Connections that may wait to be accepted: a burst of them while all threads are busy.
 pub const BACKLOG: i32 = 1024;
 
+/// Bytes that the system may hold for a client that does not read them; Linux doubles it for its own needs. Left to itself
+/// it takes megabytes for each. Long pages go through it in pieces.
+pub const SEND_BYTES: usize = 128 << 10;
+
 /// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail again.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -174,6 +178,10 @@ pub const RELOAD_LOOK: Duration = Duration::from_millis(500);
 
 /// How long before its end a certificate is warned of: whoever renews by hand needs some days.
 pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(7 * 86_400);
+
+/// Largest file of certificates or keys: all authorities that browsers trust take a quarter of it. A path that leads to
+/// something endless must not fill the memory.
+pub const TLS_FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Most lines that are logged in a second of clients that were turned away, of each kind: enough to see who and why.
 pub const REFUSALS_LOGGED_A_SECOND: u32 = 3;

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use serde::Serialize;
 use tidegate_core::{Retry, Time};
 use tidegate_engine::{Denial, Judgement, Outcome};
@@ -229,18 +231,31 @@ struct LogFile {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
+    /// Whether it can be set aside: a device or a pipe, as `/dev/stdout` may be one, cannot.
+    is_regular: bool,
 }
 
 impl LogFile {
     fn open(path: PathBuf) -> io::Result<LogFile> {
-        let file = OpenOptions::new().create(true).append(true).mode(PERMISSIONS).open(&path)?;
-        let bytes = file.metadata()?.len();
-        Ok(LogFile { path, file: BufWriter::new(file), bytes })
+        // A pipe would be waited for until somebody reads it, and the start with it.
+        let no_waiting = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let mut options = OpenOptions::new();
+        let opened = options.create(true).append(true).mode(PERMISSIONS).custom_flags(no_waiting).open(&path);
+        let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => io::Error::other("it is a pipe that nobody reads, or a socket"),
+            _ => error,
+        })?;
+        // From here on waiting is right: it is the thread that writes which waits.
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        let metadata = file.metadata()?;
+        let is_regular = metadata.is_file();
+        let bytes = if is_regular { metadata.len() } else { 0 };
+        Ok(LogFile { path, file: BufWriter::new(file), bytes, is_regular })
     }
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
-        if self.bytes.saturating_add(length) > DECISION_LOG_BYTES_MAX {
+        if self.is_regular && self.bytes.saturating_add(length) > DECISION_LOG_BYTES_MAX {
             self.file.flush()?;
             let mut aside = self.path.clone().into_os_string();
             aside.push(".1");
@@ -275,6 +290,33 @@ mod tests {
             waiting: Arc::default(),
         };
         (log, lines)
+    }
+
+    #[test]
+    fn pipes_are_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let told = LogFile::open(path.clone()).map(drop).unwrap_err().to_string();
+        assert_eq!(told, "it is a pipe that nobody reads, or a socket");
+        // One that is read can be written, and is not set aside however much goes through it.
+        let mut options = OpenOptions::new();
+        let reader = options.read(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap()).open(&path);
+        let mut file = LogFile::open(path.clone()).unwrap();
+        assert!(!fcntl_getfl(file.file.get_ref()).unwrap().contains(OFlags::NONBLOCK));
+        file.bytes = DECISION_LOG_BYTES_MAX;
+        file.write(b"line\n").unwrap();
+        file.flush().unwrap();
+        let mut read = [0; 5];
+        io::Read::read_exact(&mut reader.unwrap(), &mut read).unwrap();
+        assert_eq!((&read, path.exists()), (b"line\n", true));
+    }
+
+    #[test]
+    fn devices_can_be_written() {
+        let mut file = LogFile::open("/dev/null".into()).unwrap();
+        assert!(!file.is_regular);
+        file.write(b"line\n").and_then(|()| file.flush()).unwrap();
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
-//! | rules that change while it runs | `reload.rs` |
+//! | rules that change while it runs | `reload.rs`, `loads.rs` |
 //! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
@@ -25,6 +25,7 @@ mod drain;
 mod headers;
 mod http;
 mod listener;
+mod loads;
 mod refusals;
 mod reload;
 mod resp;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bounds::{ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX};
+use crate::bounds::{ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
 use crate::drain::Drain;
 
 /// What is behind a listener.
@@ -80,6 +80,8 @@ impl Listener {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             // A restart must not wait for connections of the process before.
             socket.set_reuse_address(true)?;
+            // Connections have it from the socket that accepts them.
+            socket.set_send_buffer_size(SEND_BYTES)?;
             socket.set_nonblocking(true)?;
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
@@ -178,5 +180,26 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_holds_little_for_who_does_not_read() {
+        let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
+        listener.socket.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.socket.accept().unwrap();
+        let mut sent = 0;
+        accepted.set_nonblocking(true).unwrap();
+        while let Ok(count) = io::Write::write(&mut &accepted, &[0; 4096]) {
+            sent += count;
+        }
+        assert!(socket2::SockRef::from(&accepted).send_buffer_size().unwrap() <= 2 * SEND_BYTES);
+        // What the client's side of this machine holds is beside it.
+        assert!(sent > SEND_BYTES / 2, "{sent}");
     }
 }

@@ -39,11 +39,18 @@ fn first(diagnostics: &[Diagnostic]) -> String {
 /// Loads the configuration, again and again.
 #[derive(Debug)]
 pub(crate) struct Reloader {
-    paths: Vec<PathBuf>,
+    paths: Arc<[PathBuf]>,
     options: LoadOptions,
     service: Arc<Service>,
     /// The files as they were when they were loaded.
     loaded: Vec<FileMark>,
+}
+
+/// A configuration that was read, or why it was not, and the files as they were before.
+#[derive(Debug)]
+pub(crate) struct Read {
+    marks: Vec<FileMark>,
+    policy: Result<Policy, BadConfig>,
 }
 
 /// What tells whether a file is another one than before.
@@ -61,12 +68,18 @@ impl Reloader {
     pub(crate) fn new(first: First, options: LoadOptions, service: Arc<Service>) -> Reloader {
         let First { paths, marks, .. } = first;
         service.note_config_load(true);
-        Reloader { paths, options, service, loaded: marks }
+        Reloader { paths: paths.into(), options, service, loaded: marks }
     }
 
-    /// Loads the configuration anew, and keeps the old one if that cannot be used.
-    pub(crate) fn reload(&mut self, reason: &str) {
-        match self.load() {
+    /// Reads the configuration anew. That may take long, and needs nothing of what runs.
+    pub(crate) fn reading(&self) -> impl FnOnce() -> Read + Send + 'static {
+        let (paths, options) = (Arc::clone(&self.paths), self.options.clone());
+        move || Read { marks: marks(&paths), policy: read(&paths, &options) }
+    }
+
+    /// Decides by what was read, and keeps the old configuration if that cannot be used.
+    pub(crate) fn take(&mut self, reason: &str, read: Read) {
+        match self.install(read) {
             Ok(()) => {
                 tracing::info!(reason, rules = self.service.engine.policy().rules().len(), "configuration loaded")
             }
@@ -84,11 +97,13 @@ impl Reloader {
 
     /// Resolves when the files are other ones than those that were loaded, and have been the same twice in a row: who
     /// writes them may not be done.
-    pub(crate) async fn changed(&mut self) {
+    pub(crate) async fn changed(&self) {
         let mut before = None;
         loop {
             tokio::time::sleep(RELOAD_LOOK).await;
-            let now = marks(&self.paths);
+            let paths = Arc::clone(&self.paths);
+            // Beside this task: a disk may hang, and signals must be heard all the same.
+            let Ok(now) = tokio::task::spawn_blocking(move || marks(&paths)).await else { continue };
             if now != self.loaded && before.as_ref() == Some(&now) {
                 return;
             }
@@ -96,9 +111,9 @@ impl Reloader {
         }
     }
 
-    fn load(&mut self) -> Result<(), BadConfig> {
-        self.loaded = marks(&self.paths);
-        let result = read(&self.paths, &self.options).and_then(|policy| {
+    fn install(&mut self, read: Read) -> Result<(), BadConfig> {
+        self.loaded = read.marks;
+        let result = read.policy.and_then(|policy| {
             self.refuse_nothing()?;
             let unchanged = self.service.engine.install(policy)?;
             for store in unchanged {
@@ -189,14 +204,18 @@ mod tests {
         let engine = Engine::with_policy(Options::default(), first.take_policy()).unwrap();
         let service = Arc::new(Service::new(engine));
         let mut reloader = Reloader::new(first, LoadOptions::default(), Arc::clone(&service));
+        let mut reload = || {
+            let read = reloader.reading()();
+            reloader.take("test", read);
+        };
         std::fs::remove_file(&file).unwrap();
         for _ in 0..2 {
-            reloader.reload("test");
+            reload();
             assert_eq!(service.engine.policy().rules().len(), 1);
         }
         assert_eq!(service.config_loads(), (1, 2));
         std::fs::write(&file, "domains: {}").unwrap();
-        reloader.reload("test");
+        reload();
         assert_eq!(service.engine.policy().rules().len(), 0, "who says that there are no rules has none");
     }
 }

@@ -20,6 +20,7 @@ use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
+use crate::loads::Loads;
 use crate::reload::{BadConfig, First, Reloader};
 use crate::service::Service;
 use crate::telemetry::{Telemetry, TelemetryError};
@@ -114,7 +115,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let _entered = manager.enter();
         options.telemetry.start()?
     };
-    let (service, mut reloader) = prepare(&options)?;
+    let (service, reloader) = prepare(&options)?;
     let tls = service.tls.clone();
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
@@ -146,7 +147,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let signals = Signals::new()?;
         service.set_ready(true);
         started(addresses);
-        manage(signals, &mut reloader, &service, &drainer, options.drain_delay).await;
+        manage(signals, Loads::new(reloader, Arc::clone(&service)), &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
     // Both: who was told to stop twice has not started to drain, and the threads would accept for ever.
@@ -157,6 +158,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     }
     // The last traces are sent by tasks of this runtime, so it has to run meanwhile.
     let _ = manager.block_on(manager.spawn_blocking(move || drop(telemetry)));
+    // A load that still runs is of no use any more: nobody waits for it.
+    manager.shutdown_background();
     Ok(())
 }
 
@@ -261,14 +264,6 @@ async fn accept<D: Door>(listener: &Listener, door: Arc<D>, drain: Drain) {
     }
 }
 
-/// Reads certificates again, and says what became of it.
-fn renew(tls: &Tls, service: &Service) {
-    match tls.reload() {
-        Ok(()) => tls.tell(service.engine.clock().now()),
-        Err(error) => tracing::error!(%error, "certificates refused: the old ones stay"),
-    }
-}
-
 /// The signals that the server listens to.
 struct Signals {
     terminate: Signal,
@@ -295,24 +290,13 @@ impl Signals {
 }
 
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
-async fn manage(
-    mut signals: Signals,
-    reloader: &mut Reloader,
-    service: &Service,
-    drainer: &Drainer,
-    drain_delay: Duration,
-) {
+async fn manage(mut signals: Signals, mut loads: Loads, service: &Service, drainer: &Drainer, drain_delay: Duration) {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hang_up.recv() => {
-                reloader.reload("SIGHUP");
-                if let Some(tls) = &service.tls {
-                    renew(tls, service);
-                }
-            }
-            () = reloader.changed() => reloader.reload("changed files"),
+            _ = signals.hang_up.recv() => loads.ask(),
+            () = loads.go_on() => {}
         }
     }
     tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");

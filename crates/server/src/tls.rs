@@ -1,7 +1,8 @@
 //! Certificates: read from files, and read again when they were renewed.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use crate::bounds::CERTIFICATE_WARNING;
+use crate::bounds::{CERTIFICATE_WARNING, TLS_FILE_BYTES_MAX};
 use crate::validity::End;
 
 /// The files, all in PEM.
@@ -119,8 +120,8 @@ impl Current {
 
 fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let key =
-        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error, "a private key"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|error| unreadable(&files.key, &error, "a private key"))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(&files.certificate, error))?;
@@ -153,12 +154,25 @@ fn doubt(end: End, now: Time) -> Option<&'static str> {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |error: pem::Error| unreadable(file, &error, "a certificate");
-    let all: Vec<_> =
-        CertificateDer::pem_file_iter(file).map_err(unreadable)?.collect::<Result<_, _>>().map_err(unreadable)?;
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?).collect::<Result<_, _>>().map_err(unreadable)?;
     if all.is_empty() {
         return Err(unreadable(pem::Error::NoItemsFound));
     }
     Ok(all)
+}
+
+/// All bytes of a file, which are not too many.
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|open| open.take(TLS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(count) if count as u64 > TLS_FILE_BYTES_MAX => {
+            let reason = format!("has more than {TLS_FILE_BYTES_MAX} bytes; keep only what is needed in it");
+            Err(TlsError { file: file.to_owned(), reason })
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(unreadable(file, &pem::Error::Io(error), "")),
+    }
 }
 
 fn unreadable(file: &Path, error: &pem::Error, wanted: &str) -> TlsError {
@@ -188,6 +202,24 @@ fn mismatch(files: &TlsFiles, error: &tokio_rustls::rustls::Error) -> TlsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_files_are_refused_before_they_are_read() {
+        // An endless one, and one of a byte too many.
+        let directory = tempfile::tempdir().unwrap();
+        let large = directory.path().join("large.pem");
+        File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX + 1).unwrap();
+        for file in [Path::new("/dev/zero"), &large] {
+            let told = read(file).unwrap_err().to_string();
+            assert_eq!(
+                told,
+                format!("{}: has more than 1048576 bytes; keep only what is needed in it", file.display())
+            );
+        }
+        File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX).unwrap();
+        assert_eq!(read(&large).unwrap().len() as u64, TLS_FILE_BYTES_MAX);
+        assert!(certificates(&large).unwrap_err().to_string().contains("holds no certificate"));
+    }
 
     #[test]
     fn the_last_week_of_a_certificate_is_warned_of() {

@@ -95,17 +95,30 @@ fn time(bytes: &[u8]) -> Option<(End, &[u8])> {
         GENERALIZED_TIME => text.split_at_checked(4).and_then(|(year, text)| Some((number(year)?, text)))?,
         _ => return None,
     };
-    let [month, day, hour, minute, second] = text.strip_suffix(b"Z")?.as_chunks::<2>().0 else { return None };
+    // A digit too many is no date either.
+    let (fields, []) = text.strip_suffix(b"Z")?.as_chunks::<2>() else { return None };
+    let [month, day, hour, minute, second] = fields else { return None };
     let field = |digits: &[u8; 2], least, most| number(digits).filter(|number| (least..=most).contains(number));
+    let month = field(month, 1, 12)?;
     let end = End {
         year,
-        month: field(month, 1, 12)?,
-        day: field(day, 1, 31)?,
+        month,
+        day: field(day, 1, days_of_month(year, month))?,
         hour: field(hour, 0, 23)?,
         minute: field(minute, 0, 59)?,
-        second: field(second, 0, 60)?,
+        second: field(second, 0, 59)?,
     };
     Some((end, rest))
+}
+
+fn days_of_month(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
@@ -141,6 +154,38 @@ mod tests {
             let end = End::of_certificate(&certificate(year, month, day)).unwrap();
             assert_eq!(end.to_string(), format!("{year}-{month:02}-{day:02}T00:00:00Z"));
             assert_eq!(end.seconds(), seconds, "{end}");
+        }
+    }
+
+    #[test]
+    fn only_dates_that_exist_are_read() {
+        let read = |tag: u8, text: &str| {
+            let element = [&[tag, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+            time(&element).map(|(end, _)| end.to_string())
+        };
+        for (tag, text, expected) in [
+            (UTC_TIME, "250228235959Z", Some("2025-02-28T23:59:59Z")),
+            (UTC_TIME, "240229000000Z", Some("2024-02-29T00:00:00Z")),
+            (GENERALIZED_TIME, "20000229000000Z", Some("2000-02-29T00:00:00Z")),
+            (GENERALIZED_TIME, "99991231235959Z", Some("9999-12-31T23:59:59Z")),
+            (UTC_TIME, "250229000000Z", None),
+            (UTC_TIME, "250231000000Z", None),
+            (UTC_TIME, "250431000000Z", None),
+            (GENERALIZED_TIME, "21000229000000Z", None),
+            (UTC_TIME, "250001000000Z", None),
+            (UTC_TIME, "251301000000Z", None),
+            (UTC_TIME, "250100000000Z", None),
+            (UTC_TIME, "250101240000Z", None),
+            (UTC_TIME, "250101006000Z", None),
+            (UTC_TIME, "250101000060Z", None),
+            (UTC_TIME, "2501010000000Z", None),
+            (UTC_TIME, "2501010000Z", None),
+            (UTC_TIME, "250101000000", None),
+            (UTC_TIME, "250101000000+0100", None),
+            (GENERALIZED_TIME, "20250101000000.5Z", None),
+            (GENERALIZED_TIME, "+2250101000000Z", None),
+        ] {
+            assert_eq!(read(tag, text).as_deref(), expected, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::http::{Connection, get};
-use crate::process::{eventually, python};
+use crate::process::{directory, eventually, python};
 use crate::tidegate::Tidegate;
 
 /// Asks until the server is gone. A connection may be closed between two requests, once the server has said that it is
@@ -107,4 +107,24 @@ fn idle_connections_do_not_hold_it() {
     let _redis = std::net::TcpStream::connect(tidegate.resp).unwrap();
     tidegate.process.signal(Signal::TERM);
     assert!(tidegate.process.ended().success());
+}
+
+/// A stop is heard while a large file is loaded, and nobody waits for the end of that.
+#[test]
+fn it_does_not_finish_a_load() {
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    std::fs::write(&path, "domains: {}").unwrap();
+    let mut tidegate = Tidegate::with_config(&path, &["--drain-delay", "0"]);
+    // Reading them takes far longer than the pause below.
+    let rule = |number: usize| format!("    - {{name: r{number}, key: {{entry: user}}, limit: 5/minute}}\n");
+    let rules: String = (0..50_000).map(rule).collect();
+    std::fs::write(&path, format!("domains:\n  api:\n    rules:\n{rules}")).unwrap();
+    tidegate.process.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(200));
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let log = tidegate.process.log();
+    assert!(log.contains("told to stop"), "{log}");
+    assert!(!log.contains("configuration"), "it has waited for the load: {log}");
 }

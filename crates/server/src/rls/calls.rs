@@ -1,6 +1,5 @@
 //! The calls of a connection: to whom each goes, and how long it may take.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,14 +37,14 @@ impl Calls {
     }
 
     /// Answers a call. A client that does not send its message, or whose deadline passed, gets no answer but that.
-    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> Result<http::Response<Answer>, Infallible> {
+    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Answer> {
         let patience = patience(request.headers());
         if patience.is_zero() {
-            return Ok(too_late());
+            return too_late();
         }
         let path = request.uri().path();
         if path == SHOULD_RATE_LIMIT {
-            return Ok(within(patience, self.limits.answer(request)).await);
+            return within(patience, self.limits.answer(request)).await;
         }
         let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
         let answered = async {
@@ -55,7 +54,7 @@ impl Calls {
                 _ => Ok(Status::unimplemented(format!("only {SHOULD_RATE_LIMIT} and health are served")).into_http()),
             }
         };
-        Ok(within(patience, async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) }).await)
+        within(patience, async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) }).await
     }
 }
 

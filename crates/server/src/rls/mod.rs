@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | a connection, its bounds and its end | `mod.rs`, `preface.rs` |
+//! | a connection, its bounds and its end | `mod.rs`, `preface.rs`; by what it does not take: `owed.rs` |
 //! | to whom a call goes, and its deadline | `calls.rs` |
 //! | a message in and a message out | `unary.rs` |
 //! | from Envoy's message to a request, and from an outcome back | `decode.rs`, `encode.rs`, `unit.rs` |
@@ -16,11 +16,13 @@ mod encode;
 mod health;
 pub(crate) mod json;
 pub(crate) mod limits;
+mod owed;
 mod preface;
 mod reflection;
 mod unary;
 mod unit;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -35,6 +37,7 @@ use tokio::time::timeout;
 use tonic::service::Routes;
 
 use self::calls::{Calls, Limits};
+use self::owed::{Counted, Ledger};
 use crate::bounds::{
     DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,
     GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, STALL,
@@ -85,13 +88,18 @@ impl RlsDoor {
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
         let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), drain.clone()));
         // Each call is a task of its own: should one panic, the others and the connection go on.
+        let ledger = Arc::new(Ledger::default());
+        let counted = Arc::clone(&ledger);
         let answer = service_fn(move |request| {
-            let calls = Arc::clone(&calls);
-            async move { calls.answer(request).await }
+            let (calls, ledger) = (Arc::clone(&calls), Arc::clone(&counted));
+            async move { Ok::<_, Infallible>(calls.answer(request).await.map(|answer| Counted { answer, ledger })) }
         });
         let mut connection = pin!(self.http2.serve_connection(stream, answer));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = ledger.overdue() => {
+                return tracing::debug!(listener = Self::NAME, "a client that does not take its answers is cut off");
+            }
             () = drain.started() => {
                 connection.as_mut().graceful_shutdown();
                 timeout(DRAIN, connection).await.unwrap_or(Ok(()))

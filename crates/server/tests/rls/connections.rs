@@ -217,6 +217,44 @@ async fn who_does_not_read_acknowledgements_is_cut_off() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_answers_is_cut_off() {
+    let server = Server::start(RULES);
+    // Nothing, less than a message, and less than a message over all calls.
+    for (name, stream_window, calls) in [("0 bytes", 0, 3), ("1 byte", 1, 3), ("too little for all", 65_535, 3_000)] {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let mut builder = client::Builder::new();
+        builder.initial_window_size(stream_window);
+        let (mut sender, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut untaken = Vec::new();
+        for _ in 0..calls {
+            let Ok(ready) = sender.ready().await else { break };
+            sender = ready;
+            let Ok((answer, mut body)) = sender.send_request(head(None), false) else { break };
+            body.send_data(question(), true).unwrap();
+            // The head comes; the client lives, and answers each ping.
+            let Ok(Ok(answer)) = tokio::time::timeout(Duration::from_secs(30), answer).await else { break };
+            untaken.push(answer.into_body());
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(30), connection).await;
+        assert!(ended.is_ok(), "{name}: {} answers are kept", untaken.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_all_answers_may_be_idle() {
+    let server = Server::start(RULES);
+    let (mut sender, connection) = connect(&server).await;
+    for _ in 0..3 {
+        let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+        body.send_data(question(), true).unwrap();
+        assert_eq!(status_of(answer).await, Code::Ok);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!connection.is_finished());
+    }
+}
+
 #[tokio::test]
 async fn what_is_under_way_is_finished() {
     let server = Server::start(RULES);
