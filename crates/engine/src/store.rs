@@ -269,11 +269,11 @@ impl Stores {
     /// The shared stores, by name.
     pub(crate) fn shared(&self) -> Vec<StoreView> {
         let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = |(name, (_, backend)): (&Box<str>, &Made)| match backend {
-            Backend::Shared(backend) => Some(StoreView { name: name.clone(), health: backend.store.health() }),
+        let view = |(_, backend): &Made| match backend {
+            Backend::Shared(backend) => Some(StoreView { name: backend.name.clone(), health: backend.store.health() }),
             _ => None,
         };
-        let mut views: Vec<StoreView> = by_name.iter().filter_map(view).collect();
+        let mut views: Vec<StoreView> = by_name.values().filter_map(view).collect();
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
     }

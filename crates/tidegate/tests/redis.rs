@@ -1,7 +1,6 @@
 //! A limiter that programs share through a real redis-server.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-#[allow(unused_imports, unreachable_pub, reason = "other tests use the rest")]
 #[path = "../../stores/tests/servers/mod.rs"]
 mod servers;
 

@@ -8,7 +8,6 @@ mod bench;
 mod check;
 mod life;
 mod operate;
-#[allow(unused_imports, reason = "other tests use the rest")]
 #[path = "../../../stores/tests/servers/mod.rs"]
 mod servers;
 mod stores;
