@@ -1,7 +1,6 @@
 //! A limiter that programs share through a real redis-server.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-#[allow(unreachable_pub, reason = "it is one file of several tests")]
 #[path = "../../stores/tests/servers/mod.rs"]
 mod servers;
 
