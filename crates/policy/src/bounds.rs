@@ -79,9 +79,10 @@ pub const REGEX_BYTES_MAX: usize = 64 << 10;
 pub const EXPRESSION_MAP_MAX: usize = 256;
 
 /// Most units that a request to rules can ask for: it says so, an expression makes them, an administrator gives them back.
-/// The HTTP API holds those to it who bring a limit too. CL.THROTTLE takes any quantity, as redis-cell does, and so do
-/// `tidegate decide` and the engine's own calls for limits that callers bring: nothing is summed up there. Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays
-/// below 64 bits. Envoy's `hits_addend` can carry more, and is refused then.
+/// Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays below 64
+/// bits. Envoy's `hits_addend` can carry more, and is refused then. The HTTP API holds those to it who bring a limit too.
+/// CL.THROTTLE takes any quantity, as redis-cell does, and so do `tidegate decide` and the engine's own calls for limits
+/// that callers bring: nothing is summed up there.
 pub const COST_MAX: u64 = 1 << 53;
 
 /// Most fields of one JSON object and most items of one list: twice the entries that a descriptor may have. Finding a field

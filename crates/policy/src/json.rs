@@ -191,17 +191,24 @@ pub fn list<'a>(name: &str, text: &'a str, example: &str) -> Result<Vec<&'a RawV
 #[must_use]
 pub fn quote(value: &str) -> String {
     let mut quoted = String::new();
-    for letter in value.chars().take(QUOTE_CHARS_MAX) {
+    for letter in shortened(value).chars() {
         match letter {
             // Written as they stand: only what cannot be seen is escaped.
             '\'' | '"' | '\\' => quoted.push(letter),
             letter => quoted.extend(letter.escape_debug()),
         }
     }
-    if value.chars().nth(QUOTE_CHARS_MAX).is_some() {
-        quoted.push('…');
-    }
     quoted
+}
+
+/// The beginning of a value, for those who escape it themselves.
+#[must_use]
+pub fn shortened(value: &str) -> String {
+    let mut short: String = value.chars().take(QUOTE_CHARS_MAX).collect();
+    if value.chars().nth(QUOTE_CHARS_MAX).is_some() {
+        short.push('…');
+    }
+    short
 }
 
 fn grammar<'a, T: Deserialize<'a>>(name: &str, text: &'a str, example: &str) -> Result<T, FieldError> {

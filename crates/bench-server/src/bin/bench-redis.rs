@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use redis::aio::MultiplexedConnection;
 use tidegate_core::{Charge, Key, Limit};
 use tidegate_engine::{Engine, Options};
-use tidegate_policy::{Descriptor, Entry, LoadOptions, Request, load_text};
+use tidegate_policy::{Descriptor, Entry, LoadOptions, Outside, Request, load_text};
 use tidegate_stores::redis::{RedisStore, Tagged};
 use tokio::runtime::Builder;
 
@@ -240,7 +240,8 @@ fn nodes(server: &Server, args: &Args, consistency: &str) {
          consistency: {consistency}, limit: {per_minute}/minute, on_store_failure: deny}}]}}}}",
         server.url()
     );
-    let load = LoadOptions { check_store: Some(tidegate_engine::check_store_url), ..LoadOptions::default() };
+    let outside = Outside { check_store: Some(tidegate_engine::check_store_url), ..Outside::default() };
+    let load = LoadOptions { outside, ..LoadOptions::default() };
     let counts: Arc<Vec<(AtomicU64, AtomicU64)>> = Arc::new((0..KEYS).map(|_| Default::default()).collect());
     let failed = Arc::new(AtomicU64::new(0));
     let (before, cpu, start) = (calls(server), server.cpu(), Instant::now());

@@ -6,8 +6,8 @@
 //!
 //! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
 //! day to come back would shut out keys that take a second. That makes each part narrow: of a hundred keys in the
-//! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood. Both are asked, and the lesser answer counts, because
-//! neither tells too little.
+//! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood. Both are asked,
+//! and the lesser answer counts, because neither tells too little.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 

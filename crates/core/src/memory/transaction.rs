@@ -75,7 +75,8 @@ impl Decisions {
     }
 }
 
-/// Each answer with whether it may veto, for stores and the engine, which join answers of several calls. Those beyond the most charges of a transaction are left out.
+/// Each answer with whether it may veto, for stores and the engine, which join answers of several calls. Those beyond
+/// the most charges of a transaction are left out.
 #[doc(hidden)]
 impl FromIterator<(Decision, bool)> for Decisions {
     fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {

@@ -180,9 +180,9 @@ fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
 
 fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     let (domain, what, request) = match asked {
-        Asked::Inline(Inline { key, .. }) => ("", quote(key), None),
+        Asked::Inline(Inline { key, .. }) => ("", shortened(key), None),
         Asked::Rules(Subject { domain, descriptors, http, .. }) => {
-            (&**domain, quote(&format!("{descriptors:?}")), http.as_ref().map(asked::DescribedHttp::in_brief))
+            (&**domain, shortened(&format!("{descriptors:?}")), http.as_ref().map(asked::DescribedHttp::in_brief))
         }
     };
     // Debug escapes what could break a line.

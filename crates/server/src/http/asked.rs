@@ -213,7 +213,7 @@ impl<'a> DescribedHttp<'a> {
     /// Whom and what it is about, for logs.
     pub(super) fn in_brief(&self) -> String {
         let address = self.address.map(|address| address.to_string()).unwrap_or_default();
-        let parts = [address, quote(&self.method), quote(&self.host), quote(&self.path)];
+        let parts = [address, shortened(&self.method), shortened(&self.host), shortened(&self.path)];
         let told: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
         told.join(" ")
     }
