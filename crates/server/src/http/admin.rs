@@ -16,6 +16,7 @@ use super::check::unknown_domain;
 use super::guard::Admin;
 use super::told::nanos;
 use crate::service::Service;
+use tidegate_policy::json::shortened;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 

@@ -20,6 +20,7 @@ use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
+use tidegate_policy::json::shortened;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
