@@ -34,8 +34,9 @@ fn check(port: u16, ill: impl Fn(bool)) {
         ill(true);
         sleep_millis(2_500);
         let after = taken(node);
-        ill(false);
+        // Before it is: who asks in between may pass.
         let well = Instant::now();
+        ill(false);
         sleep_millis(3_000);
         ((fallen_ill, well, Instant::now()), before, after)
     });
