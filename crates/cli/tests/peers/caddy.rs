@@ -113,7 +113,9 @@ fn what_the_application_fails_at_is_not_sent_twice() {
     let (taken, connections) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for stream in application.incoming() {
-            let read = std::io::Read::read(&mut stream.unwrap(), &mut [0; 4096]).unwrap_or_default();
+            let mut stream = stream.unwrap();
+            let read = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap_or_default();
+            // Told before it hangs up, since the answer follows that at once.
             let _ = taken.send(read);
         }
     });
