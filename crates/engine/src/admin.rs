@@ -9,7 +9,7 @@ use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use crate::engine::{Active, Engine, PolicyGuard};
 use crate::error::RequestError;
 use crate::outcome::effective;
-use crate::penalty;
+use crate::penalty::{self, Penalty};
 use crate::plan::{LongKeys, Plan, Planned, Step};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
@@ -85,10 +85,12 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let penalised = match keys.active.store_of(rule) {
-                        Some(backend) => keys.plan.penalty(rule, planned).left(backend).await??,
-                        None => None,
-                    };
+                    let mut penalised = None;
+                    if let Some(backend) = keys.active.store_of(rule) {
+                        for penalty in keys.penalties(planned, rule)? {
+                            penalised = penalised.max(penalty.left(backend).await??);
+                        }
+                    }
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
@@ -106,7 +108,9 @@ impl Engine {
         for (planned, rule, limit, backend) in keys.each() {
             keys.decide(planned, limit, backend, Op::Reset).await?;
             if let Some(backend) = keys.active.store_of(rule) {
-                keys.plan.penalty(rule, planned).lift(backend).await??;
+                for penalty in keys.penalties(planned, rule)? {
+                    penalty.lift(backend).await??;
+                }
             }
         }
         Ok(keys.each().count())
@@ -134,7 +138,7 @@ impl Engine {
         let keys = self.keys(request)?;
         for (planned, rule, ..) in keys.each() {
             let Some(backend) = keys.active.store_of(rule) else { continue };
-            keys.plan.penalty(rule, planned).impose(backend, length).await??;
+            keys.plan.block(rule, planned)?.impose(backend, length).await??;
             if let Backend::Shared(shared) = backend {
                 penalty::note_any(backend, length).await??;
                 shared.note_blocked();
@@ -192,6 +196,12 @@ impl Keys {
             let limit = rule.limits.get(planned.limit as usize)?;
             Some((planned, rule, limit, self.active.store(limit.store)?))
         })
+    }
+
+    /// What may deny the key of a charge beside its limits.
+    fn penalties(&self, planned: &Planned, rule: &Rule) -> Result<Vec<Penalty<'_>>, RequestError> {
+        let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
+        own.into_iter().chain([self.plan.block(rule, planned)]).collect()
     }
 
     async fn decide(

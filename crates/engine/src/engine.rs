@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tidegate_core::{Clock, MemoryStore, Op};
-use tidegate_policy::{Mode, Policy, Question, Request, Response, Rule, RuleId, StoreSpec};
+use tidegate_policy::{Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec};
 
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
-use crate::failure::guarded_future;
+use crate::failure::{guarded, guarded_future};
 use crate::outcome::Outcome;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
@@ -136,6 +136,9 @@ impl Engine {
     /// If the system has no memory for its stores.
     pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, InstallError> {
         let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
+        if options.store.is_some() && spec.place.is_some() {
+            tracing::warn!("the configuration says where the default store is: that of the command line is not used");
+        }
         complete(&mut spec, &options);
         let engine = Engine::beside(options, &spec)?;
         engine.install(policy)?;
@@ -146,7 +149,7 @@ impl Engine {
         let (stores, default_store) = Stores::new(options.clock.clone(), default)?;
         let local = match &default_store {
             Backend::Memory(store) => Arc::clone(store),
-            _ => Arc::new(build_memory(&StoreSpec { url: None, ..default.clone() }, &options.clock)?),
+            _ => Arc::new(build_memory(default, &options.clock)?),
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active {
@@ -299,6 +302,11 @@ impl Engine {
             let (key, placing) = (plan.key(&planned.key)?, plan.placing(planned));
             let Ok(decision) = backend.decide(key, &limit.limit, Op::Debit(units), placing).await else {
                 failures.note(&active, id);
+                // Where the limit is judged meanwhile, what happened counts too.
+                if let OnStoreFailure::Local(fallback) = rule.on_store_failure {
+                    let limit = fallback.unwrap_or(limit.limit);
+                    let _ = guarded(|| self.local.decide(key, &limit, Op::Debit(units)));
+                }
                 continue;
             };
             counted += 1;
@@ -308,7 +316,7 @@ impl Engine {
             }
             if let (0, Some(length), Some(backend)) = (decision.remaining(), rule.penalty, active.store_of(rule)) {
                 // What happened is counted, with or without a penalty.
-                let _ = plan.penalty(rule, planned).lengthen(backend, length).await?;
+                let _ = plan.penalty(rule, length, planned)?.impose(backend, length).await?;
             }
         }
         Ok(counted)
@@ -368,10 +376,14 @@ impl std::ops::Deref for PolicyGuard {
 
 /// What the configuration does not say of the default store, the command line does.
 fn complete(spec: &mut StoreSpec, options: &Options) {
-    spec.url = spec.url.take().or_else(|| options.store.clone());
+    spec.place.get_or_insert_with(|| default_place(options));
     spec.keys = spec.keys.or(options.keys);
 }
 
+fn default_place(options: &Options) -> StorePlace {
+    options.store.clone().map_or(StorePlace::Memory, StorePlace::At)
+}
+
 fn default_spec(options: &Options) -> StoreSpec {
-    StoreSpec { name: "default".into(), url: options.store.clone(), keys: options.keys, log_entries: None }
+    StoreSpec { name: "default".into(), place: Some(default_place(options)), keys: options.keys, log_entries: None }
 }

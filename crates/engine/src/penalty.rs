@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, Limit, LimitError, MemoryStore, Op, Rate};
+use tidegate_core::{Decision, Key, Limit, MemoryStore, Op, Rate};
 use tidegate_policy::Rule;
 
 use crate::bounds::PENALTY_SECONDS_MAX;
@@ -14,10 +14,15 @@ use crate::failure::guarded;
 use crate::plan::Purpose;
 use crate::store::{Backend, Placing, StoreError};
 
-/// The penalty of one key of a rule, whether it is in force or not.
+/// What may deny one key of a rule, whether it is in force or not.
+///
+/// A rule's own penalties and an operator's blocks are kept apart: no rule ends what an operator imposed, and a penalty is
+/// never read as longer than its rule says, even after the clock of a shared store was set back.
 #[derive(Debug)]
 pub(crate) struct Penalty<'t> {
     key: Vec<u8>,
+    /// The limit to look with: what is left is cut to its period.
+    look: Limit,
     placing: Placing<'t>,
 }
 
@@ -25,43 +30,44 @@ pub(crate) struct Penalty<'t> {
 type Answered<T> = Result<Result<T, StoreError>, RequestError>;
 
 impl<'t> Penalty<'t> {
-    /// That of the key with these parts: one for all limits of the rule, so it has the namespace of the first.
-    pub(crate) fn of(rule: &Rule, parts: &[u8], tag: &'t [u8]) -> Penalty<'t> {
+    /// The one that a rule itself imposes for this long, on the key with these parts: one for all limits of the rule, so it
+    /// has the namespace of the first.
+    pub(crate) fn of_rule(
+        rule: &Rule,
+        length: Duration,
+        parts: &[u8],
+        tag: &'t [u8],
+    ) -> Result<Penalty<'t>, RequestError> {
         let key = [&[Purpose::Penalty.byte()], namespace(rule), parts].concat();
-        Penalty { key, placing: Placing { tag, ..Placing::default() } }
+        Ok(Penalty { key, look: one_in(length)?, placing: Placing { tag, ..Placing::default() } })
+    }
+
+    /// The one that an operator may have imposed on the same key, for any time.
+    pub(crate) fn by_operator(rule: &Rule, parts: &[u8], tag: &'t [u8]) -> Result<Penalty<'t>, RequestError> {
+        let key = [&[Purpose::Blocked.byte()], namespace(rule), parts].concat();
+        Ok(Penalty { key, look: longest()?, placing: Placing { tag, ..Placing::default() } })
     }
 
     /// How long the key stays denied in the memory of this process; nothing if it does not.
     pub(crate) fn left_in(&self, store: &MemoryStore) -> Answered<Option<Duration>> {
-        let (key, limit) = (self.key()?, longest()?);
-        Ok(guarded(|| store.decide(key, &limit, Op::Peek)).map(|decision| left(&decision)))
+        let key = self.key()?;
+        Ok(guarded(|| store.decide(key, &self.look, Op::Peek)).map(|decision| left(&decision)))
     }
 
     /// How long the key stays denied; nothing if it does not.
     pub(crate) async fn left(&self, backend: &Backend) -> Answered<Option<Duration>> {
-        let decision = backend.decide(self.key()?, &longest()?, Op::Peek, self.placing).await;
+        let decision = backend.decide(self.key()?, &self.look, Op::Peek, self.placing).await;
         Ok(decision.map(|decision| left(&decision)))
     }
 
     /// Denies the key from now on for this long.
     pub(crate) async fn impose(&self, backend: &Backend, length: Duration) -> Answered<()> {
-        let limit = one_in(length).map_err(RequestError::Penalty)?;
-        Ok(backend.decide(self.key()?, &limit, Op::Debit(1), self.placing).await.map(|_| ()))
-    }
-
-    /// Denies the key from now on for this long, or for as long as it was denied before if that is longer: a rule must
-    /// not end what an operator imposed.
-    pub(crate) async fn lengthen(&self, backend: &Backend, length: Duration) -> Answered<()> {
-        match self.left(backend).await? {
-            Ok(Some(left)) if left >= length => Ok(Ok(())),
-            Ok(_) => self.impose(backend, length).await,
-            Err(error) => Ok(Err(error)),
-        }
+        Ok(backend.decide(self.key()?, &one_in(length)?, Op::Debit(1), self.placing).await.map(|_| ()))
     }
 
     /// Lets the key pass again.
     pub(crate) async fn lift(&self, backend: &Backend) -> Answered<()> {
-        Ok(backend.decide(self.key()?, &longest()?, Op::Reset, self.placing).await.map(|_| ()))
+        Ok(backend.decide(self.key()?, &self.look, Op::Reset, self.placing).await.map(|_| ()))
     }
 
     fn key(&self) -> Result<Key<'_>, RequestError> {
@@ -71,8 +77,13 @@ impl<'t> Penalty<'t> {
 
 /// Notes in a shared store that some key is blocked for this long, for nodes that would not look otherwise.
 pub(crate) async fn note_any(backend: &Backend, length: Duration) -> Answered<()> {
-    let any = Penalty { key: ANY_KEY.to_vec(), placing: Placing::default() };
-    any.lengthen(backend, length).await
+    let any = Penalty { key: ANY_KEY.to_vec(), look: longest()?, placing: Placing::default() };
+    match any.left(backend).await? {
+        // Another key is blocked for longer.
+        Ok(Some(left)) if left >= length => Ok(Ok(())),
+        Ok(_) => any.impose(backend, length).await,
+        Err(error) => Ok(Err(error)),
+    }
 }
 
 /// The key that is penalised as long as any other is blocked.
@@ -83,16 +94,17 @@ pub(crate) fn namespace(rule: &Rule) -> &[u8] {
     rule.limits.first().map_or(&[][..], |limit| &limit.namespace)
 }
 
-/// How long a key stays denied, by a look with the longest period there is: a shorter one would cut what is left to itself.
+/// How long a key stays denied.
 pub(crate) fn left(decision: &Decision) -> Option<Duration> {
     (decision.remaining() == 0).then(|| decision.reset_after())
 }
 
-/// The limit to look with.
+/// The limit to look with at what may have any length.
 pub(crate) fn longest() -> Result<Limit, RequestError> {
-    one_in(Duration::from_secs(PENALTY_SECONDS_MAX)).map_err(RequestError::Penalty)
+    one_in(Duration::from_secs(PENALTY_SECONDS_MAX))
 }
 
-fn one_in(length: Duration) -> Result<Limit, LimitError> {
-    Limit::gcra(Rate::new(1, length)?, 1)
+/// The limit whose state a penalty of this length is.
+pub(crate) fn one_in(length: Duration) -> Result<Limit, RequestError> {
+    Rate::new(1, length).and_then(|rate| Limit::gcra(rate, 1)).map_err(RequestError::Penalty)
 }

@@ -23,6 +23,7 @@ use crate::store::{Backend, Placing};
 pub(crate) enum Purpose {
     Rule = b'r' as isize,
     Penalty = b'p' as isize,
+    Blocked = b'd' as isize,
     /// One key for all, of a shared store.
     AnyBlocked = b'b' as isize,
     OwnLimit = b'o' as isize,
@@ -73,11 +74,27 @@ pub(crate) struct Planned {
     /// Whether its denial denies the request if all others of this kind deny too.
     pub(crate) quota: bool,
     pub(crate) store: usize,
-    /// The key of the penalty that is asked for together with the charge; none if that is known already.
-    pub(crate) penalty: Option<Range<usize>>,
+    /// What may deny the key beside its limits and is asked for together with the charge; nothing if that is known
+    /// already.
+    pub(crate) looks: Looks,
     /// The hash tag of the key; empty if there is none.
     pub(crate) tag: Range<usize>,
     pub(crate) consistency: Consistency,
+}
+
+/// Keys under which penalties are looked up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks {
+    /// That of the rule, and how long it is.
+    pub(crate) penalty: Option<(Range<usize>, Duration)>,
+    /// That of an operator.
+    pub(crate) block: Option<Range<usize>>,
+}
+
+impl Looks {
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.penalty.is_some()) + usize::from(self.block.is_some())
+    }
 }
 
 /// What is to be done for a limit.
@@ -145,11 +162,26 @@ impl Plan {
         Placing { tag, consistency: planned.consistency }
     }
 
-    /// The penalty of the key that a charge of a rule counts on.
-    pub(crate) fn penalty(&self, rule: &Rule, planned: &Planned) -> Penalty<'_> {
+    /// The rule's own penalty of the key that a charge counts on.
+    pub(crate) fn penalty(
+        &self,
+        rule: &Rule,
+        length: Duration,
+        planned: &Planned,
+    ) -> Result<Penalty<'_>, RequestError> {
+        Penalty::of_rule(rule, length, self.parts(rule, planned), self.placing(planned).tag)
+    }
+
+    /// The block by an operator of the key that a charge of a rule counts on.
+    pub(crate) fn block(&self, rule: &Rule, planned: &Planned) -> Result<Penalty<'_>, RequestError> {
+        Penalty::by_operator(rule, self.parts(rule, planned), self.placing(planned).tag)
+    }
+
+    /// What the key of a charge consists of, behind its purpose and the namespace of its limit.
+    fn parts(&self, rule: &Rule, planned: &Planned) -> &[u8] {
         let key = self.keys.get(planned.key.clone()).unwrap_or_default();
         let namespace = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
-        Penalty::of(rule, key.get(1 + namespace..).unwrap_or_default(), self.placing(planned).tag)
+        key.get(1 + namespace..).unwrap_or_default()
     }
 
     fn add_own(
@@ -177,7 +209,7 @@ impl Plan {
             mode: Mode::Enforce,
             quota: false,
             store: 0,
-            penalty: None,
+            looks: Looks::default(),
             tag: 0..0,
             consistency: Consistency::Exact,
         });
@@ -209,7 +241,7 @@ impl Plan {
             mode,
             quota: enforced && rule.quota,
             store: 0,
-            penalty: None,
+            looks: Looks::default(),
             tag: 0..0,
             consistency: rule.consistency,
         };
@@ -246,13 +278,21 @@ impl Plan {
         let count = rule.count(question);
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
-        let mut penalty = None;
+        let mut looks = Looks::default();
         let mut looked = Looked::Free;
-        if !gives_back && may_be_penalised(active, rule) {
+        if !gives_back {
+            let namespace = penalty::namespace(rule);
             match active.store_of(rule) {
                 // It costs nothing to look at once.
                 Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, &parts)?,
-                _ => penalty = Some(self.push_key(Purpose::Penalty, penalty::namespace(rule), &parts)?),
+                _ => {
+                    if let Some(length) = rule.penalty {
+                        looks.penalty = Some((self.push_key(Purpose::Penalty, namespace, &parts)?, length));
+                    }
+                    if may_be_blocked(active, rule) {
+                        looks.block = Some(self.push_key(Purpose::Blocked, namespace, &parts)?);
+                    }
+                }
             }
         }
         let tag = self.push_tag(rule, &parts);
@@ -267,9 +307,9 @@ impl Plan {
                 Looked::Free | Looked::Unknown => Step::Charge(op(count, ask)),
             };
             // One look is enough for all limits of the rule.
-            let penalty = penalty.take();
+            let looks = std::mem::take(&mut looks);
             let (cost, store, tag) = (units(count), limit.store, tag.clone());
-            self.planned.push(Planned { limit: number, key, step, cost, store, penalty, tag, ..first.clone() });
+            self.planned.push(Planned { limit: number, key, step, cost, store, looks, tag, ..first.clone() });
         }
         Ok(())
     }
@@ -283,16 +323,21 @@ impl Plan {
         store: &MemoryStore,
         parts: &[u8],
     ) -> Result<Looked, RequestError> {
-        Ok(match Penalty::of(rule, parts, &[]).left_in(store)? {
-            Ok(None) => Looked::Free,
-            Ok(Some(left)) => Looked::Denied(left),
-            Err(_) => {
-                if let Some(id) = id {
-                    self.failures.note(active, id);
+        let mut longest = None;
+        let penalty = rule.penalty.map(|length| Penalty::of_rule(rule, length, parts, &[]));
+        let block = may_be_blocked(active, rule).then(|| Penalty::by_operator(rule, parts, &[]));
+        for penalty in penalty.into_iter().chain(block) {
+            match penalty?.left_in(store)? {
+                Ok(left) => longest = longest.max(left),
+                Err(_) => {
+                    if let Some(id) = id {
+                        self.failures.note(active, id);
+                    }
+                    return Ok(Looked::Unknown);
                 }
-                Looked::Unknown
             }
-        })
+        }
+        Ok(longest.map_or(Looked::Free, Looked::Denied))
     }
 
     /// How long the limit alone denies these units. Who waits only until the penalty ends would be denied again, and
@@ -377,14 +422,12 @@ impl Plan {
     }
 }
 
-/// Whether a key of a rule may be denied whatever its count. Without a penalty in the rule only an operator can have blocked
-/// it.
-fn may_be_penalised(active: &Active, rule: &Rule) -> bool {
-    let may_be_blocked = || match active.store_of(rule) {
+/// Whether an operator may have blocked a key of a rule.
+fn may_be_blocked(active: &Active, rule: &Rule) -> bool {
+    match active.store_of(rule) {
         Some(Backend::Shared(backend)) => backend.may_be_blocked(),
         _ => active.any_blocked(),
-    };
-    rule.penalty.is_some() || may_be_blocked()
+    }
 }
 
 fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

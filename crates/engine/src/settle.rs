@@ -4,6 +4,7 @@
 //! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
 //! another one denied before it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -31,8 +32,9 @@ pub(crate) struct Settled {
 /// goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let standing = plan.planned.iter().map(Standing::unasked).collect();
-    let (look, failures) = (penalty::longest()?, plan.failures.clone());
-    let mut settling = Settling { active, local, plan, look, standing, fell_back: Vec::new(), failures };
+    let failures = plan.failures.clone();
+    let (fell_back, overlong) = (Vec::new(), Vec::new());
+    let mut settling = Settling { active, local, plan, standing, fell_back, overlong, failures };
     let mut denied = settling.is_denied();
     let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
     let all = 0..active.store_count();
@@ -102,8 +104,18 @@ fn group(planned: &Planned) -> Group {
 /// What a charge is for, by the number of the plan.
 enum Part {
     Limit(usize),
-    /// Whether the key of that charge is penalised.
-    Penalty(usize),
+    /// Whether the key of that charge is denied by a penalty of this length; by an operator if there is none.
+    Penalty(usize, Option<Duration>),
+}
+
+/// A look at a penalty.
+struct Look<'a> {
+    /// The charge whose key it would deny, by its number in the plan.
+    number: usize,
+    key: &'a Range<usize>,
+    /// That of the rule; an operator's have none.
+    length: Option<Duration>,
+    limit: Limit,
 }
 
 /// Charges as they are put to a store.
@@ -126,12 +138,13 @@ struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
     plan: &'a Plan,
-    /// The limit that penalties are looked at with.
-    look: Limit,
     /// In the order of the plan.
     standing: Vec<Standing>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
+    /// Charges whose keys are penalised for as long as penalties of their rules are, or longer: the clock of the store was
+    /// set back.
+    overlong: Vec<usize>,
     failures: Failures,
 }
 
@@ -143,7 +156,7 @@ impl<'a> Settling<'a> {
         for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
             let is_charge = matches!(planned.step, Step::Charge(_)) && limit(self.active, planned).is_some();
             if is_charge && planned.store == store {
-                charges += 1 + usize::from(planned.penalty.is_some());
+                charges += 1 + planned.looks.count();
                 if charges > CHARGES_MAX {
                     break;
                 }
@@ -161,7 +174,7 @@ impl<'a> Settling<'a> {
     /// covers is never taken, and mostly one call will do.
     async fn ask(&mut self, store: usize, mut batch: Batch, mut denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
-        let look = self.look;
+        let looks = self.looks(&batch)?;
         while !batch.is_empty() {
             let mut put = Put::default();
             for number in &batch {
@@ -169,10 +182,10 @@ impl<'a> Settling<'a> {
                 let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
                 let op = if denied { looking(op) } else { op };
                 let veto = !denied && (planned.veto || self.is_tentative(planned));
-                if let Some(penalty) = &planned.penalty {
-                    let charge = Charge { key: plan.key(penalty)?, limit: &look, op: Op::Ask(1), veto };
+                for look in looks.iter().filter(|look| look.number == *number) {
+                    let charge = Charge { key: plan.key(look.key)?, limit: &look.limit, op: Op::Ask(1), veto };
                     let placing = Placing { tag: plan.placing(planned).tag, ..Placing::default() };
-                    put.push(Part::Penalty(*number), charge, placing);
+                    put.push(Part::Penalty(*number, look.length), charge, placing);
                 }
                 let charge = Charge { key: plan.key(&planned.key)?, limit, op, veto };
                 put.push(Part::Limit(*number), charge, plan.placing(planned));
@@ -206,6 +219,21 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
+    /// What may deny the keys of these charges beside their limits.
+    fn looks(&self, batch: &[usize]) -> Result<ArrayVec<Look<'a>, CHARGES_MAX>, RequestError> {
+        let mut looks = ArrayVec::new();
+        for &number in batch {
+            let planned = &self.plan.planned[number].looks;
+            if let Some((key, length)) = &planned.penalty {
+                looks.push(Look { number, key, length: Some(*length), limit: penalty::one_in(*length)? });
+            }
+            if let Some(key) = &planned.block {
+                looks.push(Look { number, key, length: None, limit: penalty::longest()? });
+            }
+        }
+        Ok(looks)
+    }
+
     fn keep_refunds(&self, batch: &mut Batch) {
         batch.retain(|number| matches!(self.plan.planned[*number].step, Step::Charge(Op::Refund(..))));
     }
@@ -216,17 +244,22 @@ impl<'a> Settling<'a> {
         for ((part, charge), decision) in put.parts.iter().zip(&put.charges).zip(decisions.iter()) {
             match part {
                 Part::Limit(number) => self.note(*number, charge.op, decision),
-                Part::Penalty(number) if !decision.is_allowed() => {
-                    penalised.push((group(&self.plan.planned[*number]), decision.reset_after()));
+                Part::Penalty(number, length) if !decision.is_allowed() => {
+                    let left = decision.reset_after();
+                    penalised.push((group(&self.plan.planned[*number]), left));
+                    if length.is_some_and(|length| left >= length) {
+                        self.overlong.push(*number);
+                    }
                 }
-                Part::Penalty(_) => {}
+                Part::Penalty(..) => {}
             }
         }
         for number in batch {
             let (of, standing) = (group(&self.plan.planned[*number]), &mut self.standing[*number]);
-            if let Some((_, left)) = penalised.iter().find(|(penalised, _)| *penalised == of) {
+            if let Some(left) = penalised.iter().filter(|(penalised, _)| *penalised == of).map(|(_, left)| *left).max()
+            {
                 let wait = standing.answer.and_then(|answer| answer.retry_after()).unwrap_or_default();
-                *standing = Standing { answer: Some(Answer::Penalised(wait.max(*left))), taken: None, ..*standing };
+                *standing = Standing { answer: Some(Answer::Penalised(wait.max(left))), taken: None, ..*standing };
             }
         }
     }
@@ -234,7 +267,7 @@ impl<'a> Settling<'a> {
     /// Whether a charge that does not veto is put as if it did.
     fn is_tentative(&self, planned: &Planned) -> bool {
         let rule = || self.active.policy.rules().get(planned.rule?.index());
-        planned.quota || planned.penalty.is_some() || rule().is_some_and(|rule| rule.limits.len() > 1)
+        planned.quota || planned.looks.count() > 0 || rule().is_some_and(|rule| rule.limits.len() > 1)
     }
 
     /// Leaves the rules that are over out of a batch of which nothing was taken. Tells whether there were any.
@@ -360,11 +393,26 @@ impl<'a> Settling<'a> {
             if let (Some(Answer::Decided(denial)), Some(length), Some(backend)) =
                 (self.standing[number].answer.filter(|answer| !answer.is_allowed()), rule.penalty, active.store_of(rule))
                 // A store that fails now leaves the denial without its penalty.
-                && plan.penalty(rule, planned).lengthen(backend, length).await?.is_ok()
+                && plan.penalty(rule, length, planned)?.impose(backend, length).await?.is_ok()
                 // No wait helps a cost above the whole limit.
                 && let Some(wait) = denial.retry_after()
             {
                 self.standing[number].answer = Some(Answer::Penalised(length.max(wait)));
+            }
+        }
+        self.cut_overlong().await
+    }
+
+    /// Has penalties begin anew that would last longer than their rules say. Nobody is denied for longer because a clock
+    /// was set back.
+    async fn cut_overlong(&self) -> Result<(), RequestError> {
+        for number in &self.overlong {
+            if let Some(rule) = self.rule(*number)
+                && let (Some(length), Some(backend)) = (rule.penalty, self.active.store_of(rule))
+            {
+                // A store that fails now is asked again by the next request.
+                let penalty = self.plan.penalty(rule, length, &self.plan.planned[*number])?;
+                let _ = penalty.impose(backend, length).await?;
             }
         }
         Ok(())

@@ -256,7 +256,9 @@ impl Stores {
         for (place, spec) in specs.iter().enumerate() {
             let (made_as, store) = match by_name.get(&spec.name) {
                 // What is kept elsewhere is not lost with the connections to it. The default store stays as it was made.
-                Some((made_as, _)) if place > 0 && made_as.url != spec.url => (spec.clone(), build(spec, &self.clock)?),
+                Some((made_as, _)) if place > 0 && made_as.place != spec.place => {
+                    (spec.clone(), build(spec, &self.clock)?)
+                }
                 Some((made_as, store)) => (made_as.clone(), store.clone()),
                 None => (spec.clone(), build(spec, &self.clock)?),
             };
@@ -285,7 +287,7 @@ impl Stores {
 }
 
 fn build(spec: &StoreSpec, clock: &Clock) -> Result<Backend, InstallError> {
-    if let Some(url) = &spec.url {
+    if let Some(url) = spec.url() {
         let target: Target = url.parse().map_err(|error| InstallError::Url { store: spec.name.clone(), error })?;
         return Ok(Backend::Shared(Arc::new(SharedBackend::new(
             &spec.name,
@@ -312,8 +314,10 @@ mod tests {
     use super::*;
     use std::sync::Weak;
 
+    use tidegate_policy::StorePlace;
+
     fn spec(name: &str, keys: usize) -> StoreSpec {
-        StoreSpec { name: name.into(), url: None, keys: Some(keys), log_entries: None }
+        StoreSpec { name: name.into(), place: Some(StorePlace::Memory), keys: Some(keys), log_entries: None }
     }
 
     fn memory(backend: &Backend) -> &Arc<MemoryStore> {

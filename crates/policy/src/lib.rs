@@ -56,7 +56,7 @@ pub use duration::read_duration;
 pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use path::canonical_path;
-pub use policy::{DomainId, Policy, Question, StoreSpec};
+pub use policy::{DomainId, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,

@@ -35,12 +35,32 @@ pub struct DomainId(pub(crate) u32);
 pub struct StoreSpec {
     /// Its name; the first one is `default`.
     pub name: Box<str>,
-    /// Where it is.
-    pub url: Option<Box<str>>,
+    /// Where it is; nothing for a default store of which the configuration does not say it.
+    pub place: Option<StorePlace>,
     /// Keys that find an exact place.
     pub keys: Option<usize>,
     /// Entries of all logs together.
     pub log_entries: Option<usize>,
+}
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorePlace {
+    /// In the memory of this process.
+    Memory,
+    /// Where this URL says, or the variable of the environment that it names.
+    At(Box<str>),
+}
+
+impl StoreSpec {
+    /// Its URL, if it is said to be somewhere else than in the memory of this process.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        match &self.place {
+            Some(StorePlace::At(url)) => Some(url),
+            Some(StorePlace::Memory) | None => None,
+        }
+    }
 }
 
 /// One descriptor of a request, with all that rules may look at.
@@ -59,7 +79,7 @@ pub struct Question<'a> {
 impl Default for Policy {
     /// No rules, and the store `default`.
     fn default() -> Policy {
-        let store = StoreSpec { name: "default".into(), url: None, keys: None, log_entries: None };
+        let store = StoreSpec { name: "default".into(), place: None, keys: None, log_entries: None };
         Policy {
             rules: Vec::new(),
             stores: vec![store],

@@ -6,7 +6,7 @@ use tidegate_core::{Algorithm, Limit};
 use crate::bounds::STORES_MAX;
 use crate::compile::{Compiler, child};
 use crate::json::quote;
-use crate::policy::StoreSpec;
+use crate::policy::{StorePlace, StoreSpec};
 use crate::schema::{self, Consistency};
 
 /// Says what is wrong with the URL of a store that is not in memory, and what would do.
@@ -43,11 +43,15 @@ impl Compiler<'_, '_> {
 
     fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
         let pointer = child("/stores", name);
-        let elsewhere = store.url.as_deref().filter(|url| !["memory", "memory:", "memory://"].contains(url));
-        let url = elsewhere.and_then(|url| self.store_elsewhere(url, store, &pointer));
+        let place = match store.url.as_deref() {
+            Some("memory" | "memory:" | "memory://") => Some(StorePlace::Memory),
+            Some(url) => self.store_elsewhere(url, store, &pointer).map(|url| StorePlace::At(url.into())),
+            // Where the default store is can be said elsewhere.
+            None => (name != "default").then_some(StorePlace::Memory),
+        };
         StoreSpec {
             name: name.into(),
-            url: url.map(Box::from),
+            place,
             keys: self.capacity("keys", store.keys, KEYS_MAX, &pointer),
             log_entries: self.capacity("log_entries", store.log_entries, LOG_ENTRIES_MAX, &pointer),
         }

@@ -1,7 +1,7 @@
 //! A server starts while Redis is absent, serves as its rules say, and finds Redis when it comes.
 
 use crate::ask::{Resp, Said};
-use crate::fleet::{Fleet, PATIENT, charged, check, shared};
+use crate::fleet::{Fleet, PATIENT, admin, charged, check, shared};
 use crate::process::eventually;
 use crate::servers::{Server, Setup};
 use crate::tidegate::Tidegate;
@@ -39,6 +39,20 @@ fn rules_choose_what_happens_until_redis_comes() {
         assert_eq!(check(second, (entry, "ann")), Denied, "{entry}: now they share their counts");
         assert_eq!(charged(second, (entry, "ann")), 1, "{entry}");
     }
+}
+
+#[test]
+fn responses_count_where_the_limit_is_judged_meanwhile() {
+    let redis = Server::prepare(&Setup::default());
+    let rule = "name: guesses, key: {entry: guess}, count: response.status == 401, limit: 2/30d";
+    let fleet = Fleet::start(1, &shared(&format!("redis://127.0.0.1:{}?{PATIENT}", redis.port), &[rule]));
+    let guess = || {
+        let said = check(fleet.node(0), ("guess", "ann"));
+        let told = admin(fleet.node(0), "report", ("guess", "ann"), r#","response":{"status":401}"#);
+        assert_eq!(told.status, 200, "{told:?}");
+        said
+    };
+    assert_eq!([(); 4].map(|()| guess()), [Passed, Passed, Denied, Denied]);
 }
 
 #[test]

@@ -16,7 +16,8 @@ use Said::{Denied, Passed};
 const LIMIT: usize = 3;
 const WINDOW_MILLIS: u64 = 2_000;
 
-/// Two windows, the longest that an algorithm with two counters remembers, and a second for a busy machine.
+/// Two windows, the longest that an algorithm with two counters remembers, and a second for a busy machine. Two penalties
+/// too: the first request after one finds the bucket as full as the jump left it.
 const LOCKED_OUT: Duration = Duration::from_millis(2 * WINDOW_MILLIS + 1_000);
 
 /// A denial is remembered for one second; the rest is for a busy machine.
@@ -25,6 +26,9 @@ const REMEMBERED: Duration = Duration::from_millis(1_500);
 /// Each algorithm, with the entry that chooses its rule.
 const ALGORITHMS: [&str; 6] =
     ["gcra", "token_bucket", "fixed_window", "sliding_log", "sliding_counter", "sliced_window"];
+
+/// A rule that penalises whom it denies, and its entry.
+const PENALISED: &str = "penalised";
 
 /// Builds the library that shifts the clock of a process.
 fn library(directory: &Path) -> PathBuf {
@@ -50,18 +54,15 @@ fn jump(seconds: &str, after: impl Fn(&Fleet)) {
     shift(&file, "0");
     let variables = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_SHIFT_FILE", file.to_str().unwrap())];
     let redis = Server::start(&Setup { variables: &variables, ..Setup::default() });
-    let rules: Vec<String> = ALGORITHMS
-        .iter()
-        .map(|name| {
-            format!(
-                "name: {name}, key: {{entry: {name}}}, on_store_failure: deny, \
-                 limit: {{algorithm: {name}, rate: {LIMIT}/{WINDOW_MILLIS}ms}}"
-            )
-        })
-        .collect();
+    let rate = format!("{LIMIT}/{WINDOW_MILLIS}ms");
+    let rule =
+        |name: &str, rest: String| format!("name: {name}, key: {{entry: {name}}}, on_store_failure: deny, {rest}");
+    let limited = |name: &&str| rule(name, format!("limit: {{algorithm: {name}, rate: {rate}}}"));
+    let penalised = rule(PENALISED, format!("limit: {rate}, for: {WINDOW_MILLIS}ms"));
+    let rules: Vec<String> = ALGORITHMS.iter().map(limited).chain([penalised]).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let fleet = Fleet::start(1, &shared(&format!("redis://127.0.0.1:{}?{PATIENT}", redis.port), &rules));
-    for name in ALGORITHMS {
+    for name in ALGORITHMS.into_iter().chain([PENALISED]) {
         assert!((0..100).any(|_| check(fleet.node(0), (name, "ann")) == Denied), "{name} denies nobody");
     }
     let time = || redis.command("TIME").split(' ').next().unwrap().parse::<i64>().unwrap();
@@ -81,7 +82,7 @@ fn passed(fleet: &Fleet, name: &str) -> usize {
 #[test]
 fn a_clock_that_jumps_back_locks_nobody_out() {
     jump("-3600", |fleet| {
-        let (jumped, mut locked_out) = (Instant::now(), ALGORITHMS.to_vec());
+        let (jumped, mut locked_out) = (Instant::now(), [&ALGORITHMS[..], &[PENALISED]].concat());
         // All of them are asked all the time: a state learns of the jump when it is asked.
         while !locked_out.is_empty() {
             assert!(jumped.elapsed() <= LOCKED_OUT, "after {:?} still locked out: {locked_out:?}", jumped.elapsed());

@@ -15,7 +15,7 @@ fn url(server: &Server) -> String {
 }
 
 /// What passed of all that these clients asked, at the same time.
-fn passed(client: impl Fn(usize) -> u64 + Sync) -> u64 {
+pub(crate) fn passed(client: impl Fn(usize) -> u64 + Sync) -> u64 {
     std::thread::scope(|scope| {
         let client = &client;
         let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();

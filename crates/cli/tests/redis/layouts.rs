@@ -2,12 +2,14 @@
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, check, inspect};
+use crate::process::directory;
 use crate::servers::{Server, Setup};
+use crate::tidegate::Tidegate;
 
 use Said::{Denied, Passed};
 
 /// How often a server ran a script.
-fn scripts(server: &Server) -> u64 {
+pub(crate) fn scripts(server: &Server) -> u64 {
     let info = server.command("INFO commandstats");
     let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
@@ -45,6 +47,23 @@ fn what_one_redis_gave_goes_back_if_another_denies() {
         }
     }
     assert!(scripts(&fast) > 0 && scripts(&slow) > 0, "each was asked");
+}
+
+#[test]
+fn the_file_says_where_the_default_store_is_before_the_command_line_does() {
+    let redis = Server::start(&Setup::default());
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    let rules = "domains: {api: {rules: [{name: one, key: {entry: user}, limit: 1/30d}]}}\n";
+    let store = format!("redis://127.0.0.1:{}?{PATIENT}", redis.port);
+    for (stores, second, warns) in [("", Denied, false), ("stores: {default: {url: 'memory:'}}\n", Passed, true)] {
+        std::fs::write(&path, format!("{stores}{rules}")).unwrap();
+        let nodes = [(); 2].map(|()| Tidegate::with_config(&path, &["--store", &store]));
+        let said = [0, 1].map(|number: usize| check(&nodes[number], ("user", "ann")));
+        assert_eq!(said, [Passed, second], "{stores}");
+        let log = nodes[0].process.log();
+        assert_eq!(log.contains("that of the command line is not used"), warns, "{log}");
+    }
 }
 
 #[test]

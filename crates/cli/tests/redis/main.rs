@@ -5,6 +5,7 @@
 //! | servers with rules | `fleet.rs` |
 //! | those who ask, one by one and many at once | `ask.rs`, `load.rs` |
 //! | exactly the limit passes, whoever asks | `exact.rs` |
+//! | slices of a limit, and counting after the answer | `eased.rs` |
 //! | what one node does, others see | `admin.rs` |
 //! | several stores in one rule | `layouts.rs` |
 //! | Redis absent, restarted, slow, without its reply | `absent.rs`, `restart.rs`, `slow.rs`, `lost.rs` |
@@ -24,6 +25,7 @@ mod ask;
 mod bad;
 mod clock;
 mod cluster;
+mod eased;
 mod exact;
 mod fleet;
 #[path = "../peers/http.rs"]

@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Key, Limit, Op, Receipt, State, Time, decide};
 use tidegate_stores::redis::Told;
 
 use super::{nanos, since};
-use crate::bounds::{DENIAL_KNOWN_MAX, SYNC_SHARE};
+use crate::bounds::{DENIAL_KNOWN_MAX, REPLICA_ALONE_MAX, SYNC_SHARE};
 
 /// Answers after which an estimate of the store's clock is replaced by a worse one: clocks drift.
 const ESTIMATE_USES: u32 = 8;
@@ -24,6 +24,8 @@ pub(super) struct Replica {
     pushing: u64,
     pub(super) used: Time,
     synced: Time,
+    /// When the store last said something of it.
+    heard: Time,
     /// Units that were left by the last decision.
     left: u64,
     /// The store's instant of the state.
@@ -70,10 +72,16 @@ impl Replica {
             pushing: 0,
             used: learned,
             synced: learned,
+            heard: learned,
             left: told.decision.remaining(),
             told_at: told.now,
             listed: false,
         }
+    }
+
+    /// Whether the store has said nothing of it for so long that it is no copy any more.
+    pub(super) fn is_alone(&self, now: Time) -> bool {
+        since(self.heard, now) > REPLICA_ALONE_MAX
     }
 
     /// Decides here. Limits with other numbers go on with the same state.
@@ -126,6 +134,7 @@ impl Replica {
     /// What the store said, to a push that has ended before or to anything else.
     pub(super) fn receive(&mut self, key: Key<'_>, told: &Told, sent: Time, learned: Time) {
         self.clock = self.clock.or_newer(StoreClock::new(told.now, sent, learned));
+        self.heard = learned;
         // Answers may overtake each other; one that is much older is of a clock that jumped back.
         if told.now < self.told_at && since(told.now, self.told_at) < DENIAL_KNOWN_MAX {
             return;

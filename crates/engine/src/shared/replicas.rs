@@ -44,10 +44,10 @@ impl Replicas {
         }
     }
 
-    /// Decides on the replica of a key, if there is one.
+    /// Decides on the replica of a key, if there is one that the store has confirmed of late.
     pub(super) fn decide(&self, name: &Name, key: Key<'_>, limit: &Limit, op: Op, now: Time) -> Option<Decision> {
         let mut shard = self.shard(name);
-        let replica = shard.get_mut(name)?;
+        let replica = shard.get_mut(name).filter(|replica| !replica.is_alone(now))?;
         let decision = replica.decide(key, limit, now, op);
         self.list(name, replica);
         Some(decision)

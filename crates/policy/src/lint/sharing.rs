@@ -3,7 +3,7 @@
 use super::Both;
 use crate::compile::child;
 use crate::diagnostic::Diagnostics;
-use crate::policy::Policy;
+use crate::policy::{Policy, StorePlace, StoreSpec};
 use crate::schema::{Action, Config, Consistency};
 use crate::stores::Outside;
 
@@ -21,20 +21,20 @@ pub(super) enum Kind {
 
 /// The kinds of all stores, in the order of the policy.
 pub(super) fn kinds(policy: &Policy, outside: &Outside) -> Vec<Kind> {
-    let kind = |(place, url): (usize, Option<&str>)| match (url, place) {
-        (Some(url), _) if url.starts_with('$') => Kind::SomehowShared,
-        (Some(url), _) if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) => {
+    let kind = |store: &StoreSpec| match &store.place {
+        Some(StorePlace::At(url)) if url.starts_with('$') => Kind::SomehowShared,
+        Some(StorePlace::At(url)) if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) => {
             Kind::Cluster
         }
-        (Some(_), _) => Kind::Shared,
-        (None, 0) => match outside.default_is_shared {
+        Some(StorePlace::At(_)) => Kind::Shared,
+        Some(StorePlace::Memory) => Kind::Memory,
+        None => match outside.default_is_shared {
             Some(true) => Kind::SomehowShared,
             Some(false) => Kind::Memory,
             None => Kind::Unknown,
         },
-        (None, _) => Kind::Memory,
     };
-    policy.stores().iter().map(|store| store.url.as_deref()).enumerate().map(kind).collect()
+    policy.stores().iter().map(kind).collect()
 }
 
 pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagnostics<'_>) {
