@@ -1,11 +1,12 @@
 //! What concerns stores that several processes share: fields that need one, and passwords in files.
 
 use super::Both;
+use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN};
 use crate::compile::child;
 use crate::diagnostic::Diagnostics;
 use crate::policy::{Policy, StorePlace, StoreSpec};
 use crate::schema::{Action, Config, Consistency};
-use crate::stores::Outside;
+use crate::stores::{Outside, can_be_leased};
 
 /// What is known of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,14 @@ pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagno
     if written.consistency == Consistency::Leased && counts_later {
         let message = "consistency: what counts is known with the response, so there is nothing to spend in advance and \
                        leased has no effect";
+        diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
+    }
+    if written.consistency == Consistency::Leased && !rule.limits.iter().any(|limit| can_be_leased(&limit.limit)) {
+        let message = format!(
+            "consistency: there are no slices of fewer than {LEASED_UNITS_MIN} units or of less than {} ms, so leased has \
+             no effect",
+            LEASED_SPAN_MIN.as_millis()
+        );
         diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
     }
     if is_eased && rule.penalty.is_some() && kinds.first() != Some(&Kind::Memory) {
