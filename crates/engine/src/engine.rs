@@ -95,7 +95,7 @@ impl Active {
             {
                 match Handle::try_current() {
                     // Who asks need not wait for what is mostly known.
-                    Ok(runtime) if !turn.is_first => {
+                    Ok(runtime) if !turn.is_late => {
                         let backend = Arc::clone(backend);
                         runtime.spawn(async move { backend.learn_of_blocks(turn.now).await });
                     }

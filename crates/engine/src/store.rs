@@ -121,8 +121,8 @@ impl Backend {
 /// The turn of a caller to look for what others blocked.
 pub(crate) struct Turn {
     pub(crate) now: Time,
-    /// Whether nothing is known yet, or something was just blocked here.
-    pub(crate) is_first: bool,
+    /// Whether what is known is too old to go by, as after a pause, or when something was just blocked here.
+    pub(crate) is_late: bool,
 }
 
 impl SharedBackend {
@@ -163,7 +163,8 @@ impl SharedBackend {
         let next = now.as_nanos().saturating_add(BLOCKED_LOOK_NANOS);
         let is_due = due <= now.as_nanos();
         let is_ours = || self.look_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        (is_due && is_ours()).then_some(Turn { now, is_first: due == 0 })
+        let is_late = now.as_nanos().saturating_sub(due) > BLOCKED_LOOK_NANOS;
+        (is_due && is_ours()).then_some(Turn { now, is_late })
     }
 
     /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones.
