@@ -248,7 +248,14 @@ async fn exchange(live: &Live, request: &Request<'_>) -> Result<Value, RedisErro
         Request::One(command) => connection.send_packed_command(command).await,
         Request::Several(pipeline) => {
             let mut replies = connection.send_packed_commands(pipeline, 0, pipeline.len()).await?;
-            Ok(replies.pop().unwrap_or(Value::Nil))
+            let answer = replies.pop().unwrap_or(Value::Nil);
+            match (&answer, replies.into_iter().next()) {
+                // It does not know the script because it would not be told: that is what the caller must hear.
+                (Value::ServerError(error), Some(refusal @ Value::ServerError(_))) if error.code() == "NOSCRIPT" => {
+                    Ok(refusal)
+                }
+                _ => Ok(answer),
+            }
         }
     }
 }
