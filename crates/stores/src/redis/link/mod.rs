@@ -295,9 +295,7 @@ impl Attempt<'_> {
             Meaning::NotReady { node: true } => {}
             Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
             Meaning::Final => {
-                let error: Box<str> = in_words(error).into();
-                node.journal.refused(node, &error);
-                return Err(CallError::Refused { store: self.store(), error });
+                return Err(CallError::Refused { store: self.store(), error: in_words(error).into() });
             }
         }
         // What would be sent with no time left for its answer would be unknown, where now it is known not to have run.
