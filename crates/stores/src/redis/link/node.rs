@@ -98,7 +98,8 @@ impl Node {
             Err(why) => return Sending::NotSent(why),
         };
         let Some(place) = InFlight::take(&live.in_flight) else { return Sending::NotSent(Why::Busy) };
-        if Instant::now() >= deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return Sending::NotSent(Why::TimedOut(budget));
         }
         let written = live.written.load(Relaxed);
@@ -118,6 +119,8 @@ impl Node {
                 self.failed();
                 Sending::Unknown(why)
             }
+            // Who came with little time left, because other nodes took it, says nothing about this one.
+            Err(_) if left < budget / 2 => Sending::Unknown(Why::TimedOut(budget)),
             Err(_) => {
                 self.failed();
                 // While other links answer, the breaker stays closed: then it is this connection that hangs.
