@@ -228,6 +228,9 @@ impl RedisStore {
     /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
     /// once, for longer.
     ///
+    /// All permits of a key have leases of one length. One that ends later than a lease from now was given before the
+    /// store's clock was set back, and is cut to that: so a holder that died keeps nobody out for longer than a lease.
+    ///
     /// # Errors
     /// If the store does not answer.
     pub async fn acquire(
