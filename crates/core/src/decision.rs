@@ -25,6 +25,23 @@ pub enum Op {
 }
 
 impl Op {
+    /// The same question without taking or giving anything.
+    ///
+    /// ```
+    /// use tidegate_core::Op;
+    ///
+    /// assert_eq!(Op::Take(3).looking(), Op::Ask(3));
+    /// assert_eq!(Op::Take(0).looking(), Op::Peek, "which never denies, as to take nothing does");
+    /// assert_eq!(Op::Refund(3, None).looking(), Op::Peek);
+    /// ```
+    #[must_use]
+    pub const fn looking(self) -> Op {
+        match self {
+            Op::Take(units @ 1..) | Op::Ask(units) => Op::Ask(units),
+            Op::Take(0) | Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
+        }
+    }
+
     /// Whether it may take from a key's state.
     #[inline]
     pub(crate) fn may_shrink(self) -> bool {

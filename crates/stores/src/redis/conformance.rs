@@ -8,9 +8,9 @@ mod leases;
 mod live;
 #[path = "../../../core/tests/model/mod.rs"]
 mod model;
+mod permits;
 mod transactions;
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -29,18 +29,50 @@ use live::Live;
 use model::Answer;
 use model::history::{Choices, History, Steps, changed, numbers};
 
-/// The scripts with a clock that is told the time, and states that outlive the test.
-static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
-    Scripts::on(
-        "local now_s, now_n, spare = ARGV[#ARGV - 1] + 0, ARGV[#ARGV] + 0, 3600\nlocal OTHER_LAYOUT = 'TIDEGATE other'\n",
-    )
-});
+/// The scripts with a clock that is told the time, and states that live so many seconds longer than they count.
+fn told_the_time(spare: u64) -> Scripts {
+    Scripts::on(&format!(
+        "local now_s, now_n, spare = ARGV[#ARGV - 1] + 0, ARGV[#ARGV] + 0, {spare}\nlocal OTHER_LAYOUT = 'TIDEGATE other'\n",
+    ))
+}
 
 /// Whatever runs a script.
 trait Runs {
+    fn scripts(&self) -> &'static Scripts;
     /// Forgets every key.
     fn restart(&mut self);
     fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value;
+    /// When a key expires on the clock that the scripts were told, and whether the last run said so; nothing if it is not
+    /// known.
+    fn end_of(&self, key: &[u8]) -> Option<End>;
+}
+
+/// When a key expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// There is no such key.
+    Gone,
+    At {
+        nanos: u64,
+        told_now: bool,
+    },
+}
+
+/// A state is there until it equals never seen, and no longer than a second after, as far as a charge made it.
+fn check_end(subject: &impl Runs, charge: &Charge<'_>, now: Time, decision: &Decision) {
+    let Some(end) = subject.end_of(charge.key.as_bytes()) else { return };
+    let counts_until = now.as_nanos() + decision.reset_after().as_nanos() as u64;
+    let said = || format!("{end:?}, but it counts until {counts_until}: {charge:?} at {now:?}");
+    match end {
+        End::Gone => assert!(decision.reset_after().is_zero(), "{}", said()),
+        End::At { nanos, told_now } => {
+            assert!(nanos >= counts_until || decision.reset_after().is_zero(), "too early: {}", said());
+            let has_charged = told_now && decision.receipt().is_some();
+            if has_charged && matches!(charge.op, Op::Take(1..) | Op::Debit(1..)) {
+                assert!(nanos <= counts_until + 1_000_000_000, "too late: {}", said());
+            }
+        }
+    }
 }
 
 /// The arguments as bytes, and the instant after them.
@@ -57,9 +89,12 @@ fn bytes(args: &[Arg<'_>], now: Time) -> Vec<Vec<u8>> {
 fn decide(subject: &mut impl Runs, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
     let charge = Charge { key: Key::new(key).unwrap(), limit, op, veto: true };
     let args = bytes(&encode::one(&charge), now);
-    let reply = subject.run(SCRIPTS.one(limit.algorithm()), &[key.as_bytes()], &args);
+    let reply = subject.run(subject.scripts().one(limit.algorithm()), &[key.as_bytes()], &args);
     let decisions = decode::decisions(&[charge], &reply);
-    *decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charge:?} at {now:?}")).iter().next().unwrap()
+    let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charge:?} at {now:?}"));
+    let decision = *decisions.iter().next().unwrap();
+    check_end(subject, &charge, now, &decision);
+    decision
 }
 
 /// Runs a trace and compares every field of every line.
@@ -107,6 +142,7 @@ fn traces_in_process() {
 fn check_live(live: &std::cell::RefCell<Live>, cases: u32) {
     TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut *live.borrow_mut()));
     transactions::check_jump(&mut *live.borrow_mut());
+    permits::check(&mut *live.borrow_mut());
     let config = || ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
     let of_history = |(algorithm, limit, start, words): (usize, u64, u64, Vec<u64>)| {
         check_history(&mut *live.borrow_mut(), Algorithm::ALL[algorithm], limit, start, &words);

@@ -3,12 +3,14 @@
 //! | to find | look in |
 //! |---|---|
 //! | what users hold | `store.rs` |
+//! | charges of several slots of a Cluster | `crossing.rs` |
 //! | addresses of stores | `url.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
 //! | what states are called | `key.rs` |
 //! | connections, Sentinel, Cluster, failures | `link/` |
 
+mod crossing;
 mod decode;
 mod encode;
 mod key;
@@ -19,6 +21,8 @@ mod url;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod crossing_tests;
 #[cfg(test)]
 mod permission_tests;
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! The store itself: charges, looks, leases and permits, each in one call of a script.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
     Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Snapshot, State, Time, check_charges,
 };
 
+use super::crossing::Crossing;
 use super::decode::{self, ReplyError};
-use super::link::{Arg, CallError, Health, OpenError, Redis, Script, slot};
+use super::link::{Arg, CallError, Health, OpenError, Redis, Script, Term, slot};
 use super::script::SCRIPTS;
 use super::url::Target;
 use super::{encode, key};
@@ -93,6 +95,12 @@ impl RedisStore {
         Ok(RedisStore { redis: Redis::open(target)?, prefix, budget: target.budget() })
     }
 
+    /// How errors and messages call it: its address, without the password.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        self.redis.name()
+    }
+
     /// How its connections do.
     #[must_use]
     pub fn health(&self) -> Health {
@@ -109,82 +117,41 @@ impl RedisStore {
     ///
     /// On a Cluster this holds for charges of one slot. Those of several slots are taken in their order, and what was
     /// taken is given back when a later one is denied: never too much passes, but somebody else may be denied meanwhile.
+    /// Their refunds and resets come after all that takes, and only if nothing is denied.
     ///
     /// # Errors
     /// If the store does not answer, or the charges cannot be decided together.
     pub async fn charge(&self, charges: &[Tagged<'_>]) -> Result<Decisions, StoreError> {
-        let names: Vec<Vec<u8>> = charges.iter().map(|one| self.name(one)).collect();
+        let names: Vec<Vec<u8>> = charges.iter().map(|one| self.name_of(one)).collect();
         let plain: Vec<Charge<'_>> = charges.iter().map(|one| one.charge).collect();
         check_charges(&plain)?;
-        if self.redis.is_cluster() && names.iter().any(|name| slot(name) != slot(&names[0])) {
-            return self.charge_slots(&names, &plain).await;
+        let slots: Vec<u16> = match self.redis.is_cluster() {
+            true => names.iter().map(|name| slot(name)).collect(),
+            false => Vec::new(),
+        };
+        let first = slots.first().copied().unwrap_or(0);
+        if slots.iter().any(|slot| *slot != first) {
+            return Box::pin(Crossing::new(self, &names, &slots, &plain).decide()).await;
         }
-        self.charge_slot(&names, &plain).await
+        self.charge_slot(first, &names, &plain, Term::of(self.budget)).await
     }
 
     /// Decides charges of one slot.
-    async fn charge_slot(&self, names: &[Vec<u8>], charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+    pub(super) async fn charge_slot(
+        &self,
+        slot: u16,
+        names: &[Vec<u8>],
+        charges: &[Charge<'_>],
+        term: Term,
+    ) -> Result<Decisions, StoreError> {
         let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let reply = match charges {
+        let (script, args) = match charges {
             [] => return Ok(Decisions::default()),
-            [one] => self.run(SCRIPTS.one(one.limit.algorithm()), &keys, &encode::one(one)).await?,
-            several => self.run(&SCRIPTS.several, &keys, &encode::several(several)).await?,
+            [one] => (SCRIPTS.one(one.limit.algorithm()), encode::one(one)),
+            several => (&SCRIPTS.several, encode::several(several)),
         };
+        let reply = self.redis.call_at(slot, script, &keys, &args, term).await?;
         decode::decisions(charges, &reply).map_err(|error| self.unreadable(error))
-    }
-
-    /// Decides charges of several slots, one slot after the other in the order of the charges.
-    async fn charge_slots(&self, names: &[Vec<u8>], charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
-        let mut slots: Vec<u16> = Vec::new();
-        names.iter().map(|name| slot(name)).for_each(|slot| {
-            if !slots.contains(&slot) {
-                slots.push(slot);
-            }
-        });
-        let mut answers: Vec<Option<Decision>> = vec![None; charges.len()];
-        let mut denied = false;
-        for of_slot in slots {
-            let numbers: Vec<usize> = (0..charges.len()).filter(|number| slot(&names[*number]) == of_slot).collect();
-            let (mut of_names, mut asked) = (Vec::new(), Vec::new());
-            for number in &numbers {
-                let charge = charges[*number];
-                of_names.push(names[*number].clone());
-                asked.push(if denied { Charge { op: looking(charge.op), veto: false, ..charge } } else { charge });
-            }
-            let decisions = match self.charge_slot(&of_names, &asked).await {
-                Ok(decisions) => decisions,
-                Err(error) => {
-                    self.give_back(names, charges, &mut answers).await;
-                    return Err(error);
-                }
-            };
-            if !denied && !decisions.is_allowed() {
-                denied = true;
-                self.give_back(names, charges, &mut answers).await;
-            }
-            for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
-                answers[number] = Some(if denied { decision.withdrawn() } else { *decision });
-            }
-        }
-        let each = charges.iter().zip(answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
-        Ok(each.collect())
-    }
-
-    /// Gives back what was taken. If that fails, the units come back by themselves, later.
-    async fn give_back(&self, names: &[Vec<u8>], charges: &[Charge<'_>], answers: &mut [Option<Decision>]) {
-        for ((name, charge), answer) in names.iter().zip(charges).zip(answers) {
-            let Some(decision) = answer else { continue };
-            let receipt = decision.receipt();
-            if let (Op::Take(units @ 1..) | Op::Debit(units @ 1..), Some(receipt)) = (charge.op, receipt) {
-                let refund = Charge { op: Op::Refund(units, Some(receipt)), veto: false, ..*charge };
-                if let Ok(decisions) = self.charge_slot(std::slice::from_ref(name), &[refund]).await
-                    && let Some(after) = decisions.iter().next()
-                {
-                    *decision = *after;
-                }
-            }
-            *decision = decision.withdrawn();
-        }
     }
 
     /// Decides one charge, and tells the state that it left behind, so that a caller can go on from there alone.
@@ -196,7 +163,8 @@ impl RedisStore {
         if let Numbers::Log { .. } = charge.limit.numbers(charge.key) {
             return Err(self.unreadable(ReplyError::NoState));
         }
-        let reply = self.run(SCRIPTS.one(charge.limit.algorithm()), &[&self.name(one)], &encode::one(charge)).await?;
+        let reply =
+            self.run(SCRIPTS.one(charge.limit.algorithm()), &[&self.name_of(one)], &encode::one(charge)).await?;
         let read = || -> Result<Told, ReplyError> {
             let (taken, now, words) = decode::leased(charge, &reply)?;
             let (state, decision) = State::of_found(charge, now, words, taken == 1)?;
@@ -211,12 +179,12 @@ impl RedisStore {
     /// If the store does not answer.
     pub async fn inspect(&self, key: Key<'_>, tag: &[u8], limit: &Limit) -> Result<Snapshot, StoreError> {
         let charge = Charge { key, limit, op: Op::Peek, veto: false };
-        let name = self.name(&Tagged { charge, tag });
         let Numbers::Log { .. } = limit.numbers(key) else {
-            let decisions = self.charge_slot(&[name], &[charge]).await?;
+            let decisions = self.charge(&[Tagged { charge, tag }]).await?;
             let decision = decisions.iter().next().copied().ok_or_else(|| self.unreadable(ReplyError::Unreadable))?;
             return Ok(Snapshot { decision, entries: Vec::new() });
         };
+        let name = self.name_of(&Tagged { charge, tag });
         let reply = self.run(&SCRIPTS.inspect_log, &[&name], &encode::log_numbers(&charge)).await?;
         decode::log_snapshot(&charge, &reply).map_err(|error| self.unreadable(error))
     }
@@ -241,7 +209,7 @@ impl RedisStore {
         let Some((script, last)) = SCRIPTS.lease(limit.algorithm()).zip(sizes.last()) else {
             return Err(self.unreadable(ReplyError::NoLease));
         };
-        let name = self.name(&Tagged { charge: take(*last), tag });
+        let name = self.name_of(&Tagged { charge: take(*last), tag });
         let args = encode::lease(nanos, sizes.iter().map(|units| take(*units)));
         let reply = self.run(script, &[&name], &args).await?;
         let read = || -> Result<Leased, ReplyError> {
@@ -259,6 +227,9 @@ impl RedisStore {
 
     /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
     /// once, for longer.
+    ///
+    /// All permits of a key have leases of one length. One that ends later than a lease from now was given before the
+    /// store's clock was set back, and is cut to that: so a holder that died keeps nobody out for longer than a lease.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -309,28 +280,20 @@ impl RedisStore {
         Ok(self.redis.call(script, keys, args, self.budget).await?)
     }
 
-    fn name(&self, one: &Tagged<'_>) -> Vec<u8> {
+    fn name_of(&self, one: &Tagged<'_>) -> Vec<u8> {
         key::name(&self.prefix, one.tag, one.charge.limit, one.charge.key)
     }
 
     fn unreadable(&self, error: ReplyError) -> StoreError {
-        StoreError::Reply { store: (*self.redis.health().store).into(), error }
+        StoreError::Reply { store: (**self.name()).into(), error }
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RedisStore").field("store", &self.redis.health().store).finish_non_exhaustive()
+        formatter.debug_struct("RedisStore").field("store", self.name()).finish_non_exhaustive()
     }
 }
 
 /// The longest lease of a permit: ten years. Added to an instant in microseconds it stays a whole number to Lua.
 const LEASE_MICROS_MAX: u64 = 10 * 365 * 86_400 * 1_000_000;
-
-/// The same question without taking or giving anything.
-fn looking(op: Op) -> Op {
-    match op {
-        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
-        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
-    }
-}

@@ -1,6 +1,6 @@
 //! A Cluster of three primaries with a replica each.
 
-use super::{Server, Setup, command, free_port, wait_until};
+use super::{Certificates, Server, Setup, command, free_port, wait_until};
 
 pub(crate) struct Cluster {
     /// Three primaries, then the replica of each.
@@ -10,15 +10,21 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts it, and waits until every node knows the whole of it.
     pub(crate) fn start(node_timeout_millis: u32) -> Cluster {
-        let nodes: Vec<(Server, u16)> = (0..6).map(|_| node(node_timeout_millis)).collect();
+        Cluster::start_with(node_timeout_millis, None)
+    }
+
+    /// The same whose nodes speak TLS to each other, and to clients on ports of its own.
+    pub(crate) fn start_with(node_timeout_millis: u32, tls: Option<&Certificates>) -> Cluster {
+        let nodes: Vec<(Server, u16)> = (0..6).map(|_| node(node_timeout_millis, tls)).collect();
         for (index, (node, _)) in nodes.iter().take(3).enumerate() {
             node.command(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
             let (first, last) = [(0, 5460), (5461, 10922), (10923, 16383)][index];
             node.command(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
         }
         for (from, _) in &nodes {
-            for (to, bus) in &nodes {
-                from.command(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", to.port));
+            // A node that meets itself can hear from itself, late, that it is still a primary, and believes it.
+            for (to, bus) in nodes.iter().filter(|(to, _)| to.port != from.port) {
+                from.command(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", to.peer_port()));
             }
         }
         let nodes: Vec<Server> = nodes.into_iter().map(|(node, _)| node).collect();
@@ -46,8 +52,9 @@ impl Cluster {
         }
     }
 
+    /// Where clients find it: with TLS if it has that.
     pub(crate) fn hosts(&self) -> String {
-        self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect::<Vec<_>>().join(",")
+        self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.peer_port())).collect::<Vec<_>>().join(",")
     }
 
     /// The primary that has a slot at the start.
@@ -60,7 +67,7 @@ impl Cluster {
     }
 }
 
-fn node(node_timeout_millis: u32) -> (Server, u16) {
+fn node(node_timeout_millis: u32, tls: Option<&Certificates>) -> (Server, u16) {
     let bus = free_port();
     let settings = [
         "--cluster-enabled yes",
@@ -69,5 +76,5 @@ fn node(node_timeout_millis: u32) -> (Server, u16) {
         "--cluster-replica-validity-factor 0",
         "--repl-diskless-sync-delay 0",
     ];
-    (Server::start(&Setup { settings: &settings, ..Setup::default() }), bus)
+    (Server::start(&Setup { settings: &settings, tls, ..Setup::default() }), bus)
 }

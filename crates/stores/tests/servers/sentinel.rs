@@ -4,7 +4,7 @@ use std::fs::write;
 
 use tempfile::TempDir;
 
-use super::{Process, Server, Setup, admin, command, free_port, wait_until};
+use super::{Certificates, Process, Server, Setup, admin, command, free_port, wait_until};
 
 /// How the Sentinels call the primary.
 pub(crate) const NAME: &str = "tide";
@@ -15,21 +15,36 @@ pub(crate) struct Trio {
     /// Its replica at the start.
     pub(crate) second: Server,
     pub(crate) ports: Vec<u16>,
+    /// Where clients and other Sentinels find them: the same ports, or those with TLS.
+    peer_ports: Vec<u16>,
     sentinels: Vec<(TempDir, Process)>,
 }
 
 impl Trio {
     /// Starts all of them. They know each other from the start, so that they need not find each other first.
     pub(crate) fn start() -> Trio {
+        Trio::start_with(None)
+    }
+
+    /// The same, all of whom speak TLS to each other, and to clients on ports of its own.
+    pub(crate) fn start_with(tls: Option<&Certificates>) -> Trio {
         let settings = ["--repl-diskless-sync-delay 0"];
-        let setup = Setup { settings: &settings, ..Setup::default() };
+        let setup = Setup { settings: &settings, tls, ..Setup::default() };
         let first = Server::start(&setup);
         let second = Server::start(&setup);
-        second.command(&format!("REPLICAOF 127.0.0.1 {}", first.port));
+        second.command(&format!("REPLICAOF 127.0.0.1 {}", first.peer_port()));
         wait_until("the replica follows", || second.command("INFO replication").contains("master_link_status:up"));
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
-        let sentinels = (0..3).map(|index| sentinel(index, &ports, &first, &second)).collect();
-        let trio = Trio { first, second, ports, sentinels };
+        let peer_ports: Vec<u16> = ports.iter().map(|port| tls.map_or(*port, |_| free_port())).collect();
+        let run_one = |(index, port): (usize, &u16)| {
+            let mut lines = sentinel(index, &peer_ports, &first, &second);
+            lines.push(format!("port {port}"));
+            let settings = tls.map(|tls| tls.settings(peer_ports[index]));
+            lines.extend(settings.iter().flatten().map(|(name, value)| format!("{name} {value}")));
+            run(&lines)
+        };
+        let sentinels = ports.iter().enumerate().map(run_one).collect();
+        let trio = Trio { first, second, ports, peer_ports, sentinels };
         for port in &trio.ports {
             wait_until("a Sentinel watches", || {
                 let told = command(*port, &format!("SENTINEL MASTER {NAME}")).unwrap_or_default();
@@ -42,7 +57,7 @@ impl Trio {
     }
 
     pub(crate) fn hosts(&self) -> String {
-        self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
+        self.peer_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
     }
 
     /// Has the Sentinels switch, whatever the primary says, and waits until one of them says so.
@@ -54,7 +69,7 @@ impl Trio {
 
     /// Waits until every Sentinel names the second server.
     pub(crate) fn wait_for_switch(&self) {
-        let second = format!("127.0.0.1 {}", self.second.port);
+        let second = format!("127.0.0.1 {}", self.second.peer_port());
         for port in &self.ports {
             wait_until("the Sentinels switch", || {
                 command(*port, &format!("SENTINEL get-master-addr-by-name {NAME}")).is_ok_and(|told| told == second)
@@ -70,12 +85,14 @@ pub(crate) struct Lone {
 }
 
 impl Lone {
-    pub(crate) fn start(server: &Server, server_password: &str, password: &str) -> Lone {
+    /// `user` is one of its ACL, beside the one that has the password.
+    pub(crate) fn start(server: &Server, server_password: &str, password: &str, user: &str) -> Lone {
         let port = free_port();
         let lines = [
             format!("port {port}"),
             "bind 127.0.0.1".to_owned(),
             format!("requirepass {password}"),
+            format!("user {user}"),
             format!("sentinel monitor {NAME} 127.0.0.1 {} 1", server.port),
             format!("sentinel auth-pass {NAME} {server_password}"),
         ];
@@ -85,21 +102,20 @@ impl Lone {
     }
 }
 
-fn sentinel(index: usize, ports: &[u16], first: &Server, second: &Server) -> (TempDir, Process) {
+fn sentinel(index: usize, ports: &[u16], first: &Server, second: &Server) -> Vec<String> {
     let id = |index: usize| format!("{index}").repeat(40);
     let mut lines = vec![
-        format!("port {}", ports[index]),
         "bind 127.0.0.1".to_owned(),
         format!("sentinel myid {}", id(index)),
-        format!("sentinel monitor {NAME} 127.0.0.1 {} 2", first.port),
+        format!("sentinel monitor {NAME} 127.0.0.1 {} 2", first.peer_port()),
         format!("sentinel down-after-milliseconds {NAME} 700"),
         format!("sentinel failover-timeout {NAME} 3000"),
-        format!("sentinel known-replica {NAME} 127.0.0.1 {}", second.port),
+        format!("sentinel known-replica {NAME} 127.0.0.1 {}", second.peer_port()),
     ];
     for (other, port) in ports.iter().enumerate().filter(|(other, _)| *other != index) {
         lines.push(format!("sentinel known-sentinel {NAME} 127.0.0.1 {port} {}", id(other)));
     }
-    run(&lines)
+    lines
 }
 
 fn run(lines: &[String]) -> (TempDir, Process) {

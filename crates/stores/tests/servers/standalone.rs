@@ -25,6 +25,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Server {
     pub(crate) port: u16,
     pub(crate) tls_port: u16,
+    speaks_tls: bool,
     password: Option<String>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -59,17 +60,13 @@ impl Server {
             arguments.extend(user.split(' ').map(str::to_owned));
         }
         if let Some(tls) = setup.tls {
-            let Certificates { authority, certificate, key } = tls;
-            let (authority, certificate, key) = (authority.display(), certificate.display(), key.display());
-            let settings = format!(
-                "--tls-port {tls_port} --tls-cert-file {certificate} --tls-key-file {key} --tls-ca-cert-file {authority} \
-                 --tls-auth-clients no"
-            );
-            arguments.extend(settings.split(' ').map(str::to_owned));
+            let lines = tls.settings(tls_port);
+            arguments.extend(lines.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]));
         }
         let password = setup.password.map(str::to_owned);
         let variables = setup.variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Server { port, tls_port, password, arguments, variables, directory, process: Mutex::new(None) }
+        let speaks_tls = setup.tls.is_some();
+        Server { port, tls_port, speaks_tls, password, arguments, variables, directory, process: Mutex::new(None) }
     }
 
     /// Starts it, again if it was killed.
@@ -91,6 +88,11 @@ impl Server {
 
     pub(crate) fn command(&self, words: &str) -> String {
         command(self.port, words).unwrap()
+    }
+
+    /// Where servers and Sentinels find it: with TLS if it has that.
+    pub(crate) fn peer_port(&self) -> u16 {
+        if self.speaks_tls { self.tls_port } else { self.port }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

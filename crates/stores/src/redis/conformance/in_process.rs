@@ -3,30 +3,51 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use mlua::{Function, Lua, MultiValue, Table, Value as LuaValue};
 use redis::Value;
 
-use super::Runs;
+use super::{End, Runs, told_the_time};
 use crate::redis::link::Script;
+use crate::redis::script::Scripts;
+
+/// As they run on Redis: states live a second longer than the whole seconds that they count.
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(1));
 
 /// What a key holds.
 enum Held {
     Text(Vec<u8>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    Sorted(BTreeMap<Vec<u8>, u64>),
 }
 
-type Keys = Rc<RefCell<HashMap<Vec<u8>, Held>>>;
+/// The keys. None is ever forgotten because its time is over: a test asks when that would be.
+#[derive(Default)]
+struct Keys {
+    held: HashMap<Vec<u8>, Held>,
+    ends: HashMap<Vec<u8>, End>,
+    now_nanos: u64,
+}
+
+impl Keys {
+    fn expire(&mut self, key: &[u8], seconds: &[u8]) {
+        let seconds = number(seconds);
+        assert!(seconds > 0, "Redis takes no such time to live");
+        let nanos = self.now_nanos + seconds * 1_000_000_000;
+        self.ends.insert(key.to_vec(), End::At { nanos, told_now: true });
+    }
+}
 
 pub(super) struct InProcess {
     lua: Lua,
-    keys: Keys,
+    keys: Rc<RefCell<Keys>>,
     compiled: HashMap<*const Script, Function>,
 }
 
 impl InProcess {
     pub(super) fn new() -> InProcess {
-        let (lua, keys) = (Lua::new(), Keys::default());
+        let (lua, keys) = (Lua::new(), Rc::<RefCell<Keys>>::default());
         let redis = lua.create_table().unwrap();
         let of_call = Rc::clone(&keys);
         let call = move |lua: &Lua, words: MultiValue| call(lua, &mut of_call.borrow_mut(), &words);
@@ -44,10 +65,31 @@ impl InProcess {
 
 impl Runs for InProcess {
     fn restart(&mut self) {
-        self.keys.borrow_mut().clear();
+        *self.keys.borrow_mut() = Keys::default();
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn end_of(&self, key: &[u8]) -> Option<End> {
+        let keys = self.keys.borrow();
+        match keys.held.contains_key(key) {
+            true => Some(*keys.ends.get(key).expect("every key expires")),
+            false => Some(End::Gone),
+        }
     }
 
     fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value {
+        if let [.., seconds, nanos] = args {
+            let mut keys = self.keys.borrow_mut();
+            keys.now_nanos = number(seconds) * 1_000_000_000 + number(nanos);
+            keys.ends.values_mut().for_each(|end| {
+                if let End::At { told_now, .. } = end {
+                    *told_now = false;
+                }
+            });
+        }
         let list = |words: &mut dyn Iterator<Item = &[u8]>| {
             self.lua.create_sequence_from(words.map(|word| self.lua.create_string(word).unwrap())).unwrap()
         };
@@ -83,29 +125,41 @@ fn word(value: &LuaValue) -> Vec<u8> {
     }
 }
 
-fn call(lua: &Lua, keys: &mut HashMap<Vec<u8>, Held>, words: &MultiValue) -> mlua::Result<LuaValue> {
+fn number(digits: &[u8]) -> u64 {
+    let digits = std::str::from_utf8(digits).unwrap();
+    digits.parse().unwrap_or_else(|_| panic!("{digits:?} is no whole number"))
+}
+
+fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue> {
     let words: Vec<Vec<u8>> = words.iter().map(word).collect();
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let found = |value: Option<&Vec<u8>>| match value {
         Some(value) => Ok(LuaValue::String(lua.create_string(value)?)),
         None => Ok(LuaValue::Boolean(false)),
     };
+    let counted = |count: usize| Ok(LuaValue::Integer(count as i64));
     match &words[..] {
-        [b"GET", key] => match keys.get(*key) {
+        [b"GET", key] => match keys.held.get(*key) {
             Some(Held::Text(text)) => found(Some(text)),
             None => found(None),
-            Some(Held::Hash(_)) => panic!("GET of a hash"),
+            Some(Held::Hash(_) | Held::Sorted(_)) => panic!("GET of what is no text"),
         },
         [b"SET", key, value, b"EX", seconds] => {
-            assert!(std::str::from_utf8(seconds).unwrap().parse::<u64>().unwrap() > 0);
-            keys.insert(key.to_vec(), Held::Text(value.to_vec()));
+            keys.held.insert(key.to_vec(), Held::Text(value.to_vec()));
+            keys.expire(key, seconds);
             Ok(LuaValue::Boolean(true))
         }
-        [b"DEL", key] => Ok(LuaValue::Integer(i64::from(keys.remove(*key).is_some()))),
-        [b"EXISTS", key] => Ok(LuaValue::Integer(i64::from(keys.contains_key(*key)))),
+        [b"DEL", key] => {
+            keys.ends.remove(*key);
+            counted(usize::from(keys.held.remove(*key).is_some()))
+        }
+        [b"EXISTS", key] => counted(usize::from(keys.held.contains_key(*key))),
         [b"EXPIRE", key, seconds] => {
-            assert!(std::str::from_utf8(seconds).unwrap().parse::<u64>().unwrap() > 0);
-            Ok(LuaValue::Integer(i64::from(keys.contains_key(*key))))
+            let is_there = keys.held.contains_key(*key);
+            if is_there {
+                keys.expire(key, seconds);
+            }
+            counted(usize::from(is_there))
         }
         [b"HGET", key, field] => found(hash(keys, key).get(*field)),
         [b"HMGET", key, fields @ ..] => {
@@ -116,29 +170,56 @@ fn call(lua: &Lua, keys: &mut HashMap<Vec<u8>, Held>, words: &MultiValue) -> mlu
             Ok(LuaValue::Table(values))
         }
         [b"HSET", key, field, value] => {
-            let held = keys.entry(key.to_vec()).or_insert_with(|| Held::Hash(BTreeMap::new()));
-            let Held::Hash(fields) = held else { panic!("HSET of a text") };
+            let held = keys.held.entry(key.to_vec()).or_insert_with(|| Held::Hash(BTreeMap::new()));
+            let Held::Hash(fields) = held else { panic!("HSET of what is no hash") };
             fields.insert(field.to_vec(), value.to_vec());
-            Ok(LuaValue::Integer(1))
+            counted(1)
         }
         [b"HDEL", key, gone @ ..] => {
-            if let Some(Held::Hash(fields)) = keys.get_mut(*key) {
+            if let Some(Held::Hash(fields)) = keys.held.get_mut(*key) {
                 gone.iter().for_each(|field| drop(fields.remove(*field)));
                 if fields.is_empty() {
-                    keys.remove(*key);
+                    keys.held.remove(*key);
+                    keys.ends.remove(*key);
                 }
             }
-            Ok(LuaValue::Integer(1))
+            counted(1)
+        }
+        [b"ZADD", key, score, member] => {
+            counted(usize::from(sorted(keys, key).insert(member.to_vec(), number(score)).is_none()))
+        }
+        [b"ZSCORE", key, member] => {
+            found(sorted(keys, key).get(*member).map(|score| score.to_string().into_bytes()).as_ref())
+        }
+        [b"ZCARD", key] => counted(sorted(keys, key).len()),
+        [b"ZREM", key, member] => counted(usize::from(sorted(keys, key).remove(*member).is_some())),
+        [b"ZREMRANGEBYSCORE", key, b"-inf", most] => {
+            sorted(keys, key).retain(|_, score| *score > number(most));
+            counted(0)
+        }
+        [b"ZRANGE", key, place, same, b"WITHSCORES"] if place == same => {
+            let ordered = sorted(keys, key).iter().map(|(member, score)| (*score, member));
+            let end = if *place == b"0" { ordered.min() } else { ordered.max() };
+            let pair = end.map(|(score, member)| [member.clone(), score.to_string().into_bytes()]);
+            let words = pair.iter().flatten().map(|word| lua.create_string(word)).collect::<mlua::Result<Vec<_>>>()?;
+            Ok(LuaValue::Table(lua.create_sequence_from(words)?))
         }
         other => panic!("redis.call was given {other:?}"),
     }
 }
 
-fn hash<'k>(keys: &'k HashMap<Vec<u8>, Held>, key: &[u8]) -> &'k BTreeMap<Vec<u8>, Vec<u8>> {
+fn hash<'k>(keys: &'k Keys, key: &[u8]) -> &'k BTreeMap<Vec<u8>, Vec<u8>> {
     static EMPTY: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    match keys.get(key) {
+    match keys.held.get(key) {
         Some(Held::Hash(fields)) => fields,
         None => &EMPTY,
-        Some(Held::Text(_)) => panic!("a text is no hash"),
+        Some(Held::Text(_) | Held::Sorted(_)) => panic!("it is no hash"),
+    }
+}
+
+fn sorted<'k>(keys: &'k mut Keys, key: &[u8]) -> &'k mut BTreeMap<Vec<u8>, u64> {
+    match keys.held.entry(key.to_vec()).or_insert_with(|| Held::Sorted(BTreeMap::new())) {
+        Held::Sorted(members) => members,
+        Held::Text(_) | Held::Hash(_) => panic!("it is no sorted set"),
     }
 }

@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Decisions, Found, Key, Limit, Op, Rate, Receipt, Tim
 
 use super::in_process::InProcess;
 use super::model::history::Choices;
-use super::{Runs, SCRIPTS, bytes, decide};
+use super::{End, Runs, bytes, decide};
 use crate::redis::{decode, encode};
 
 /// Units that somebody may still spend or give back.
@@ -28,7 +28,7 @@ fn lease(subject: &mut InProcess, limit: &Limit, sizes: &[u64], length: u64, now
     let take = |units: u64| Charge::take(Key::new(KEY).unwrap(), limit, units);
     let now = Time::from_nanos(now);
     let args = encode::lease(length, sizes.iter().map(|units| take(*units)));
-    let reply = subject.run(SCRIPTS.lease(limit.algorithm()).unwrap(), &[KEY.as_bytes()], &bytes(&args, now));
+    let reply = subject.run(subject.scripts().lease(limit.algorithm()).unwrap(), &[KEY.as_bytes()], &bytes(&args, now));
     let (taken, _, words) = decode::leased(&take(1), &reply).unwrap();
     let raised = words[0].max(now.plus(Duration::from_nanos(length)).as_nanos());
     let answer = |units: u64, taken: bool| {
@@ -40,7 +40,11 @@ fn lease(subject: &mut InProcess, limit: &Limit, sizes: &[u64], length: u64, now
         answer(*units, false);
     });
     let units = *sizes.get(taken.checked_sub(1)?)?;
-    Some((units, answer(units, true).receipt()?))
+    let taken = answer(units, true);
+    let Some(End::At { nanos, .. }) = subject.end_of(KEY.as_bytes()) else { panic!("the lease is not there") };
+    let counts_until = now.plus(taken.reset_after()).as_nanos();
+    assert!((counts_until..=counts_until + 1_000_000_000).contains(&nanos), "{nanos}, counts until {counts_until}");
+    Some((units, taken.receipt()?))
 }
 
 fn check(burst: u64, words: &[u64]) {

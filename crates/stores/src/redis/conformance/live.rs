@@ -1,19 +1,24 @@
 //! Real servers, over the links that the store uses: one alone, one behind Sentinels, a Cluster.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::runtime::{Builder, Runtime};
 
-use super::Runs;
+use super::{End, Runs, told_the_time};
 use crate::redis::link::servers::{Cluster, Server, Setup, Trio};
 use crate::redis::link::{Arg, Redis, Script};
+use crate::redis::script::Scripts;
+
+/// Redis expires by a clock of its own, so that states must outlive the test.
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(3600));
 
 /// Servers that end with the test.
 #[expect(dead_code, reason = "they are only held")]
 enum Servers {
     One(Server),
-    Sentinel(Trio),
+    Sentinel(Box<Trio>),
     Cluster(Cluster),
 }
 
@@ -33,7 +38,7 @@ impl Live {
 
     pub(super) fn behind_sentinels() -> Live {
         let trio = Trio::start();
-        Live::at(format!("redis+sentinel://{}/tide", trio.hosts()), Servers::Sentinel(trio))
+        Live::at(format!("redis+sentinel://{}/tide", trio.hosts()), Servers::Sentinel(Box::new(trio)))
     }
 
     pub(super) fn as_cluster() -> Live {
@@ -49,6 +54,14 @@ impl Live {
 }
 
 impl Runs for Live {
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn end_of(&self, _: &[u8]) -> Option<End> {
+        None
+    }
+
     fn restart(&mut self) {
         self.generation += 1;
     }

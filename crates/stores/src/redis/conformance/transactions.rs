@@ -6,7 +6,7 @@ use tidegate_core::{Algorithm, Charge, Decision, Decisions, FakeClock, Key, Limi
 use super::in_process::InProcess;
 use super::model::history::{Choices, History, Steps, numbers};
 use super::model::{Answer, Numbers};
-use super::{Runs, SCRIPTS, bytes};
+use super::{Runs, bytes, check_end};
 use crate::redis::{decode, encode};
 
 /// A key with its limit, and what makes the next charge to it interesting.
@@ -64,13 +64,19 @@ fn check_call(subject: &mut impl Runs, memory: &MemoryStore, now: Time, charges:
     let expected = memory.charge(charges).unwrap();
     let keys: Vec<&[u8]> = charges.iter().map(|charge| charge.key.as_bytes()).collect();
     let reply = match charges {
-        [one] => subject.run(SCRIPTS.one(one.limit.algorithm()), &keys, &bytes(&encode::one(one), now)),
-        several => subject.run(&SCRIPTS.several, &keys, &bytes(&encode::several(several), now)),
+        [one] => subject.run(subject.scripts().one(one.limit.algorithm()), &keys, &bytes(&encode::one(one), now)),
+        several => subject.run(&subject.scripts().several, &keys, &bytes(&encode::several(several), now)),
     };
     let answered = decode::decisions(charges, &reply).unwrap_or_else(|error| panic!("{error}: {reply:?}"));
     let all = |decisions: &Decisions| decisions.iter().copied().collect::<Vec<Decision>>();
     assert_eq!(all(&answered), all(&expected), "{charges:#?} at {now:?}: {reply:?}");
     assert_eq!(answered.is_allowed(), expected.is_allowed());
+    for (number, (charge, decision)) in charges.iter().zip(expected.iter()).enumerate() {
+        // The last of several answers about one state is about what is left of it.
+        if charges.iter().skip(number + 1).all(|later| later.key != charge.key) {
+            check_end(subject, charge, now, decision);
+        }
+    }
     all(&expected)
 }
 

@@ -149,7 +149,6 @@ pub(super) struct Journal {
     unreachable: Pace,
     opened: Pace,
     closed: Pace,
-    refused: Pace,
 }
 
 /// When a message was last written, in milliseconds of the node's age, and how many were not since.
@@ -203,11 +202,6 @@ impl Journal {
             node,
             "the store does not answer in time: calls are held back until a probe succeeds"
         );
-    }
-
-    /// The server answered with an error that no retry mends.
-    pub(super) fn refused(&self, node: &Node, error: &str) {
-        message!(warn, self.refused, node, error, "the store refuses a call: rules do what they chose for its failure");
     }
 
     pub(super) fn breaker_closed(&self, node: &Node) {

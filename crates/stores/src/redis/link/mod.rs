@@ -143,15 +143,23 @@ impl Redis {
         args: &[Arg<'_>],
         budget: Duration,
     ) -> Result<Value, CallError> {
+        let slot = keys.first().filter(|_| self.is_cluster()).map_or(0, |key| slot(key));
+        self.call_at(slot, script, keys, args, Term::of(budget)).await
+    }
+
+    /// The same of keys whose slot is known, which matters on a Cluster alone.
+    pub(crate) async fn call_at(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &[Arg<'_>],
+        term: Term,
+    ) -> Result<Value, CallError> {
         let started = Instant::now();
-        let attempt = Attempt {
-            redis: self,
-            script,
-            command: command::run(script, keys, args),
-            slot: keys.first().map_or(0, |key| slot(key)),
-            deadline: started + budget,
-            budget,
-        };
+        let Term { deadline, budget } = term;
+        let command = command::run(script, keys, args);
+        let attempt = Attempt { redis: self, script, command, slot, deadline, budget };
         let result = attempt.run().await;
         let shared = &self.inner.shared;
         // What an open breaker held back took no time, and would hide how long the others take.
@@ -172,6 +180,11 @@ impl Redis {
         matches!(self.inner.topology, Topology::Cluster(_))
     }
 
+    /// The address, without the password.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.inner.shared.store
+    }
+
     pub(crate) fn health(&self) -> Health {
         let nodes = match &self.inner.topology {
             Topology::One(node) | Topology::Sentinel(node, _) => vec![Arc::clone(node)],
@@ -190,6 +203,21 @@ impl Redis {
             totals: shared.counters.totals(),
             times: shared.stopwatch.times(),
         }
+    }
+}
+
+/// When a call ends, or several that are made one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Term {
+    deadline: Instant,
+    /// What there was of time at the start.
+    budget: Duration,
+}
+
+impl Term {
+    /// One that begins now.
+    pub(crate) fn of(budget: Duration) -> Term {
+        Term { deadline: Instant::now() + budget, budget }
     }
 }
 
@@ -295,9 +323,7 @@ impl Attempt<'_> {
             Meaning::NotReady { node: true } => {}
             Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
             Meaning::Final => {
-                let error: Box<str> = in_words(error).into();
-                node.journal.refused(node, &error);
-                return Err(CallError::Refused { store: self.store(), error });
+                return Err(CallError::Refused { store: self.store(), error: in_words(error).into() });
             }
         }
         // What would be sent with no time left for its answer would be unknown, where now it is known not to have run.
@@ -344,7 +370,7 @@ impl Attempt<'_> {
     }
 
     fn store(&self) -> Arc<str> {
-        Arc::clone(&self.redis.inner.shared.store)
+        Arc::clone(self.redis.name())
     }
 }
 

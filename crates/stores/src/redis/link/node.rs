@@ -98,7 +98,8 @@ impl Node {
             Err(why) => return Sending::NotSent(why),
         };
         let Some(place) = InFlight::take(&live.in_flight) else { return Sending::NotSent(Why::Busy) };
-        if Instant::now() >= deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return Sending::NotSent(Why::TimedOut(budget));
         }
         let written = live.written.load(Relaxed);
@@ -118,6 +119,8 @@ impl Node {
                 self.failed();
                 Sending::Unknown(why)
             }
+            // Who came with little time left, because other nodes took it, says nothing about this one.
+            Err(_) if left < budget / 2 => Sending::Unknown(Why::TimedOut(budget)),
             Err(_) => {
                 self.failed();
                 // While other links answer, the breaker stays closed: then it is this connection that hangs.
@@ -248,7 +251,14 @@ async fn exchange(live: &Live, request: &Request<'_>) -> Result<Value, RedisErro
         Request::One(command) => connection.send_packed_command(command).await,
         Request::Several(pipeline) => {
             let mut replies = connection.send_packed_commands(pipeline, 0, pipeline.len()).await?;
-            Ok(replies.pop().unwrap_or(Value::Nil))
+            let answer = replies.pop().unwrap_or(Value::Nil);
+            match (&answer, replies.into_iter().next()) {
+                // It does not know the script because it would not be told: that is what the caller must hear.
+                (Value::ServerError(error), Some(refusal @ Value::ServerError(_))) if error.code() == "NOSCRIPT" => {
+                    Ok(refusal)
+                }
+                _ => Ok(answer),
+            }
         }
     }
 }

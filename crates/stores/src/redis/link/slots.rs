@@ -20,15 +20,27 @@ fn tag(key: &[u8]) -> Option<&[u8]> {
 
 /// CRC-16/XMODEM: polynomial 0x1021, from zero, not reflected.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(
-            crc ^ (u16::from(byte) << 8),
-            |crc, _| {
-                if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-            },
-        )
+    bytes.iter().fold(0, |crc: u16, &byte| {
+        let [high, low] = crc.to_be_bytes();
+        (u16::from(low) << 8) ^ CRC16_OF_BYTES[usize::from(high ^ byte)]
     })
 }
+
+const CRC16_OF_BYTES: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte: u16 = 0;
+    while byte < 256 {
+        let mut crc = byte << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// A run of slots and the primary that has them.
 #[derive(Debug, PartialEq, Eq)]

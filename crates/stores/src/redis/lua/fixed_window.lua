@@ -40,5 +40,6 @@ local function fixed_window(value, op, units, _, limit, window_s, window_n, phas
     return true
   end
   if count == before and not jumped then return allowed end
-  return allowed, ('w%d %d%09d'):format(count, end_s, end_n), end_s - now_s + spare
+  local left_s = end_s - now_s - (end_n < now_n and 1 or 0)
+  return allowed, ('w%d %d%09d'):format(count, end_s, end_n), left_s + spare
 end

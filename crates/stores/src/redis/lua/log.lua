@@ -31,7 +31,8 @@ local function log_close(log)
   if not log.changed or log.last < log.first then return end
   redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
     log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
-  redis.call('EXPIRE', log.key, math.max(log.newest_s - now_s, 0) + spare)
+  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
+  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
 end
 
 -- Visits the entries from the oldest on, until the visitor answers true.

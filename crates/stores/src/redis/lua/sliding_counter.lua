@@ -89,5 +89,6 @@ local function sliding_counter(value, op, units, _, limit, window_s, window_n, a
   if prev == prev_before and curr == curr_before and not jumped then return allowed end
   local fresh_s, fresh_n = plus(start_s, start_n, window_s, window_n)
   if curr > 0 then fresh_s, fresh_n = plus(fresh_s, fresh_n, window_s, window_n) end
-  return allowed, ('c%d %d %d%09d'):format(prev, curr, fresh_s, fresh_n), fresh_s - now_s + spare
+  local left_s = fresh_s - now_s - (fresh_n < now_n and 1 or 0)
+  return allowed, ('c%d %d %d%09d'):format(prev, curr, fresh_s, fresh_n), left_s + spare
 end

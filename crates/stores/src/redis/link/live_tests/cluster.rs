@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Cluster, Server, Setup};
+use super::super::servers::{Certificates, Cluster, Server, Setup};
 use super::super::slot;
 use super::{AMPLE, add, is_not_sent, open, recover};
 
@@ -97,4 +97,35 @@ async fn a_server_alone_is_no_cluster() {
     let redis = open(&format!("redis+cluster://127.0.0.1:{}", server.port));
     let failed = add(&redis, "k", AMPLE).await.unwrap_err();
     assert!(failed.to_string().contains("cluster support disabled"), "{failed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_speaks_tls() {
+    let files = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(files.path());
+    let cluster = tokio::task::block_in_place(|| Cluster::start_with(5_000, Some(&certificates)));
+    let ca = certificates.authority.display();
+    // One node leads to all others, whose ports with TLS it tells.
+    let redis = open(&format!("rediss+cluster://127.0.0.1:{}?ca={ca}", cluster.nodes[0].tls_port));
+    for number in 0..50 {
+        assert_eq!(add(&redis, &format!("k{number}"), AMPLE).await, Ok(1));
+    }
+    let mut nodes: Vec<String> = redis.health().nodes.into_iter().map(|node| node.name).collect();
+    let mut expected: Vec<String> =
+        cluster.nodes.iter().take(3).map(|node| format!("127.0.0.1:{}", node.tls_port)).collect();
+    nodes.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(nodes, expected);
+    // A redirection names ports with TLS too.
+    let number = slot(b"moved");
+    let owner = cluster.primary_of(number);
+    let target = &cluster.nodes[(owner + 1) % 3];
+    let id = target.command("CLUSTER MYID");
+    for node in [target, &cluster.nodes[owner]] {
+        node.command(&format!("CLUSTER SETSLOT {number} NODE {id}"));
+    }
+    let before = redis.health().totals.redirected;
+    assert_eq!(add(&redis, "moved", AMPLE).await, Ok(1));
+    assert_eq!(redis.health().totals.redirected, before + 1);
+    assert_eq!(target.command("GET moved"), "1");
 }

@@ -11,10 +11,10 @@ use tokio::time::{Duration, Instant, sleep};
 use super::super::servers::{Mode, Proxy, Server, Setup};
 use super::{AMPLE, SLACK, add, is_not_sent, is_unknown, open, recover};
 use crate::redis::Address;
-use crate::redis::link::bounds::{CALLS_IN_FLIGHT_MAX, LINKS_MAX};
+use crate::redis::link::bounds::{CALLS_IN_FLIGHT_MAX, FAILURES_IN_ROW_MAX, LINKS_MAX};
 use crate::redis::link::dial::{Dialled, Endpoint, Expect};
 use crate::redis::link::link::{Live, State};
-use crate::redis::link::{Breaker, CallError, Redis, Topology, Why};
+use crate::redis::link::{Breaker, CallError, Redis, Script, Term, Topology, Why};
 
 const BUDGET: Duration = Duration::from_millis(20);
 
@@ -145,6 +145,23 @@ async fn a_server_that_hangs_keeps_nobody_longer_than_the_budget() {
     let applied: u64 = server.command("GET k").parse().unwrap();
     let totals = redis.health().totals;
     assert!(applied <= 1 + totals.unknown, "only what is unknown may have been applied: {applied}, {totals:?}");
+}
+
+#[tokio::test]
+async fn who_comes_with_little_time_left_opens_no_breaker() {
+    let server = Server::start(&Setup::default());
+    let redis = open(&url(server.port));
+    add(&redis, "k", AMPLE).await.unwrap();
+    server.hang();
+    let script = Script::new("return 1");
+    for share in [3, 1] {
+        for _ in 0..FAILURES_IN_ROW_MAX {
+            let term = Term { deadline: Instant::now() + BUDGET / share, budget: BUDGET };
+            let late = redis.call_at(0, &script, &[], &[], term).await;
+            assert!(is_unknown(&late), "{late:?}");
+        }
+        assert_eq!(redis.health().breaker == Breaker::Closed, share > 1, "{:?}", redis.health());
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,22 @@ async fn a_script_that_was_forgotten_is_told_again() {
 }
 
 #[tokio::test]
+async fn a_script_that_may_not_be_told_is_refused_in_the_words_of_the_server() {
+    let user = Some("limiter on >sesame ~* +@all -script|load");
+    let server = Server::start(&Setup { user, ..Setup::default() });
+    let redis = open(&format!("redis://limiter:sesame@127.0.0.1:{}", server.port));
+    let refused = add(&redis, "k", AMPLE).await.unwrap_err();
+    assert_eq!(refused.code(), Some("NOPERM"), "{refused}");
+    assert!(refused.to_string().contains("script|load"), "{refused}");
+    let totals = redis.health().totals;
+    assert_eq!((totals.refused, totals.reloaded), (1, 1), "its text is sent once");
+    // Where somebody else told it, nothing is missing.
+    let teller = open(&format!("redis://127.0.0.1:{}", server.port));
+    assert_eq!(add(&teller, "k", AMPLE).await, Ok(1));
+    assert_eq!(add(&redis, "k", AMPLE).await, Ok(2));
+}
+
+#[tokio::test]
 async fn errors_of_the_server_are_handed_on() {
     let server = Server::start(&Setup::default());
     server.command("SADD k member");

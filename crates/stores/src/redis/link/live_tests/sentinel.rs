@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Lone, Server, Setup, Trio, free_port};
+use super::super::servers::{Certificates, Lone, Server, Setup, Trio, free_port};
 use super::{AMPLE, add, open, pretender, recover};
 
 /// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
@@ -85,15 +85,43 @@ async fn a_replica_that_sentinels_take_for_the_primary_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn sentinels_and_servers_have_passwords_of_their_own() {
+async fn sentinels_and_servers_have_users_and_passwords_of_their_own() {
     let server = Server::start(&Setup { password: Some("sesame"), ..Setup::default() });
-    let sentinel = Lone::start(&server, "sesame", "thyme");
+    // What is asked of Sentinels, and nothing else.
+    let user = "watcher on >basil +sentinel|get-master-addr-by-name +sentinel|master +ping +client|setname";
+    let sentinel = Lone::start(&server, "sesame", "thyme", user);
     let port = sentinel.port;
-    let both = format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_password=thyme");
-    assert_eq!(add(&open(&both), "k", AMPLE).await, Ok(1));
+    let as_user = |user_and_password: &str| {
+        format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_{user_and_password}")
+    };
+    assert_eq!(add(&open(&as_user("password=thyme")), "k", AMPLE).await, Ok(1));
+    assert_eq!(add(&open(&as_user("user=watcher&sentinel_password=basil")), "k", AMPLE).await, Ok(2));
     let without = add(&open(&format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide")), "k", AMPLE).await;
     assert!(without.unwrap_err().to_string().contains("NOAUTH"));
-    let wrong = format!("redis+sentinel://:parsley@127.0.0.1:{port}/tide?sentinel_password=thyme");
-    let wrong = add(&open(&wrong), "k", AMPLE).await.unwrap_err().to_string();
-    assert!(wrong.contains("WRONGPASS") && !wrong.contains("parsley") && !wrong.contains("thyme"), "{wrong}");
+    for wrong in [
+        as_user("password=basil"),
+        as_user("user=watcher&sentinel_password=thyme"),
+        format!("redis+sentinel://:parsley@127.0.0.1:{port}/tide?sentinel_password=thyme"),
+    ] {
+        let said = add(&open(&wrong), "k", AMPLE).await.unwrap_err().to_string();
+        let tells = ["sesame", "thyme", "basil", "parsley"].iter().any(|password| said.contains(password));
+        assert!(said.contains("WRONGPASS") && !tells, "{wrong}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_servers_speak_tls() {
+    let files = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(files.path());
+    let trio = tokio::task::block_in_place(|| Trio::start_with(Some(&certificates)));
+    let url = format!("rediss+sentinel://{}/tide?ca={}", trio.hosts(), certificates.authority.display());
+    let redis = open(&url);
+    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    assert_eq!(trio.first.command("GET k"), "1");
+    tokio::task::block_in_place(|| trio.fail_over());
+    sleep(NOTICED).await;
+    recover(&redis, "after", AMPLE).await;
+    assert_eq!(trio.second.command("GET after"), "1");
+    let plain = add(&open(&format!("redis+sentinel://{}/tide", trio.hosts())), "k", AMPLE).await;
+    assert!(plain.is_err(), "these ports speak TLS alone: {plain:?}");
 }

@@ -1,0 +1,128 @@
+//! Charges of several slots of a Cluster. No script reaches all of them, so they are put slot by slot.
+//!
+//! What takes is put first, and given back when a later slot denies. What gives, refunds and resets, cannot be undone: until
+//! nobody has denied it is only looked at. So a call that is denied leaves nothing behind.
+
+use std::slice;
+
+use futures_util::future::join_all;
+use tidegate_core::{Charge, Decision, Decisions, Op};
+
+use super::link::Term;
+use super::store::{RedisStore, StoreError};
+
+pub(super) struct Crossing<'a> {
+    store: &'a RedisStore,
+    names: &'a [Vec<u8>],
+    slots: &'a [u16],
+    charges: &'a [Charge<'a>],
+    answers: Vec<Option<Decision>>,
+}
+
+impl<'a> Crossing<'a> {
+    /// Of each charge its name and its slot.
+    pub(super) fn new(
+        store: &'a RedisStore,
+        names: &'a [Vec<u8>],
+        slots: &'a [u16],
+        charges: &'a [Charge<'a>],
+    ) -> Crossing<'a> {
+        Crossing { store, names, slots, charges, answers: vec![None; charges.len()] }
+    }
+
+    /// Decides them within one budget, whatever the number of slots. What goes back because of a denial or a failure has
+    /// another budget for itself: units that are not given back are lost to everybody.
+    pub(super) async fn decide(mut self) -> Result<Decisions, StoreError> {
+        if let Err(error) = self.put(Term::of(self.store.budget())).await {
+            self.give_back().await;
+            return Err(error);
+        }
+        let each = self.charges.iter().zip(self.answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
+        Ok(each.collect())
+    }
+
+    async fn put(&mut self, term: Term) -> Result<(), StoreError> {
+        let mut denied = false;
+        for numbers in self.by_slot(|_| true) {
+            let put = |charge: &Charge<'a>| match charge.op {
+                op if denied => Charge { op: op.looking(), veto: false, ..*charge },
+                op if gives(op) => Charge { op: op.looking(), ..*charge },
+                _ => *charge,
+            };
+            let decisions = self.ask(&numbers, put, term).await?;
+            if !denied && !decisions.is_allowed() {
+                denied = true;
+                self.give_back().await;
+            }
+            for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
+                self.answers[number] = Some(if denied { decision.withdrawn() } else { *decision });
+            }
+        }
+        if denied { Ok(()) } else { self.put_what_gives(term).await }
+    }
+
+    /// Nobody denied: what was only looked at is done, in all slots at the same time.
+    async fn put_what_gives(&mut self, term: Term) -> Result<(), StoreError> {
+        let slots = self.by_slot(gives);
+        let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
+        for (numbers, decisions) in slots.into_iter().zip(answered) {
+            for (number, decision) in numbers.into_iter().zip(decisions?.iter()) {
+                self.answers[number] = Some(*decision);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what was taken, all at the same time. If that fails, the units come back by themselves, later.
+    async fn give_back(&mut self) {
+        let term = Term::of(self.store.budget());
+        let Crossing { store, names, slots, charges, .. } = *self;
+        let refunds = self.answers.iter().enumerate().filter_map(|(number, answer)| {
+            let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charges[number].op else { return None };
+            let refund = Op::Refund(units, Some(answer.as_ref()?.receipt()?));
+            Some(async move {
+                let refund = [Charge { op: refund, veto: false, ..charges[number] }];
+                let name = slice::from_ref(&names[number]);
+                let after = store.charge_slot(slots[number], name, &refund, term).await.ok()?;
+                Some((number, *after.iter().next()?))
+            })
+        });
+        for (number, after) in join_all(refunds).await.into_iter().flatten() {
+            self.answers[number] = Some(after);
+        }
+        self.answers.iter_mut().flatten().for_each(|answer| *answer = answer.withdrawn());
+    }
+
+    /// The numbers of the charges of each slot whose op is so, in the order of the charges.
+    fn by_slot(&self, is_so: impl Fn(Op) -> bool) -> Vec<Vec<usize>> {
+        let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
+        for (number, (charge, slot)) in self.charges.iter().zip(self.slots).enumerate() {
+            if !is_so(charge.op) {
+                continue;
+            }
+            match slots.iter_mut().find(|(of, _)| of == slot) {
+                Some((_, numbers)) => numbers.push(number),
+                None => slots.push((*slot, vec![number])),
+            }
+        }
+        slots.into_iter().map(|(_, numbers)| numbers).collect()
+    }
+
+    /// Puts charges of one slot, as `put` makes them.
+    async fn ask(
+        &self,
+        numbers: &[usize],
+        put: impl Fn(&Charge<'a>) -> Charge<'a>,
+        term: Term,
+    ) -> Result<Decisions, StoreError> {
+        let names: Vec<Vec<u8>> = numbers.iter().map(|number| self.names[*number].clone()).collect();
+        let charges: Vec<Charge<'_>> = numbers.iter().map(|number| put(&self.charges[*number])).collect();
+        let slot = numbers.first().map_or(0, |number| self.slots[*number]);
+        self.store.charge_slot(slot, &names, &charges, term).await
+    }
+}
+
+/// Whether an op gives back what cannot be taken again.
+fn gives(op: Op) -> bool {
+    matches!(op, Op::Refund(..) | Op::Reset)
+}
