@@ -70,6 +70,8 @@ impl Shared {
         units: u64,
     ) -> Result<Decision, StoreError> {
         let inner = &self.inner;
+        // What is taken alone, too, may have to go back, and what is known of the key is looked after.
+        keeper::start(inner);
         let mut deadline = None;
         for _ in 0..LEASE_ROUNDS_MAX {
             match inner.leases.take(name, one, terms, units, inner.clock.now()) {
@@ -89,7 +91,6 @@ impl Shared {
 
     /// Asks for a lease. A task does, so that what was leased is not lost if the request goes away.
     fn lease(&self, name: Name, limit: Limit, ask: Ask, landing: Landing) {
-        keeper::start(&self.inner);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let Some((tag, key)) = name.parts() else { return };
