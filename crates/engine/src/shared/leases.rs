@@ -18,6 +18,9 @@ use crate::bounds::LEASED_KEYS_MAX;
 /// Locks that keys are divided among.
 const SHARDS: usize = 64;
 
+/// Entries of the list of what is due: one for each key, and as many that are void until it is made anew.
+const DUE_MAX: usize = 2 * LEASED_KEYS_MAX;
+
 /// Keys that are looked at to find one that can make room.
 const VICTIMS: usize = 16;
 
@@ -152,6 +155,7 @@ impl Leases {
             return;
         }
         let (gone, next) = purse.look_after(now);
+        let mut too_many = false;
         let earlier = at.is_some() || purse.due.is_none_or(|due| next.is_some_and(|next| next < due));
         match next {
             None => {
@@ -162,6 +166,7 @@ impl Leases {
                 let mut due = lock(&self.due);
                 let first = due.peek().is_none_or(|Reverse((at, _))| next < *at);
                 due.push(Reverse((next, name.clone())));
+                too_many = due.len() > DUE_MAX;
                 if first {
                     self.wake.notify_one();
                 }
@@ -170,6 +175,21 @@ impl Leases {
         }
         drop(shard);
         self.queue(name, gone);
+        if too_many {
+            self.renew_due();
+        }
+    }
+
+    /// Makes the list of what is due anew, of the keys that are there: it still has those that made room for others.
+    fn renew_due(&self) {
+        lock(&self.due).clear();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let each = shard.iter().filter_map(|(name, purse)| Some(Reverse((purse.due?, name.clone()))));
+            lock(&self.due).extend(each);
+        }
+        // Meanwhile it may have been found empty.
+        self.wake.notify_one();
     }
 
     /// Looks after all keys that are due, and takes out what is to be given back. Tells when to do it again.
@@ -232,4 +252,36 @@ fn make_room(shard: &mut Shard, now: Time) -> bool {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{Charge, Key, Limit};
+
+    use super::super::Consistency;
+    use super::*;
+
+    #[test]
+    fn keys_that_come_and_go_leave_nothing_behind() {
+        let leases = Leases::new(Arc::default());
+        let limit: Limit = "20/day".parse().unwrap();
+        let now = Time::from_nanos(1_700_000_000_000_000_000);
+        // Each asks once, and is told: for a while it would be looked after.
+        for number in 0..3 * LEASED_KEYS_MAX {
+            let text = format!("flood{number}");
+            let key = Key::new(&text).unwrap();
+            let one = SharedCharge { charge: Charge::take(key, &limit, 1), tag: b"", consistency: Consistency::Leased };
+            let (name, terms) = (Name::new(&limit, b"", key), Terms::of(&limit, key).unwrap());
+            assert!(matches!(leases.take(&name, &one, terms, 1, now), Turn::Alone(_)));
+            leases.land(&name, now);
+            let due = lock(&leases.due).len();
+            assert!(due <= DUE_MAX, "{due} to look after, {number} keys so far");
+        }
+        // Who is there is still looked after, and goes when nobody asks for it.
+        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert!(there > LEASED_KEYS_MAX / 2);
+        let (_, next) = leases.tidy(now.plus(std::time::Duration::from_secs(60)));
+        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert_eq!((there, next), (0, None));
+    }
 }
