@@ -120,8 +120,8 @@ pub const REPLICAS_MAX: usize = 1 << 16;
 /// How long a replica that nobody asks is kept.
 pub const REPLICA_IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a replica of which the store says nothing decides, a few pushes that fail: after that its store is asked, and
-/// if that fails, the rule chooses.
+/// How long a replica decides after the first of the pushes that got no answer, a few of them: after that its store is
+/// asked, and if that fails, the rule chooses.
 pub const REPLICA_ALONE_MAX: Duration = Duration::from_secs(3);
 
 /// Calls that work in the background has under way at a time: far fewer than a connection takes.
