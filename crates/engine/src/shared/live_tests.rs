@@ -13,37 +13,43 @@ use super::{Consistency, Shared, SharedCharge};
 const MODES: [Consistency; 3] = [Consistency::Exact, Consistency::Leased, Consistency::Async];
 
 /// A node of its own, whose calls have this budget.
-fn node(server: &Server, budget: &str) -> Shared {
+pub(super) fn node(server: &Server, budget: &str) -> Shared {
     let url = format!("redis://127.0.0.1:{}?timeout={budget}", server.port);
     Shared::new(RedisStore::open(&url.parse().unwrap()).unwrap(), Clock::system())
 }
 
-fn nodes<const COUNT: usize>(server: &Server) -> [Shared; COUNT] {
+pub(super) fn nodes<const COUNT: usize>(server: &Server) -> [Shared; COUNT] {
     std::array::from_fn(|_| node(server, "5s"))
 }
 
-fn key(name: &str) -> Key<'_> {
+pub(super) fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
 }
 
-fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> SharedCharge<'a> {
+pub(super) fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> SharedCharge<'a> {
     SharedCharge { charge: Charge { key: key(name), limit, op, veto: true }, tag: b"", consistency }
 }
 
-async fn one(node: &Shared, name: &str, limit: &Limit, op: Op, mode: Consistency) -> Result<Decision, StoreError> {
+pub(super) async fn one(
+    node: &Shared,
+    name: &str,
+    limit: &Limit,
+    op: Op,
+    mode: Consistency,
+) -> Result<Decision, StoreError> {
     let decisions: Decisions = node.charge(&[shared(name, limit, op, mode)]).await?;
     Ok(*decisions.iter().next().unwrap())
 }
 
-async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
+pub(super) async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
     one(node, name, limit, Op::Take(units), mode).await.unwrap().is_allowed()
 }
 
-fn day() -> Duration {
+pub(super) fn day() -> Duration {
     Duration::from_secs(86_400)
 }
 
-async fn remaining(node: &Shared, name: &str, limit: &Limit) -> u64 {
+pub(super) async fn remaining(node: &Shared, name: &str, limit: &Limit) -> u64 {
     node.inspect(key(name), b"", limit).await.unwrap().decision.remaining()
 }
 

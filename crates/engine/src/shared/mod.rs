@@ -17,7 +17,8 @@
 //!
 //! **Async**: a node learns of units of the others when it pushes its own. So at most what the other nodes let pass in a
 //! [`SYNC_PAUSE`](crate::bounds::SYNC_PAUSE) and the time of a call is let pass too much; all of it is counted, as far as
-//! debits go: one further limit beyond the limit. While the store does not answer, each node goes on by itself.
+//! debits go: one further limit beyond the limit. A node that was not asked for a while goes by what it knew, for one such
+//! pause. While the store does not answer, each node goes on by itself.
 
 mod denials;
 mod keeper;
@@ -30,6 +31,8 @@ mod several;
 mod slice;
 mod spend;
 
+#[cfg(test)]
+mod left_over_tests;
 #[cfg(test)]
 mod live_runs;
 #[cfg(test)]
@@ -284,7 +287,7 @@ impl SharedCharge<'_> {
     }
 }
 
-/// Forgets denials when what may end them has been done, or may have been.
+/// Forgets denials when what may change them has been done, or may have been.
 struct Forget<'a> {
     denials: &'a Denials,
     charges: &'a [SharedCharge<'a>],
@@ -292,7 +295,7 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        for one in self.charges.iter().filter(|one| matches!(one.charge.op, Op::Refund(..) | Op::Reset)) {
+        for one in self.charges {
             self.denials.forget(one);
         }
     }
