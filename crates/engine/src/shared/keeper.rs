@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::name::Name;
+use super::name::{Name, parts};
 use super::purse::Remainder;
 use super::{Consistency, Inner, SharedCharge, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
@@ -144,8 +144,8 @@ impl<'a> Calls<'a> {
 }
 
 /// Gives units back. If that fails, they come back by themselves, later.
-async fn give_back(inner: &Inner, name: &Name, remainder: &Remainder) {
-    let Some((tag, key)) = name.parts() else { return };
+async fn give_back(inner: &Inner, name: &[u8], remainder: &Remainder) {
+    let Some((tag, key)) = parts(name) else { return };
     let charge = Charge { key, limit: &remainder.limit, op: remainder.op(), veto: false };
     let _ = inner.ask(&[SharedCharge { charge, tag, consistency: Consistency::Exact }]).await;
 }
@@ -172,7 +172,7 @@ impl Push {
     /// Tells the store what was admitted here, and this node what was admitted everywhere.
     async fn make(mut self) {
         let inner = Arc::clone(&self.inner);
-        let Some((tag, key)) = self.name.parts() else { return };
+        let Some((tag, key)) = parts(&self.name) else { return };
         let charge = Charge { key, limit: &self.limit, op: Op::Debit(self.units), veto: false };
         let sent = inner.clock.now();
         inner.calls.fetch_add(1, Ordering::Relaxed);

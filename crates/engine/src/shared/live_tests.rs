@@ -197,7 +197,7 @@ async fn a_store_that_hangs_is_an_error_within_the_budget_and_what_was_leased_is
     let ann = node(&server, "50ms");
     let limit = Limit::fixed_window(1_000, day()).unwrap();
     while take(&ann, "leased", &limit, 1, Consistency::Leased).await {
-        if ann.inner.leases.left(&super::Name::new(&limit, b"", key("leased")), ann.inner.clock.now()) >= 20 {
+        if ann.inner.leases.left(&super::Spelling::new(&limit, b"", key("leased")), ann.inner.clock.now()) >= 20 {
             break;
         }
     }
@@ -234,7 +234,7 @@ async fn what_is_leased_for_a_request_that_goes_away_is_there_for_the_next() {
     let server = Server::start(&Setup::default());
     let [ann]: [Shared; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
-    let name = super::Name::new(&limit, b"", key("ann"));
+    let name = super::Spelling::new(&limit, b"", key("ann"));
     // It is dropped as soon as it waits for the store.
     let gone = timeout(Duration::ZERO, one(&ann, "ann", &limit, Op::Take(1), Consistency::Leased)).await;
     assert!(gone.is_err());
@@ -281,7 +281,7 @@ async fn keys_beyond_the_bound_are_decided_exactly() {
     for number in 0..count {
         let text = format!("flood{number}");
         let one = shared(&text, &limit, Op::Take(1), Consistency::Leased);
-        let name = super::Name::new(&limit, b"", key(&text));
+        let name = super::Spelling::new(&limit, b"", key(&text));
         if let super::leases::Turn::Lease(_, landing) =
             ann.inner.leases.take(&name, &one, terms, 1, ann.inner.clock.now())
         {
