@@ -43,8 +43,8 @@ pub const FAILURE_RETRY: Duration = Duration::from_secs(1);
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 
-/// How often a node looks whether any key of a shared store was blocked, in nanoseconds: so long may a block on another
-/// node go unnoticed.
+/// How often a node looks whether any key of a shared store was blocked, in nanoseconds: twice so long may a block
+/// on another node go unnoticed.
 pub const BLOCKED_LOOK_NANOS: u64 = 500_000_000;
 
 /// How long a denial by a shared store answers for it at most. So a reset, a refund or a raised limit on another node is

@@ -1,16 +1,18 @@
 //! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tidegate_core::{Clock, MemoryStore, Op};
 use tidegate_policy::{Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec};
+use tokio::runtime::Handle;
 
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
-use crate::failure::{guarded, guarded_future};
+use crate::failure::{guarded, guarded_at_once, guarded_future};
 use crate::outcome::Outcome;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
@@ -57,6 +59,9 @@ pub(crate) struct Active {
     pub(crate) policy: Policy,
     records: Vec<Arc<Record>>,
     stores: Vec<Backend>,
+    /// Whether any of them goes over a network. Without one nothing waits, and a request is decided at once: what others
+    /// wait with is large, and callers wrap and move what they hold.
+    has_shared: bool,
     any_blocked: Arc<AtomicBool>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
@@ -66,7 +71,7 @@ impl Active {
     #[cfg(test)]
     pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
-        Active { policy, records, stores, any_blocked: Arc::default(), shadow: false }
+        Active { policy, records, has_shared: has_shared(&stores), stores, any_blocked: Arc::default(), shadow: false }
     }
 
     pub(crate) fn store_count(&self) -> usize {
@@ -88,7 +93,14 @@ impl Active {
             if let Backend::Shared(backend) = backend
                 && let Some(turn) = backend.turn_to_look()
             {
-                Box::pin(backend.learn_of_blocks(turn)).await;
+                match Handle::try_current() {
+                    // Who asks need not wait for what is mostly known.
+                    Ok(runtime) if !turn.is_late => {
+                        let backend = Arc::clone(backend);
+                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await });
+                    }
+                    _ => Box::pin(backend.learn_of_blocks(turn.now)).await,
+                }
             }
         }
     }
@@ -155,6 +167,7 @@ impl Engine {
         let active = Active {
             policy: Policy::default(),
             records: Vec::new(),
+            has_shared: default_store.is_shared(),
             stores: vec![default_store.clone()],
             any_blocked: Arc::clone(&any_blocked),
             shadow: options.shadow,
@@ -202,7 +215,8 @@ impl Engine {
             .collect();
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
-        self.active.store(Arc::new(Active { policy, records, stores, any_blocked, shadow }));
+        let has_shared = has_shared(&stores);
+        self.active.store(Arc::new(Active { policy, records, stores, has_shared, any_blocked, shadow }));
         Ok(found.unchanged)
     }
 
@@ -239,12 +253,21 @@ impl Engine {
     }
 
     async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
-        let checked = guarded_future(self.check_by_rules(request, long_keys)).await;
+        let active = self.active.load();
+        let checked = if active.has_shared {
+            Box::pin(async { guarded_future(pin!(self.check_by_rules(active, request, long_keys))).await }).await
+        } else {
+            guarded_at_once(|| self.check_by_rules(active, request, long_keys))
+        };
         checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 
-    async fn check_by_rules(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
-        let active = self.active.load();
+    async fn check_by_rules(
+        &self,
+        active: Guard<Arc<Active>>,
+        request: &Request<'_>,
+        long_keys: LongKeys,
+    ) -> Result<Outcome, RequestError> {
         let Some(domain) = active.policy.domain(request.domain) else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
@@ -269,11 +292,21 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
-        guarded_future(self.report_by_rules(request, response)).await.unwrap_or_else(|_| Ok(self.unreported()))
+        let active = self.active.load();
+        let reported = if active.has_shared {
+            Box::pin(async { guarded_future(pin!(self.report_by_rules(active, request, response))).await }).await
+        } else {
+            guarded_at_once(|| self.report_by_rules(active, request, response))
+        };
+        reported.unwrap_or_else(|_| Ok(self.unreported()))
     }
 
-    async fn report_by_rules(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
-        let active = self.active.load();
+    async fn report_by_rules(
+        &self,
+        active: Guard<Arc<Active>>,
+        request: &Request<'_>,
+        response: &Response,
+    ) -> Result<usize, RequestError> {
         let Some(domain) = active.policy.domain(request.domain) else { return Ok(0) };
         let plan = Plan::of(&active, domain, request, LongKeys::Refuse)?;
         let mut failures = plan.failures.clone();
@@ -372,6 +405,10 @@ impl std::ops::Deref for PolicyGuard {
     fn deref(&self) -> &Policy {
         &self.0.policy
     }
+}
+
+fn has_shared(stores: &[Backend]) -> bool {
+    stores.iter().any(Backend::is_shared)
 }
 
 /// What the configuration does not say of the default store, the command line does.

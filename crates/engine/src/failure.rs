@@ -6,10 +6,11 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+use futures_util::FutureExt;
 use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
 use tidegate_policy::{Mode, OnStoreFailure, Request, RuleId};
 
@@ -24,9 +25,13 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| StoreError)
 }
 
+/// What a future gives that waits for nothing; if it panics, a store did not answer.
+pub(crate) fn guarded_at_once<W: Future>(work: impl FnOnce() -> W) -> Result<W::Output, StoreError> {
+    guarded(|| pin!(work()).now_or_never()).and_then(|done| done.ok_or(StoreError))
+}
+
 /// What a future gives; if it panics, a store did not answer.
-pub(crate) async fn guarded_future<T>(work: impl Future<Output = T>) -> Result<T, StoreError> {
-    let mut work = pin!(work);
+pub(crate) async fn guarded_future<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, StoreError> {
     poll_fn(|context| match guarded(|| work.as_mut().poll(context)) {
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
         Ok(Poll::Pending) => Poll::Pending,
@@ -112,6 +117,7 @@ mod tests {
             polls += 1;
             if polls == 2 { panic!("as it was told") } else { Poll::<u8>::Pending }
         });
+        let work = pin!(work);
         let mut work = pin!(guarded_future(work));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(work.as_mut().poll(&mut context), Poll::Pending);

@@ -1,6 +1,5 @@
 //! Keys under limits that callers bring, apart from all rules.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snapshot};
@@ -8,7 +7,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::plan::Purpose;
-use crate::store::{Backend, ChargeFailure, Placing};
+use crate::store::{Backend, ChargeFailure, Placing, charge_in_memory};
 
 impl Engine {
     /// Decides for a key under a limit that the caller brings, in the default store.
@@ -63,7 +62,7 @@ impl Engine {
         let mut decisions = self.default_store.charge(&made, &placings).await;
         if matches!(decisions, Err(ChargeFailure::Store(_))) && matches!(self.default_store, Backend::Shared(_)) {
             self.note_fallbacks(made.len() as u64);
-            decisions = Backend::Memory(Arc::clone(&self.local)).charge(&made, &placings).await;
+            decisions = charge_in_memory(&self.local, &made);
         }
         match decisions {
             Ok(decisions) => Ok(decisions),

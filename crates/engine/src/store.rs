@@ -66,6 +66,11 @@ pub(crate) enum ChargeFailure {
     Store(StoreError),
 }
 
+/// Decides charges at one instant in the memory of this process.
+pub(crate) fn charge_in_memory(store: &MemoryStore, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
+    guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
+}
+
 impl Backend {
     /// Decides charges at one instant. There is a placing for each of them.
     pub(crate) async fn charge(
@@ -74,9 +79,7 @@ impl Backend {
         placings: &[Placing<'_>],
     ) -> Result<Decisions, ChargeFailure> {
         match self {
-            Backend::Memory(store) => {
-                guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
-            }
+            Backend::Memory(store) => charge_in_memory(store, charges),
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
             Backend::Shared(backend) => Box::pin(backend.charge(charges, placings)).await,
             #[cfg(test)]
@@ -122,6 +125,13 @@ impl Backend {
     }
 }
 
+/// The turn of a caller to look for what others blocked.
+pub(crate) struct Turn {
+    pub(crate) now: Time,
+    /// Whether what is known is too old to go by, as after a pause, or when something was just blocked here.
+    pub(crate) is_late: bool,
+}
+
 impl SharedBackend {
     fn new(name: &str, store: RedisStore, clock: Clock) -> SharedBackend {
         let shared = Shared::new(store, clock.clone());
@@ -152,15 +162,16 @@ impl SharedBackend {
         })
     }
 
-    /// Now, if it is the caller's turn to look whether an operator blocked any key on another node: one caller looks from
-    /// time to time, the others go by what is known.
-    pub(crate) fn turn_to_look(&self) -> Option<Time> {
+    /// Whether it is the caller's turn to look if an operator blocked any key on another node: one caller looks from time
+    /// to time, the others go by what is known.
+    pub(crate) fn turn_to_look(&self) -> Option<Turn> {
         let now = self.clock.now();
         let due = self.look_at.load(Ordering::Relaxed);
         let next = now.as_nanos().saturating_add(BLOCKED_LOOK_NANOS);
         let is_due = due <= now.as_nanos();
         let is_ours = || self.look_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        (is_due && is_ours()).then_some(now)
+        let is_late = now.as_nanos().saturating_sub(due) > BLOCKED_LOOK_NANOS;
+        (is_due && is_ours()).then_some(Turn { now, is_late })
     }
 
     /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones.

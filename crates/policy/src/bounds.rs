@@ -91,3 +91,12 @@ pub const JSON_FIELDS_MAX: usize = 128;
 
 /// Most characters of a value that an error repeats, so that it stays short whatever came in.
 pub const QUOTE_CHARS_MAX: usize = 60;
+
+/// Units that a limit has at least for slices of it to be leased: several nodes must find two each.
+pub const LEASED_UNITS_MIN: u64 = 8;
+
+/// How long a bucket takes to fill up at least for that: a lease lasts a small part of it, and longer than a few calls.
+pub const LEASED_SPAN_MIN: Duration = Duration::from_millis(300);
+
+/// The shortest window for that: a lease ends with it.
+pub const LEASED_WINDOW_MIN: Duration = Duration::from_millis(50);

@@ -62,4 +62,4 @@ pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,
     ToldAs,
 };
-pub use stores::{CheckStore, LookUp, Outside};
+pub use stores::{CheckStore, LookUp, Outside, can_be_leased};

@@ -1,9 +1,11 @@
 //! Where counts are kept: the part of compiling that concerns stores, and what has to be known from outside for it.
 
-use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
-use tidegate_core::{Algorithm, Limit};
+use std::time::Duration;
 
-use crate::bounds::STORES_MAX;
+use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
+use tidegate_core::{Algorithm, Key, Limit, Numbers};
+
+use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN, LEASED_WINDOW_MIN, STORES_MAX};
 use crate::compile::{Compiler, child};
 use crate::json::quote;
 use crate::policy::{StorePlace, StoreSpec};
@@ -44,8 +46,8 @@ impl Compiler<'_, '_> {
     fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
         let pointer = child("/stores", name);
         let place = match store.url.as_deref() {
-            Some("memory" | "memory:" | "memory://") => Some(StorePlace::Memory),
-            Some(url) => self.store_elsewhere(url, store, &pointer).map(|url| StorePlace::At(url.into())),
+            Some(url) if is_memory(url) => Some(StorePlace::Memory),
+            Some(url) => self.store_elsewhere(url, store, &pointer),
             // Where the default store is can be said elsewhere.
             None => (name != "default").then_some(StorePlace::Memory),
         };
@@ -57,8 +59,8 @@ impl Compiler<'_, '_> {
         }
     }
 
-    /// The URL of a store that is not in memory, if it is one.
-    fn store_elsewhere(&mut self, written: &str, store: &schema::Store, pointer: &str) -> Option<String> {
+    /// The place of a store that is not said to be in memory, if it is one.
+    fn store_elsewhere(&mut self, written: &str, store: &schema::Store, pointer: &str) -> Option<StorePlace> {
         for (field, is_set) in [("keys", store.keys.is_some()), ("log_entries", store.log_entries.is_some())] {
             if is_set {
                 let message = format!("{field}: only a store in memory is sized");
@@ -80,7 +82,7 @@ impl Compiler<'_, '_> {
             }
             Some(name) => match self.outside.variable {
                 // Who only checks need not have the secrets of who serves.
-                None => return Some(written.to_owned()),
+                None => return Some(StorePlace::At(written.into())),
                 Some(look_up) => look_up(name).or_else(|| {
                     let message = format!("url: there is no variable `{name}` in the environment, or it is not text");
                     self.diagnostics.error(&at, message, "set it, or write the URL here");
@@ -88,10 +90,14 @@ impl Compiler<'_, '_> {
                 })?,
             },
         };
+        // Where nothing is shared, a variable can say so.
+        if is_memory(&url) {
+            return Some(StorePlace::Memory);
+        }
         if let Err((problem, hint)) = check(&url) {
             self.diagnostics.error(&at, format!("url: {problem}"), hint);
         }
-        Some(url)
+        Some(StorePlace::At(url.into()))
     }
 
     fn capacity(&mut self, field: &str, value: Option<u64>, max: usize, pointer: &str) -> Option<usize> {
@@ -144,6 +150,23 @@ impl Compiler<'_, '_> {
         }
         Some(tag.into())
     }
+}
+
+fn is_memory(url: &str) -> bool {
+    matches!(url, "memory" | "memory:" | "memory://")
+}
+
+/// Whether slices of a limit can be leased, rather than each unit be asked for.
+#[must_use]
+pub fn can_be_leased(limit: &Limit) -> bool {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let Ok(any) = Key::new("any") else { return false };
+    let is_long_enough = match limit.numbers(any) {
+        Numbers::Bucket { span, .. } => span >= nanos(LEASED_SPAN_MIN),
+        Numbers::Window { window, .. } => window >= nanos(LEASED_WINDOW_MIN),
+        Numbers::Counter { .. } | Numbers::Log { .. } => false,
+    };
+    limit.units() >= LEASED_UNITS_MIN && is_long_enough
 }
 
 /// The variable of the environment that stands for a URL, as in `$REDIS_URL` and `${REDIS_URL}`. An empty name is none that

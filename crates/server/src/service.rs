@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -155,8 +156,9 @@ impl Service {
         }
     }
 
-    /// Answers a request that was read whole, and counts how long that takes.
-    pub(crate) async fn timed<T>(&self, protocol: Protocol, answer: impl Future<Output = T>) -> T {
+    /// Answers a request that was read whole, and counts how long that takes. It is pinned by who makes it: handed over,
+    /// each request would have room for it twice.
+    pub(crate) async fn timed<T>(&self, protocol: Protocol, answer: Pin<&mut impl Future<Output = T>>) -> T {
         let start = self.engine.clock().now();
         let answer = answer.await;
         self.count_time(protocol, 1, start);
@@ -174,7 +176,7 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.traced(via, request, self.engine.check(request)).await;
+        let checked = self.traced(via, request, pin!(self.engine.check(request))).await;
         self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
         checked
     }
@@ -184,7 +186,7 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault in another way.
     pub async fn check_or_deny(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.traced(via, request, self.engine.check_or_deny(request)).await;
+        let checked = self.traced(via, request, pin!(self.engine.check_or_deny(request))).await;
         self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
         checked
     }
@@ -194,7 +196,7 @@ impl Service {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check_known(&self, via: Via<'_>, request: &Request<'_>) -> Result<Option<Outcome>, RequestError> {
-        let checked = self.traced(via, request, self.engine.check(request)).await;
+        let checked = self.traced(via, request, pin!(self.engine.check(request))).await;
         let checked = checked.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
         let answered = match &checked {
             Ok(Some(outcome)) => Ok(outcome),
@@ -210,7 +212,7 @@ impl Service {
         &self,
         via: Via<'_>,
         request: &Request<'_>,
-        decided: impl Future<Output = Result<Outcome, RequestError>>,
+        decided: Pin<&mut impl Future<Output = Result<Outcome, RequestError>>>,
     ) -> Result<Outcome, RequestError> {
         let span = tracing::trace_span!(
             target: TRACE_TARGET,

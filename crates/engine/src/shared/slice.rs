@@ -196,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn who_checks_a_configuration_knows_what_can_be_leased() {
+        for units in [1, 7, 8, 9, 100] {
+            for millis in [40, 49, 50, 51, 299, 300, 301, 60_000] {
+                let length = Duration::from_millis(millis);
+                let rate = Rate::new(units, length).unwrap();
+                for limit in [Limit::gcra(rate, units), Limit::fixed_window(units, length)].map(Result::unwrap) {
+                    let known = tidegate_policy::can_be_leased(&limit);
+                    assert_eq!(terms(&limit).is_some(), known, "{units} in {millis} ms, {limit:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_terms_of_limits() {
         let minute: Limit = "600/minute".parse().unwrap();
         let some = terms(&minute).unwrap();

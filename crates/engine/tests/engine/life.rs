@@ -1,7 +1,8 @@
 //! What is counted, and what outlives a configuration.
 
+use tidegate_core::Op;
 use tidegate_engine::{Engine, Options};
-use tidegate_policy::{Ask, Descriptor, LoadOptions, Mode, load_text};
+use tidegate_policy::{Ask, Descriptor, LoadOptions, Mode, Request, Response, load_text};
 
 use crate::bench::{Bench, PER_USER, entries};
 
@@ -82,4 +83,19 @@ fn the_first_policy_sizes_the_default_store() {
         vec![Box::<str>::from("default")],
         "it keeps its size while it runs"
     );
+}
+
+/// Servers wrap what they wait for, and each wrapper may copy it: what is only needed for stores elsewhere is boxed.
+#[test]
+fn who_asks_holds_little_while_it_waits() {
+    let engine = Engine::new(Options::default()).unwrap();
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let limit = "5/minute".parse().unwrap();
+    let sizes = [
+        size_of_val(&engine.check(&request)),
+        size_of_val(&engine.check_or_deny(&request)),
+        size_of_val(&engine.report(&request, &Response::default())),
+        size_of_val(&engine.decide(b"ann", &limit, Op::Take(1))),
+    ];
+    assert!(sizes.iter().all(|bytes| *bytes <= 1_024), "bytes of check, check_or_deny, report, decide: {sizes:?}");
 }

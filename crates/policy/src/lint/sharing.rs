@@ -1,11 +1,12 @@
 //! What concerns stores that several processes share: fields that need one, and passwords in files.
 
 use super::Both;
+use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN};
 use crate::compile::child;
 use crate::diagnostic::Diagnostics;
 use crate::policy::{Policy, StorePlace, StoreSpec};
 use crate::schema::{Action, Config, Consistency};
-use crate::stores::Outside;
+use crate::stores::{Outside, can_be_leased};
 
 /// What is known of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,14 @@ pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagno
                        leased has no effect";
         diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
     }
+    if written.consistency == Consistency::Leased && !rule.limits.iter().any(|limit| can_be_leased(&limit.limit)) {
+        let message = format!(
+            "consistency: limits of fewer than {LEASED_UNITS_MIN} units, and buckets that are full again within {} ms, have no \
+             slices, so leased has no effect",
+            LEASED_SPAN_MIN.as_millis()
+        );
+        diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
+    }
     if is_eased && rule.penalty.is_some() && kinds.first() != Some(&Kind::Memory) {
         let message = format!(
             "consistency: with `for` each request asks the store whether its key is penalised, so {} spares no calls",
@@ -111,7 +120,7 @@ mod tests {
     fn with_store(url: &str, mut rule: Value) -> Vec<String> {
         rule["name"] = "r".into();
         rule["store"] = "s".into();
-        rule["limit"] = "1/s".into();
+        rule["limit"] = "9/s".into();
         let outside = Outside { check_store: Some(|_| Ok(())), ..Outside::default() };
         let config = json!({"stores": {"s": {"url": url}}, "domains": {"d": {"rules": [rule]}}});
         let told = warnings_with(config, &outside).into_iter();
@@ -127,7 +136,7 @@ mod tests {
             "/on_store_failure: on_store_failure: the memory of this process does not fail, so it has no effect",
         ];
         let mut with_limit = rule.clone();
-        with_limit["limit"] = "1/s".into();
+        with_limit["limit"] = "9/s".into();
         assert_eq!(of_rule(with_limit.clone()), of_memory);
         assert_eq!(with_store("memory:", rule.clone()), of_memory);
         let of_one = "/hash_tag: hash_tag: only a Cluster has slots, so it has no effect";

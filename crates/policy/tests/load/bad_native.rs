@@ -193,13 +193,17 @@ fn not_more_is_told_than_anybody_reads() {
     assert_snapshot!(loaded.diagnostics.last().unwrap(), @"rules.yaml: error: 29800 more problems; see to those above first");
 }
 
-/// What is said of a file where stores may be elsewhere, by somebody whose environment has one variable.
+/// What is said of a file where stores may be elsewhere, by somebody whose environment has two variables.
 fn with_stores(text: &str) -> String {
     let outside = Outside {
         check_store: Some(|url| {
             url.parse::<Target>().map(|_| ()).map_err(|error| (error.problem(), error.fix().to_owned()))
         }),
-        variable: Some(|name| (name == "GOOD").then(|| "redis://:secret@localhost".to_owned())),
+        variable: Some(|name| match name {
+            "GOOD" => Some("redis://:secret@localhost".to_owned()),
+            "HERE" => Some("memory:".to_owned()),
+            _ => None,
+        }),
         default_is_shared: Some(false),
     };
     let loaded = load_text("rules.yaml", text, &LoadOptions { outside, ..LoadOptions::default() });
@@ -220,6 +224,7 @@ fn stores() {
         "stores: {a: {url: $NOWHERE}}",
         "stores: {a: {url: '${GOOD}/3'}}",
         "stores: {a: {url: $}}",
+        "stores: {a: {url: $HERE}}\ndomains: {d: {rules: [{name: a, store: a, limit: 5/minute, on_store_failure: deny}]}}",
     ];
     let of_rules = [
         "store: nowhere, limit: 5/minute",
@@ -231,10 +236,12 @@ fn stores() {
         "limit: 5/minute, hash_tag: ''",
         "limit: 5/minute, hash_tag: 'a}b'",
         // Nothing is wrong with these, but for what is probably not meant.
-        "store: shared, limit: 5/minute, consistency: leased, on_store_failure: deny",
+        "store: shared, limit: 50/minute, consistency: leased, on_store_failure: deny",
+        "store: shared, limit: 5/minute, consistency: leased",
+        "store: shared, limit: {rate: 100/second, burst: 20}, consistency: leased",
         "store: shared, limit: {algorithm: sliding_counter, rate: 5/minute}, consistency: async",
-        "store: shared, limit: 5/minute, consistency: leased, for: 10m",
-        "store: shared, limit: 5/minute, consistency: leased, count: 'response.status == 401'",
+        "store: shared, limit: 50/minute, consistency: leased, for: 10m",
+        "store: shared, limit: 50/minute, consistency: leased, count: 'response.status == 401'",
         "store: shared, limit: 5/minute, hash_tag: x",
         "limit: 5/minute, consistency: leased, hash_tag: x, on_store_failure: allow",
     ]

@@ -33,7 +33,7 @@ mod told;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -115,18 +115,23 @@ impl HttpDoor {
         let query = parts.uri.query();
         let via = Via::with_headers(Protocol::Http, &parts.headers);
         match (&parts.method, parts.uri.path()) {
-            (&Method::POST, "/v1/check") => timed(service, check::post(service, via, &body::read(body).await?)).await,
-            (&Method::GET, "/v1/check") => timed(service, check::get(service, query)).await,
-            (_, "/v1/auth") => timed(service, auth::any(service, via, caller, parts)).await,
-            (&Method::POST, "/v1/report") => report::post(service, &body::read(body).await?).await,
-            (&Method::GET, "/metrics") => pages::get(&self.service, Kind::Metrics, &caller.pulse).await,
+            (&Method::POST, "/v1/check") => {
+                timed(service, pin!(check::post(service, via, &body::read(body).await?))).await
+            }
+            (&Method::GET, "/v1/check") => timed(service, pin!(check::get(service, query))).await,
+            (_, "/v1/auth") => timed(service, pin!(auth::any(service, via, caller, parts))).await,
+            (&Method::POST, "/v1/report") => Box::pin(report::post(service, &body::read(body).await?)).await,
+            (&Method::GET, "/metrics") => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
             (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
             (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
-            (&Method::POST, "/json") => timed(service, reference::json(service, via, &body::read(body).await?)).await,
+            (&Method::POST, "/json") => {
+                timed(service, pin!(reference::json(service, via, &body::read(body).await?))).await
+            }
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
-            _ => self.route_admin(caller, parts, body).await,
+            // Boxed: what is rare needs no room in every request.
+            _ => Box::pin(self.route_admin(caller, parts, body)).await,
         }
     }
 
@@ -186,7 +191,7 @@ impl HttpDoor {
 }
 
 /// Answers whether something may pass, and counts how long that takes.
-async fn timed(service: &Service, answer: impl Future<Output = Answered>) -> Answered {
+async fn timed(service: &Service, answer: Pin<&mut impl Future<Output = Answered>>) -> Answered {
     service.timed(Protocol::Http, answer).await
 }
 

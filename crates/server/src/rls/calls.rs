@@ -1,5 +1,6 @@
 //! The calls of a connection: to whom each goes, and how long it may take.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Calls {
         }
         let path = request.uri().path();
         if path == SHOULD_RATE_LIMIT {
-            return within(patience, self.limits.answer(request)).await;
+            return within(patience, pin!(self.limits.answer(request))).await;
         }
         let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
         let answered = async {
@@ -54,11 +55,15 @@ impl Calls {
                 _ => Ok(Status::unimplemented(format!("only {SHOULD_RATE_LIMIT} and health are served")).into_http()),
             }
         };
-        within(patience, async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) }).await
+        let answered = async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) };
+        within(patience, Box::pin(answered)).await
     }
 }
 
-async fn within(patience: Duration, answer: impl Future<Output = http::Response<Answer>>) -> http::Response<Answer> {
+async fn within(
+    patience: Duration,
+    answer: impl Future<Output = http::Response<Answer>> + Unpin,
+) -> http::Response<Answer> {
     tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| too_late())
 }
 
@@ -112,7 +117,7 @@ impl Limits {
             let (parts, body) = request.into_parts();
             let via = Via::with_headers(Protocol::Grpc, &parts.headers);
             let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
-            let answer = decide(&self.service, via, &message, self.dynamic_metadata);
+            let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata));
             self.service.timed(Protocol::Grpc, answer).await
         };
         match decided.await {
