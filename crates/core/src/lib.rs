@@ -16,6 +16,7 @@ mod algorithm;
 mod clock;
 mod decision;
 mod direct;
+mod hash;
 mod key;
 mod limit;
 mod limiter;
@@ -30,6 +31,8 @@ pub use algorithm::{State, decide};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use direct::DirectLimiter;
+#[doc(hidden)]
+pub use hash::agreed_hash;
 pub use key::{Key, KeyBuf, KeyError};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};

@@ -58,6 +58,10 @@ pub const DENIALS_MAX: usize = 1 << 16;
 /// Keys of each shared store that leases are kept for, at some 400 bytes each. Keys beyond them are decided exactly.
 pub const LEASED_KEYS_MAX: usize = 1 << 16;
 
+/// Entries of the list of leased keys that are to be looked after: one for each, and as many of keys that made room for
+/// others, which stay on it until it is made anew.
+pub const LEASES_DUE_MAX: usize = 2 * LEASED_KEYS_MAX;
+
 /// Longest lease. What a node that died had leased is lost until it would have come back, and what others reset is
 /// still spent: that must end soon, even if the limit is per day.
 pub const LEASE_MAX: Duration = Duration::from_secs(10);
@@ -120,8 +124,8 @@ pub const REPLICAS_MAX: usize = 1 << 16;
 /// How long a replica that nobody asks is kept.
 pub const REPLICA_IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a replica of which the store says nothing decides, a few pushes that fail: after that its store is asked, and
-/// if that fails, the rule chooses.
+/// How long a replica decides after the first of the pushes that got no answer, a few of them: after that its store is
+/// asked, and if that fails, the rule chooses.
 pub const REPLICA_ALONE_MAX: Duration = Duration::from_secs(3);
 
 /// Calls that work in the background has under way at a time: far fewer than a connection takes.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, MemoryStore, Op};
+use tidegate_core::{Key, MemoryStore, Op, agreed_hash};
 use tidegate_policy::{
     Action, Ask, Consistency, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
     Rule, RuleId, RuleLimit,
@@ -386,13 +386,13 @@ impl Plan {
         Ok(start..self.keys.len())
     }
 
-    /// Appends the hash tag of a rule's key, if it has one.
+    /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the parts, in sixteen hexadecimal
+    /// digits. The parts themselves, which clients choose, could have a brace that ends the tag.
     fn push_tag(&mut self, rule: &Rule, parts: &[u8]) -> Range<usize> {
         let start = self.keys.len();
         if let Some(tag) = &rule.hash_tag {
             self.keys.extend_from_slice(tag.as_bytes());
-            self.keys.push(b':');
-            self.keys.extend_from_slice(parts);
+            self.keys.extend_from_slice(format!(":{:016x}", agreed_hash(parts)).as_bytes());
         }
         start..self.keys.len()
     }
@@ -461,3 +461,7 @@ fn op(count: Count, ask: Option<Ask>) -> Op {
         (_, Count::Look(units) | Count::Later(units)) => Op::Ask(units),
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Receipt};
+use tidegate_core::{Charge, Decision, Decisions, Key, Limit, Op, Receipt};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
 use crate::error::RequestError;
-use crate::failure::Failures;
+use crate::failure::{Failures, guarded};
 use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty;
 use crate::plan::{Plan, Planned, Step};
@@ -132,6 +132,14 @@ impl<'a> Put<'a> {
         self.charges.push(charge);
         self.placings.push(placing);
     }
+}
+
+/// Units that were taken in vain: what gives them back, and where.
+struct Owed<'a> {
+    backend: &'a Backend,
+    key: Key<'a>,
+    limit: Limit,
+    op: Op,
 }
 
 struct Settling<'a> {
@@ -350,14 +358,8 @@ impl<'a> Settling<'a> {
             if self.standing[number].taken.is_none() || !wanted(self, number) {
                 continue;
             }
-            let receipt = self.standing[number].taken.take();
-            let (Step::Charge(Op::Take(units)), Some((backend, limit))) =
-                (self.plan.planned[number].step, self.place(number))
-            else {
-                continue;
-            };
-            let Ok(key) = self.plan.key(&self.plan.planned[number].key) else { continue };
-            let refund = Charge { key, limit: &limit, op: Op::Refund(units, receipt), veto: false };
+            let Some(Owed { backend, key, limit, op }) = self.owed(number) else { continue };
+            let refund = Charge { key, limit: &limit, op, veto: false };
             // If the store fails now, the units come back by themselves.
             let placing = self.plan.placing(&self.plan.planned[number]);
             let refunded = backend.charge(&[refund], &[placing]).await.ok();
@@ -366,6 +368,16 @@ impl<'a> Settling<'a> {
                 self.standing[number].answer = Some(Answer::Decided(*decision));
             }
         }
+    }
+
+    /// What was taken for a charge and is to go back. It is told once.
+    fn owed(&mut self, number: usize) -> Option<Owed<'a>> {
+        let receipt = self.standing[number].taken.take()?;
+        let plan = self.plan;
+        let Step::Charge(Op::Take(units)) = plan.planned[number].step else { return None };
+        let (backend, limit) = self.place(number)?;
+        let key = plan.key(&plan.planned[number].key).ok()?;
+        Some(Owed { backend, key, limit, op: Op::Refund(units, Some(receipt)) })
     }
 
     /// Where a charge was decided, and under which limit.
@@ -423,13 +435,27 @@ impl<'a> Settling<'a> {
     }
 
     /// What came out, in the order of the plan.
-    fn judged(self) -> Vec<Judged> {
+    fn judged(mut self) -> Vec<Judged> {
         let judged = |(planned, standing): (&Planned, Standing)| {
             let Planned { descriptor, rule, limit, own, mode, .. } = *planned;
             let answer = standing.answer.unwrap_or(Answer::NotAsked);
             Judged { descriptor, rule, limit, own, answer, veto: standing.veto, mode }
         };
-        self.plan.planned.iter().zip(self.standing).map(judged).collect()
+        let standing = std::mem::take(&mut self.standing);
+        self.plan.planned.iter().zip(standing).map(judged).collect()
+    }
+}
+
+/// A request that goes away before it is settled, because nobody waits for it any more, gives back what memory gave it.
+/// What it took of a shared store stays taken: to give that back takes a call. So nothing too much passes, and units that
+/// nobody used come back by themselves.
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        for number in 0..self.standing.len() {
+            if let Some(Owed { backend: Backend::Memory(store), key, limit, op }) = self.owed(number) {
+                let _ = guarded(|| store.decide(key, &limit, op));
+            }
+        }
     }
 }
 
@@ -451,95 +477,5 @@ fn looking(op: Op) -> Op {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use tidegate_core::{FakeClock, MemoryStore, Retry, Time};
-    use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
-
-    use super::*;
-    use crate::at_once;
-    use crate::plan::LongKeys;
-
-    /// What a rule with this choice answers to a few requests while its store does not.
-    fn answers(choice: &str) -> Vec<Option<Denial>> {
-        let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
-        settled(&rule, 3).into_iter().map(|settled| settled.denial).collect()
-    }
-
-    /// What comes out of requests under rules whose store does not answer.
-    fn settled(rules: &str, requests: usize) -> Vec<Settled> {
-        let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
-        let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-        let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-        let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
-        let active = Active::for_tests(policy, vec![Backend::Unreachable, memory()]);
-        let local = memory();
-        let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
-        let domain = active.policy.domain("api").unwrap();
-        let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-        (0..requests).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
-    }
-
-    /// What is left of the first limit after each.
-    fn left(all: &[Settled]) -> Vec<u64> {
-        all.iter().map(|settled| settled.judged[0].answer.decision().unwrap().remaining()).collect()
-    }
-
-    #[test]
-    fn what_the_memory_of_this_process_gave_goes_back_there() {
-        let five = "{name: five, limit: 9/minute, on_store_failure: {local: 5/minute}}";
-        let one = "{name: one, limit: 9/minute, on_store_failure: {local: 1/minute}}";
-        let all = settled(&format!("{five}, {one}"), 3);
-        assert_eq!(left(&all), [4, 4, 4]);
-        assert_eq!(all[2].denial, Some(Denial::OverLimit));
-    }
-
-    #[test]
-    fn without_its_store_too_a_rule_that_watches_takes_from_all_its_limits_or_from_none() {
-        let limits = "limits: [{name: minute, rate: 5/minute}, {name: day, rate: 1/day}]";
-        for mode in ["mode: shadow", "quota: true"] {
-            let rule = format!("{{name: two, {mode}, {limits}}}");
-            let open = "{name: open, quota: true, limit: 9/minute}";
-            let all = settled(&format!("{rule}, {open}"), 3);
-            assert_eq!(left(&all), [4, 4, 4], "{mode}");
-            assert!(all.iter().all(|settled| settled.denial.is_none()), "{mode}");
-        }
-    }
-
-    #[test]
-    fn a_shared_store_is_not_asked_for_what_memory_denies() {
-        // The shared store is the first of the configuration, and its limit the first of the rule.
-        let limits = "limits: [{name: far, rate: 9/minute}, {name: near, rate: 1/minute, store: near}]";
-        let all = settled(&format!("{{name: two, {limits}}}"), 3);
-        assert_eq!(left(&all[..1]), [8]);
-        for denied in &all[1..] {
-            assert_eq!(denied.denial, Some(Denial::OverLimit));
-            assert!(matches!(denied.judged[0].answer, Answer::NotAsked), "{:?}", denied.judged);
-        }
-    }
-
-    #[test]
-    fn denied_requests_count_where_they_were_decided() {
-        let rule = "{name: strict, limit: 2/minute, count_denied: true}";
-        let waits = settled(rule, 4).into_iter().map(|settled| settled.judged[0].answer.retry());
-        let expected = [None, None, Some(30), Some(60)].map(|wait| wait.map(Duration::from_secs).map(Retry::After));
-        assert_eq!(waits.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
-        assert_eq!(answers("allow"), [None; 3]);
-        assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
-        assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
-    }
-
-    #[test]
-    fn a_quota_that_blocks_denies_only_with_the_others() {
-        let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}", 3);
-        assert_eq!(
-            all.iter().map(|one| one.denial).collect::<Vec<_>>(),
-            [None, Some(Denial::Blocked), Some(Denial::Blocked)]
-        );
-    }
-}
+#[path = "settle_tests.rs"]
+mod tests;

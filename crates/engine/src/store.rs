@@ -25,6 +25,9 @@ pub(crate) enum Backend {
     /// Stands for a store that does not answer.
     #[cfg(test)]
     Unreachable,
+    /// Stands for a store that is still to answer.
+    #[cfg(test)]
+    Silent,
 }
 
 /// A shared store, and what is known of it here.
@@ -81,6 +84,8 @@ impl Backend {
             Backend::Shared(backend) => Box::pin(backend.charge(charges, placings)).await,
             #[cfg(test)]
             Backend::Unreachable => Err(ChargeFailure::Store(StoreError)),
+            #[cfg(test)]
+            Backend::Silent => std::future::pending().await,
         }
     }
 
@@ -114,6 +119,8 @@ impl Backend {
             }),
             #[cfg(test)]
             Backend::Unreachable => Err(StoreError),
+            #[cfg(test)]
+            Backend::Silent => std::future::pending().await,
         }
     }
 }
@@ -193,7 +200,8 @@ impl SharedBackend {
 type Made = (StoreSpec, Backend);
 
 /// The stores of the policy in force, by name. A store outlives the policies that name it, so that what was counted stays
-/// counted; one that the next policy does not name is let go, and its memory with the last request that still asks it.
+/// counted; one that the next policy does not name is let go, and its memory with the last request that still asks it. A
+/// shared one is closed.
 #[derive(Debug)]
 pub(crate) struct Stores {
     clock: Clock,
@@ -279,7 +287,18 @@ impl Stores {
             found.stores.push(store.clone());
             named.insert(spec.name.clone(), (made_as, store));
         }
-        *by_name = named;
+        let before = std::mem::replace(&mut *by_name, named);
+        drop(by_name);
+        let kept = |one: &Arc<SharedBackend>| {
+            found.stores.iter().any(|store| matches!(store, Backend::Shared(other) if Arc::ptr_eq(one, other)))
+        };
+        for (_, (_, backend)) in before {
+            if let Backend::Shared(backend) = backend
+                && !kept(&backend)
+            {
+                close_aside(backend);
+            }
+        }
         Ok(found)
     }
 
@@ -294,6 +313,14 @@ impl Stores {
         }
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
+    }
+}
+
+/// Closes a store that is let go, in the background: what was leased of it goes back, and it is told what was admitted.
+/// Without a runtime there is nobody to do it: then leases end by themselves, and what it was not told is lost.
+fn close_aside(backend: Arc<SharedBackend>) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move { backend.shared.close().await });
     }
 }
 

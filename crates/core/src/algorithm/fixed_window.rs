@@ -2,6 +2,7 @@
 
 use super::Words;
 use crate::decision::{Answer, Decision, Op, Receipt};
+use crate::hash::agreed_hash;
 use crate::{Key, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl FixedWindow {
         if !self.stagger {
             return *self;
         }
-        let scaled = u128::from(stagger_hash(key)) * u128::from(self.window);
+        let scaled = u128::from(agreed_hash(key.as_bytes())) * u128::from(self.window);
         FixedWindow { phase: u64::try_from(scaled >> 64).unwrap_or(0), ..*self }
     }
 
@@ -101,16 +102,4 @@ impl Words<2> for FixedWindow {
             receipt: Receipt(now.max(start)),
         }
     }
-}
-
-/// The fixed hash behind `stagger`, which all nodes must agree on: FNV-1a over the key's bytes, then the finaliser of
-/// SplitMix64, since FNV leaves the upper bits of short keys alike.
-fn stagger_hash(key: Key<'_>) -> u64 {
-    let fnv = key
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -1,11 +1,13 @@
 //! Denials that are still true: who is known to be denied is answered without the store.
 //!
-//! What is remembered is a whole call: its charges with their limits, keys, costs and vetoes. A denied call took nothing, so
-//! the same call is denied until the earliest of its denials is over, and for a second at most. A limit with other numbers
-//! makes another call.
+//! What is remembered is a whole call: its charges with their limits, keys, ops, costs and vetoes. A denied call took
+//! nothing, so the same call is denied until the earliest of its denials is over, and for a second at most. A limit with
+//! other numbers makes another call. Looks at penalties beside what is taken are part of it, denied or not.
 //!
 //! What can end a denial earlier, a refund or a reset, changes the **stamp** of its key. A call is remembered under the
-//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten.
+//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten. A debit ends no
+//! denial, but makes one where a call only looked: a penalty that was imposed since must be seen, or it would be imposed
+//! again. So a key has another stamp for those who look, which debits change too.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -61,24 +63,28 @@ impl Denials {
         }
     }
 
-    /// A call whose denial can be remembered: one that only takes, and that can be denied.
+    /// A call whose denial can be remembered: one that takes, with looks beside it or not, and that can be denied.
     pub(super) fn call(&self, charges: &[SharedCharge<'_>]) -> Option<Call> {
-        let takes = charges.iter().all(|one| matches!(one.charge.op, Op::Take(1..)));
-        if !takes || !charges.iter().any(|one| one.charge.veto) {
+        let takes = charges.iter().any(|one| matches!(one.charge.op, Op::Take(1..)));
+        let only = charges.iter().all(|one| matches!(one.charge.op, Op::Take(1..) | Op::Ask(1..)));
+        if !takes || !only || !charges.iter().any(|one| one.charge.veto) {
             return None;
         }
         let [low, high] = self.seeds.each_ref().map(|seed| {
             let mut hasher = seed.build_hasher();
             for one in charges {
                 let charge = &one.charge;
-                let units = if let Op::Take(units) = charge.op { units } else { 0 };
-                let numbers = charge.limit.numbers(charge.key);
-                (charge.limit.identity(), numbers, one.tag, charge.key, units, charge.veto).hash(&mut hasher);
+                let (Op::Take(units) | Op::Ask(units)) = charge.op else { continue };
+                let (numbers, use_of) = (charge.limit.numbers(charge.key), Use::of(charge.op));
+                (charge.limit.identity(), numbers, one.tag, charge.key, use_of, units, charge.veto).hash(&mut hasher);
             }
             hasher.finish()
         });
         let print = u128::from(high) << 64 | u128::from(low);
-        let stamp = charges.iter().fold(0_u64, |sum, one| sum.wrapping_add(self.stamp(one).load(SeqCst)));
+        let stamp = charges.iter().fold(0_u64, |sum, one| {
+            let stamp = self.stamp(one, Use::of(one.charge.op));
+            sum.wrapping_add(stamp.load(SeqCst))
+        });
         Some(Call { print, stamp })
     }
 
@@ -131,16 +137,37 @@ impl Denials {
         }
     }
 
-    /// Forgets what is known of a charge's key. To be called when what may end a denial has been done, not before.
+    /// Forgets what is known of a charge's key, as far as its op may change that. To be called when it has been done, not
+    /// before.
     pub(super) fn forget(&self, one: &SharedCharge<'_>) {
-        self.stamp(one).fetch_add(1, SeqCst);
+        let changed: &[Use] = match one.charge.op {
+            Op::Refund(..) | Op::Reset => &[Use::Takes, Use::Looks],
+            Op::Debit(_) => &[Use::Looks],
+            Op::Take(_) | Op::Ask(_) | Op::Peek => &[],
+        };
+        for use_of in changed {
+            self.stamp(one, *use_of).fetch_add(1, SeqCst);
+        }
     }
 
-    fn stamp(&self, one: &SharedCharge<'_>) -> &AtomicU64 {
+    fn stamp(&self, one: &SharedCharge<'_>, use_of: Use) -> &AtomicU64 {
         let [seed, _] = &self.seeds;
-        let hash = seed.hash_one((one.charge.limit.identity(), one.tag, one.charge.key));
+        let hash = seed.hash_one((one.charge.limit.identity(), one.tag, one.charge.key, use_of));
         #[expect(clippy::indexing_slicing, reason = "the mask keeps it below the length")]
         &self.stamps[usize::try_from(hash & (STAMPS as u64 - 1)).unwrap_or(0)]
+    }
+}
+
+/// What a call does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Use {
+    Takes,
+    Looks,
+}
+
+impl Use {
+    fn of(op: Op) -> Use {
+        if let Op::Take(_) = op { Use::Takes } else { Use::Looks }
     }
 }
 
@@ -266,7 +293,7 @@ mod tests {
         bench.denials.learn(call, now, now, &answers);
         assert!(bench.denials.answer(call, now).is_some());
         // A call that was sent before the reset and is answered after it.
-        bench.denials.forget(&exact(charge));
+        bench.denials.forget(&exact(Charge { op: Op::Reset, ..charge }));
         bench.denials.learn(call, now, now, &answers);
         let next = bench.denials.call(&[exact(charge)]).unwrap();
         assert!(bench.denials.answer(next, now).is_none());
@@ -329,5 +356,47 @@ mod tests {
         }
         let known: Vec<bool> = (0..6).map(|number| denials.answer(call(number), at(60)).is_some()).collect();
         assert_eq!(known, [false, false, true, true, true, true]);
+    }
+    #[test]
+    fn looks_beside_a_take_are_known_too_until_they_may_change() {
+        let mut bench = Bench::new();
+        let (limit, penalty): (Limit, Limit) = ("1/minute".parse().unwrap(), "1/hour".parse().unwrap());
+        let (ann, of_ann) = (Key::new("ann").unwrap(), Key::new("penalty of ann").unwrap());
+        let look = exact(Charge { op: Op::Ask(1), ..Charge::take(of_ann, &penalty, 1) });
+        let both = [look, exact(Charge::take(ann, &limit, 1))];
+        let asked = |bench: &mut Bench| {
+            let before = bench.asked;
+            let told = bench.ask(&both, Duration::ZERO);
+            (bench.asked - before, told.iter().map(Decision::is_allowed).collect::<Vec<_>>())
+        };
+        assert_eq!(asked(&mut bench), (1, vec![true, true]));
+        assert_eq!(asked(&mut bench), (1, vec![true, false]));
+        assert_eq!(asked(&mut bench), (0, vec![true, false]), "denied by the limit");
+        // The penalty that follows must be seen, or it would be imposed anew.
+        let impose = exact(Charge { op: Op::Debit(1), ..look.charge });
+        bench.store.charge(&[impose.charge]).unwrap();
+        bench.denials.forget(&impose);
+        assert_eq!(asked(&mut bench), (1, vec![false, false]));
+        bench.clock.advance(ms(60_000));
+        assert_eq!(asked(&mut bench), (1, vec![false, true]));
+        for _ in 0..10 {
+            assert_eq!(asked(&mut bench), (0, vec![false, true]), "denied by the penalty");
+        }
+        bench.clock.advance(ms(1_000));
+        assert_eq!(asked(&mut bench).0, 1, "for a second at most");
+        let lift = exact(Charge { op: Op::Reset, ..look.charge });
+        bench.store.charge(&[lift.charge]).unwrap();
+        bench.denials.forget(&lift);
+        assert_eq!(asked(&mut bench), (1, vec![true, true]), "lifted");
+        // What was counted on the key of a take ends no denial.
+        assert_eq!(asked(&mut bench), (1, vec![true, false]));
+        bench.denials.forget(&exact(Charge { op: Op::Debit(1), ..both[1].charge }));
+        assert_eq!(asked(&mut bench), (0, vec![true, false]));
+        // To ask for a unit is not to take it, and to ask alone is not remembered.
+        let other = [exact(Charge::take(of_ann, &penalty, 1)), both[1]];
+        assert_ne!(bench.denials.call(&both).unwrap().print, bench.denials.call(&other).unwrap().print);
+        assert!(bench.denials.call(&[look]).is_none());
+        let void = exact(Charge { op: Op::Ask(0), ..look.charge });
+        assert!(bench.denials.call(&[void, both[1]]).is_none());
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::name::Name;
+use super::name::{Name, parts};
 use super::purse::Remainder;
 use super::{Consistency, Inner, SharedCharge, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
@@ -81,8 +81,8 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
     let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
     if inner.replicas.is_ahead() && since(pushed, now) >= SYNC_PAUSE {
         inner.keeper.pushed_nanos.store(now.as_nanos(), Ordering::Relaxed);
-        for (name, limit, units) in inner.replicas.pushes(now, false) {
-            calls.add(Work::Push(name, limit, units)).await;
+        for push in pushes(inner, now, false) {
+            calls.add(Work::Push(push)).await;
         }
     }
     calls.finish().await;
@@ -102,8 +102,8 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
         for (name, remainder) in inner.leases.empty(now) {
             calls.add(Work::Return(name, remainder)).await;
         }
-        for (name, limit, units) in inner.replicas.pushes(now, true) {
-            calls.add(Work::Push(name, limit, units)).await;
+        for push in pushes(inner, now, true) {
+            calls.add(Work::Push(push)).await;
         }
         calls.finish().await;
     }
@@ -111,7 +111,7 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
 
 enum Work {
     Return(Name, Remainder),
-    Push(Name, Limit, u64),
+    Push(Push),
 }
 
 /// Calls under way, so many at a time.
@@ -133,7 +133,7 @@ impl<'a> Calls<'a> {
         self.tasks.spawn(async move {
             match work {
                 Work::Return(name, remainder) => give_back(&inner, &name, &remainder).await,
-                Work::Push(name, limit, units) => push(&inner, &name, &limit, units).await,
+                Work::Push(push) => push.make().await,
             }
         });
     }
@@ -144,22 +144,52 @@ impl<'a> Calls<'a> {
 }
 
 /// Gives units back. If that fails, they come back by themselves, later.
-async fn give_back(inner: &Inner, name: &Name, remainder: &Remainder) {
-    let Some((tag, key)) = name.parts() else { return };
+async fn give_back(inner: &Inner, name: &[u8], remainder: &Remainder) {
+    let Some((tag, key)) = parts(name) else { return };
     let charge = Charge { key, limit: &remainder.limit, op: remainder.op(), veto: false };
     let _ = inner.ask(&[SharedCharge { charge, tag, consistency: Consistency::Exact }]).await;
 }
 
-/// Tells the store what was admitted here, and this node what was admitted everywhere.
-async fn push(inner: &Inner, name: &Name, limit: &Limit, units: u64) {
-    let Some((tag, key)) = name.parts() else { return };
-    let charge = Charge { key, limit, op: Op::Debit(units), veto: false };
-    let sent = inner.clock.now();
-    inner.calls.fetch_add(1, Ordering::Relaxed);
-    let result = inner.store.charge_and_tell(&Tagged { charge, tag }).await;
-    // What may have been counted is not told again.
-    inner.replicas.pushed(name, !matches!(result, Err(StoreError::Call(CallError::NotSent { .. }))));
-    if let Ok(told) = result {
-        inner.replicas.receive(name, limit, &told, sent, inner.clock.now());
+/// What is to be pushed now.
+fn pushes(inner: &Arc<Inner>, now: Time, last: bool) -> Vec<Push> {
+    let each = inner.replicas.pushes(now, last).into_iter();
+    let push = |(name, limit, units)| Push { inner: Arc::clone(inner), name, limit, units, was_sent: false };
+    each.map(push).collect()
+}
+
+/// A push of one key. However it ends, also if its task does not get to it or goes away, the replica learns of it: while it
+/// waits for one, it makes no other.
+struct Push {
+    inner: Arc<Inner>,
+    name: Name,
+    limit: Limit,
+    units: u64,
+    /// Whether it may have been counted.
+    was_sent: bool,
+}
+
+impl Push {
+    /// Tells the store what was admitted here, and this node what was admitted everywhere.
+    async fn make(mut self) {
+        let inner = Arc::clone(&self.inner);
+        let Some((tag, key)) = parts(&self.name) else { return };
+        let charge = Charge { key, limit: &self.limit, op: Op::Debit(self.units), veto: false };
+        let sent = inner.clock.now();
+        inner.calls.fetch_add(1, Ordering::Relaxed);
+        self.was_sent = true;
+        let result = inner.store.charge_and_tell(&Tagged { charge, tag }).await;
+        // What may have been counted is not told again.
+        self.was_sent = !matches!(result, Err(StoreError::Call(CallError::NotSent { .. })));
+        let (name, limit) = (self.name.clone(), self.limit);
+        drop(self);
+        if let Ok(told) = result {
+            inner.replicas.receive(&name, &limit, &told, sent, inner.clock.now());
+        }
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        self.inner.replicas.pushed(&self.name, self.was_sent);
     }
 }

@@ -13,7 +13,7 @@ use super::SharedCharge;
 use super::name::Name;
 use super::purse::{Flight, Purse, Remainder, Remainders, Step};
 use super::slice::{Ask, Terms};
-use crate::bounds::LEASED_KEYS_MAX;
+use crate::bounds::{LEASED_KEYS_MAX, LEASES_DUE_MAX};
 
 /// Locks that keys are divided among.
 const SHARDS: usize = 64;
@@ -59,13 +59,16 @@ impl Leases {
     }
 
     /// Takes units that are held, or says what to do to get them.
-    pub(super) fn take(&self, name: &Name, one: &SharedCharge<'_>, terms: Terms, units: u64, now: Time) -> Turn {
+    pub(super) fn take(&self, name: &[u8], one: &SharedCharge<'_>, terms: Terms, units: u64, now: Time) -> Turn {
         let mut shard = self.shard(name);
-        if !shard.contains_key(name) && !make_room(&mut shard, now) {
-            return Turn::Exact;
-        }
         let limit = one.charge.limit;
-        let purse = shard.entry(name.clone()).or_insert_with(|| Purse::new(*limit, terms, now));
+        if !shard.contains_key(name) {
+            if !make_room(&mut shard, now) {
+                return Turn::Exact;
+            }
+            shard.insert(Name::of(name), Purse::new(*limit, terms, now));
+        }
+        let Some(purse) = shard.get_mut(name) else { return Turn::Exact };
         let gone = purse.adopt(limit, terms);
         let turn = match purse.take(now, units) {
             Step::Answer(decision) => Turn::Answer(decision),
@@ -83,24 +86,24 @@ impl Leases {
     }
 
     /// Whether so many units would pass, if that is known here.
-    pub(super) fn ask(&self, name: &Name, units: u64, now: Time) -> Option<Decision> {
+    pub(super) fn ask(&self, name: &[u8], units: u64, now: Time) -> Option<Decision> {
         self.shard(name).get(name)?.ask(now, units)
     }
 
     /// Units of this key that can be spent without asking.
-    pub(super) fn left(&self, name: &Name, now: Time) -> u64 {
+    pub(super) fn left(&self, name: &[u8], now: Time) -> u64 {
         self.shard(name).get(name).map_or(0, |purse| purse.left(now))
     }
 
     /// Puts units back into the lease that they were taken from. False if it is gone.
-    pub(super) fn give_back(&self, name: &Name, units: u64, receipt: Receipt, now: Time) -> bool {
+    pub(super) fn give_back(&self, name: &[u8], units: u64, receipt: Receipt, now: Time) -> bool {
         self.shard(name).get_mut(name).is_some_and(|purse| purse.give_back(now, units, receipt))
     }
 
     /// Takes in the answer to a lease, before those who wait for it are told.
     pub(super) fn receive(
         &self,
-        name: &Name,
+        name: &[u8],
         ask: &Ask,
         result: Result<&Leased, &StoreError>,
         sent: Time,
@@ -121,37 +124,38 @@ impl Leases {
     }
 
     /// Takes in the answer to a request that was asked for alone.
-    pub(super) fn receive_alone(&self, name: &Name, units: u64, decision: &Decision, sent: Time, learned: Time) {
+    pub(super) fn receive_alone(&self, name: &[u8], units: u64, decision: &Decision, sent: Time, learned: Time) {
         self.with(name, |purse| purse.receive_alone(units, decision, sent, learned));
     }
 
     /// A call has ended: somebody else may make one.
-    pub(super) fn land(&self, name: &Name, now: Time) {
+    pub(super) fn land(&self, name: &[u8], now: Time) {
         self.with(name, Purse::land);
         self.look_after(name, now, None);
     }
 
     /// Nobody will tell what became of this call: somebody else may make one.
-    pub(super) fn lose(&self, name: &Name, flight: &Flight) {
+    pub(super) fn lose(&self, name: &[u8], flight: &Flight) {
         self.with(name, |purse| purse.lose(flight));
     }
 
-    pub(super) fn forget_denial(&self, name: &Name) {
+    pub(super) fn forget_denial(&self, name: &[u8]) {
         self.with(name, Purse::forget_denial);
     }
 
-    pub(super) fn forget(&self, name: &Name) {
+    pub(super) fn forget(&self, name: &[u8]) {
         self.with(name, Purse::forget);
     }
 
     /// Looks after a key, if that is due: `at` is when it was to be.
-    fn look_after(&self, name: &Name, now: Time, at: Option<Time>) {
+    fn look_after(&self, name: &[u8], now: Time, at: Option<Time>) {
         let mut shard = self.shard(name);
         let Some(purse) = shard.get_mut(name) else { return };
         if at.is_some() && purse.due != at {
             return;
         }
         let (gone, next) = purse.look_after(now);
+        let mut too_many = false;
         let earlier = at.is_some() || purse.due.is_none_or(|due| next.is_some_and(|next| next < due));
         match next {
             None => {
@@ -159,9 +163,12 @@ impl Leases {
             }
             Some(next) if earlier => {
                 purse.due = Some(next);
+                // Long names are there once.
+                let own = shard.get_key_value(name).map(|(own, _)| own.clone());
                 let mut due = lock(&self.due);
                 let first = due.peek().is_none_or(|Reverse((at, _))| next < *at);
-                due.push(Reverse((next, name.clone())));
+                due.extend(own.map(|own| Reverse((next, own))));
+                too_many = due.len() > LEASES_DUE_MAX;
                 if first {
                     self.wake.notify_one();
                 }
@@ -170,6 +177,21 @@ impl Leases {
         }
         drop(shard);
         self.queue(name, gone);
+        if too_many {
+            self.renew_due();
+        }
+    }
+
+    /// Makes the list of what is due anew, of the keys that are there: it still has those that made room for others.
+    fn renew_due(&self) {
+        lock(&self.due).clear();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let each = shard.iter().filter_map(|(name, purse)| Some(Reverse((purse.due?, name.clone()))));
+            lock(&self.due).extend(each);
+        }
+        // Meanwhile it may have been found empty.
+        self.wake.notify_one();
     }
 
     /// Looks after all keys that are due, and takes out what is to be given back. Tells when to do it again.
@@ -202,19 +224,20 @@ impl Leases {
     }
 
     /// Remembers what is to be given back to the store.
-    pub(super) fn queue(&self, name: &Name, gone: impl IntoIterator<Item = Remainder>) {
+    pub(super) fn queue(&self, name: &[u8], gone: impl IntoIterator<Item = Remainder>) {
         let mut gone = gone.into_iter().peekable();
         if gone.peek().is_some() {
-            lock(&self.back).extend(gone.map(|remainder| (name.clone(), remainder)));
+            let own = Name::of(name);
+            lock(&self.back).extend(gone.map(|remainder| (own.clone(), remainder)));
             self.wake.notify_one();
         }
     }
 
-    fn with<T>(&self, name: &Name, change: impl FnOnce(&mut Purse) -> T) -> Option<T> {
+    fn with<T>(&self, name: &[u8], change: impl FnOnce(&mut Purse) -> T) -> Option<T> {
         self.shard(name).get_mut(name).map(change)
     }
 
-    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+    fn shard(&self, name: &[u8]) -> MutexGuard<'_, Shard> {
         let number = usize::try_from(self.seed.hash_one(name) % SHARDS as u64).unwrap_or(0);
         #[expect(clippy::indexing_slicing, reason = "the remainder is below the length")]
         lock(&self.shards[number])
@@ -232,4 +255,37 @@ fn make_room(shard: &mut Shard, now: Time) -> bool {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{Charge, Key, Limit};
+
+    use super::super::Consistency;
+    use super::super::name::Spelling;
+    use super::*;
+
+    #[test]
+    fn keys_that_come_and_go_leave_nothing_behind() {
+        let leases = Leases::new(Arc::default());
+        let limit: Limit = "20/day".parse().unwrap();
+        let now = Time::from_nanos(1_700_000_000_000_000_000);
+        // Each asks once, and is told: for a while it would be looked after.
+        for number in 0..3 * LEASED_KEYS_MAX {
+            let text = format!("flood{number}");
+            let key = Key::new(&text).unwrap();
+            let one = SharedCharge { charge: Charge::take(key, &limit, 1), tag: b"", consistency: Consistency::Leased };
+            let (name, terms) = (Spelling::new(&limit, b"", key), Terms::of(&limit, key).unwrap());
+            assert!(matches!(leases.take(&name, &one, terms, 1, now), Turn::Alone(_)));
+            leases.land(&name, now);
+            let due = lock(&leases.due).len();
+            assert!(due <= LEASES_DUE_MAX, "{due} to look after, {number} keys so far");
+        }
+        // Who is there is still looked after, and goes when nobody asks for it.
+        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert!(there > LEASED_KEYS_MAX / 2);
+        let (_, next) = leases.tidy(now.plus(std::time::Duration::from_secs(60)));
+        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert_eq!((there, next), (0, None));
+    }
 }

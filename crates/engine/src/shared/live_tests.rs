@@ -13,37 +13,43 @@ use super::{Consistency, Shared, SharedCharge};
 const MODES: [Consistency; 3] = [Consistency::Exact, Consistency::Leased, Consistency::Async];
 
 /// A node of its own, whose calls have this budget.
-fn node(server: &Server, budget: &str) -> Shared {
+pub(super) fn node(server: &Server, budget: &str) -> Shared {
     let url = format!("redis://127.0.0.1:{}?timeout={budget}", server.port);
     Shared::new(RedisStore::open(&url.parse().unwrap()).unwrap(), Clock::system())
 }
 
-fn nodes<const COUNT: usize>(server: &Server) -> [Shared; COUNT] {
+pub(super) fn nodes<const COUNT: usize>(server: &Server) -> [Shared; COUNT] {
     std::array::from_fn(|_| node(server, "5s"))
 }
 
-fn key(name: &str) -> Key<'_> {
+pub(super) fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
 }
 
-fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> SharedCharge<'a> {
+pub(super) fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> SharedCharge<'a> {
     SharedCharge { charge: Charge { key: key(name), limit, op, veto: true }, tag: b"", consistency }
 }
 
-async fn one(node: &Shared, name: &str, limit: &Limit, op: Op, mode: Consistency) -> Result<Decision, StoreError> {
+pub(super) async fn one(
+    node: &Shared,
+    name: &str,
+    limit: &Limit,
+    op: Op,
+    mode: Consistency,
+) -> Result<Decision, StoreError> {
     let decisions: Decisions = node.charge(&[shared(name, limit, op, mode)]).await?;
     Ok(*decisions.iter().next().unwrap())
 }
 
-async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
+pub(super) async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
     one(node, name, limit, Op::Take(units), mode).await.unwrap().is_allowed()
 }
 
-fn day() -> Duration {
+pub(super) fn day() -> Duration {
     Duration::from_secs(86_400)
 }
 
-async fn remaining(node: &Shared, name: &str, limit: &Limit) -> u64 {
+pub(super) async fn remaining(node: &Shared, name: &str, limit: &Limit) -> u64 {
     node.inspect(key(name), b"", limit).await.unwrap().decision.remaining()
 }
 
@@ -191,7 +197,7 @@ async fn a_store_that_hangs_is_an_error_within_the_budget_and_what_was_leased_is
     let ann = node(&server, "50ms");
     let limit = Limit::fixed_window(1_000, day()).unwrap();
     while take(&ann, "leased", &limit, 1, Consistency::Leased).await {
-        if ann.inner.leases.left(&super::Name::new(&limit, b"", key("leased")), ann.inner.clock.now()) >= 20 {
+        if ann.inner.leases.left(&super::Spelling::new(&limit, b"", key("leased")), ann.inner.clock.now()) >= 20 {
             break;
         }
     }
@@ -228,7 +234,7 @@ async fn what_is_leased_for_a_request_that_goes_away_is_there_for_the_next() {
     let server = Server::start(&Setup::default());
     let [ann]: [Shared; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
-    let name = super::Name::new(&limit, b"", key("ann"));
+    let name = super::Spelling::new(&limit, b"", key("ann"));
     // It is dropped as soon as it waits for the store.
     let gone = timeout(Duration::ZERO, one(&ann, "ann", &limit, Op::Take(1), Consistency::Leased)).await;
     assert!(gone.is_err());
@@ -275,7 +281,7 @@ async fn keys_beyond_the_bound_are_decided_exactly() {
     for number in 0..count {
         let text = format!("flood{number}");
         let one = shared(&text, &limit, Op::Take(1), Consistency::Leased);
-        let name = super::Name::new(&limit, b"", key(&text));
+        let name = super::Spelling::new(&limit, b"", key(&text));
         if let super::leases::Turn::Lease(_, landing) =
             ann.inner.leases.take(&name, &one, terms, 1, ann.inner.clock.now())
         {

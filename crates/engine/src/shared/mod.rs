@@ -17,7 +17,8 @@
 //!
 //! **Async**: a node learns of units of the others when it pushes its own. So at most what the other nodes let pass in a
 //! [`SYNC_PAUSE`](crate::bounds::SYNC_PAUSE) and the time of a call is let pass too much; all of it is counted, as far as
-//! debits go: one further limit beyond the limit. While the store does not answer, each node goes on by itself.
+//! debits go: one further limit beyond the limit. A node that was not asked for a while goes by what it knew, for one such
+//! pause. While the store does not answer, each node goes on by itself.
 
 mod denials;
 mod keeper;
@@ -30,6 +31,8 @@ mod several;
 mod slice;
 mod spend;
 
+#[cfg(test)]
+mod left_over_tests;
 #[cfg(test)]
 mod live_runs;
 #[cfg(test)]
@@ -54,7 +57,7 @@ use tidegate_stores::redis::{Health, RedisStore, ReplyError, StoreError, Tagged}
 use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
-use name::Name;
+use name::Spelling;
 use replicas::Replicas;
 use slice::Terms;
 
@@ -108,8 +111,8 @@ struct Inner {
 /// Where a charge is decided.
 enum Place {
     Store,
-    Lease(Name, Terms),
-    Replica(Name),
+    Lease(Spelling, Terms),
+    Replica(Spelling),
 }
 
 impl Shared {
@@ -186,7 +189,7 @@ impl Shared {
         if self.inner.closed.load(Relaxed) {
             return Place::Store;
         }
-        let name = || Name::new(limit, one.tag, key);
+        let name = || Spelling::new(limit, one.tag, key);
         match one.consistency {
             Consistency::Exact => Place::Store,
             Consistency::Leased => Terms::of(limit, key).map_or(Place::Store, |terms| Place::Lease(name(), terms)),
@@ -218,7 +221,8 @@ impl Inner {
         let forget = Forget { denials: &self.denials, charges };
         let tagged: Vec<Tagged<'_>> = charges.iter().map(SharedCharge::tagged).collect();
         self.calls.fetch_add(1, Relaxed);
-        let result = self.store.charge(&tagged).await;
+        // Boxed: what waits for a network may allocate, and those who decide here stay small.
+        let result = Box::pin(self.store.charge(&tagged)).await;
         drop(forget);
         let decisions = result?;
         if let (Some(call), false) = (call, decisions.is_allowed()) {
@@ -238,7 +242,7 @@ impl Inner {
     }
 
     /// Decides a charge on the replica of its key.
-    async fn on_replica(self: &Arc<Self>, name: &Name, one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
+    async fn on_replica(self: &Arc<Self>, name: &[u8], one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
         let Charge { key, limit, op, .. } = one.charge;
         let now = self.clock.now();
         let op = match op {
@@ -266,7 +270,7 @@ impl Inner {
         }
         self.calls.fetch_add(1, Relaxed);
         let charge = Charge { op, ..one.charge };
-        let told = self.store.charge_and_tell(&Tagged { charge, tag: one.tag }).await?;
+        let told = Box::pin(self.store.charge_and_tell(&Tagged { charge, tag: one.tag })).await?;
         self.replicas.receive(name, limit, &told, now, self.clock.now());
         Ok(told.decision)
     }
@@ -284,7 +288,7 @@ impl SharedCharge<'_> {
     }
 }
 
-/// Forgets denials when what may end them has been done, or may have been.
+/// Forgets denials when what may change them has been done, or may have been.
 struct Forget<'a> {
     denials: &'a Denials,
     charges: &'a [SharedCharge<'a>],
@@ -292,7 +296,7 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        for one in self.charges.iter().filter(|one| matches!(one.charge.op, Op::Refund(..) | Op::Reset)) {
+        for one in self.charges {
             self.denials.forget(one);
         }
     }

@@ -24,8 +24,8 @@ pub(super) struct Replica {
     pushing: u64,
     pub(super) used: Time,
     synced: Time,
-    /// When the store last said something of it.
-    heard: Time,
+    /// When the first push was made of those that the store has left without an answer since the last one.
+    failing: Option<Time>,
     /// Units that were left by the last decision.
     left: u64,
     /// The store's instant of the state.
@@ -51,9 +51,12 @@ impl StoreClock {
         StoreClock { offset: told.as_nanos().wrapping_sub(middle), call, uses: 0 }
     }
 
-    /// The tighter of two estimates, unless the older one is too old.
+    /// The tighter of two estimates, unless the older one is too old. If both cannot be right, the clock was set.
     pub(super) fn or_newer(self, newer: StoreClock) -> StoreClock {
-        let keep = self.call < newer.call && self.uses < ESTIMATE_USES;
+        // Each is wrong by half of its call at most.
+        let apart = self.offset.wrapping_sub(newer.offset).cast_signed().unsigned_abs();
+        let agree = apart <= self.call.saturating_add(newer.call) / 2;
+        let keep = agree && self.call < newer.call && self.uses < ESTIMATE_USES;
         if keep { StoreClock { uses: self.uses + 1, ..self } } else { newer }
     }
 
@@ -72,16 +75,16 @@ impl Replica {
             pushing: 0,
             used: learned,
             synced: learned,
-            heard: learned,
+            failing: None,
             left: told.decision.remaining(),
             told_at: told.now,
             listed: false,
         }
     }
 
-    /// Whether the store has said nothing of it for so long that it is no copy any more.
+    /// Whether it was pushed in vain for so long that it is no copy any more. One that nobody asked had nothing to push.
     pub(super) fn is_alone(&self, now: Time) -> bool {
-        since(self.heard, now) > REPLICA_ALONE_MAX
+        self.failing.is_some_and(|first| since(first, now) > REPLICA_ALONE_MAX)
     }
 
     /// Decides here. Limits with other numbers go on with the same state.
@@ -134,7 +137,7 @@ impl Replica {
     /// What the store said, to a push that has ended before or to anything else.
     pub(super) fn receive(&mut self, key: Key<'_>, told: &Told, sent: Time, learned: Time) {
         self.clock = self.clock.or_newer(StoreClock::new(told.now, sent, learned));
-        self.heard = learned;
+        self.failing = None;
         // Answers may overtake each other; one that is much older is of a clock that jumped back.
         if told.now < self.told_at && since(told.now, self.told_at) < DENIAL_KNOWN_MAX {
             return;
@@ -148,8 +151,9 @@ impl Replica {
         }
     }
 
-    /// A push has ended. What was not sent stays pending.
+    /// A push has ended. What was not sent stays pending. If there was an answer, it is received next.
     pub(super) fn pushed(&mut self, was_sent: bool) {
+        self.failing.get_or_insert(self.synced);
         let units = std::mem::take(&mut self.pushing);
         if !was_sent {
             self.pending = self.pending.saturating_add(units);
@@ -278,5 +282,43 @@ mod tests {
         assert_eq!(clock.or_newer(of(2_000, 1_000, 1_001)).call, 1_000_000);
         let behind = of(0, 1_000, 1_000);
         assert_eq!(behind.at(at(1_500)), at(500), "a clock that is behind");
+    }
+    #[test]
+    fn a_clock_that_was_set_is_believed_at_once() {
+        let of = |told, sent, learned| StoreClock::new(at(told), at(sent), at(learned));
+        let tight = of(10_001, 0, 2);
+        // As far apart as both estimates can be wrong, and a little more.
+        for (told, offset) in [(11_002, 10_000), (11_005, 10_000), (11_006, 10_004), (10_999, 10_000), (10_998, 9_996)]
+        {
+            assert_eq!(tight.or_newer(of(told, 1_000, 1_004)).at(at(0)), at(offset), "{told}");
+        }
+        for told in [1_000, 3_601_000] {
+            assert_eq!(tight.or_newer(of(told, 900, 1_000)).at(at(950)), at(told), "a jump");
+        }
+    }
+
+    #[test]
+    fn only_who_pushes_in_vain_is_alone() {
+        let limit: Limit = "1000/minute".parse().unwrap();
+        let (mut store, mut replica) = start(&limit);
+        // Nobody asked for a while: nothing was to be pushed, and now something is.
+        assert!(!replica.is_alone(at(9_000)));
+        replica.decide(key(), &limit, at(9_000), Op::Take(1));
+        assert!(replica.is_ahead());
+        assert_eq!(replica.push(at(9_010), false), Some((limit, 1)));
+        let told = store.charge(at(9_011), Op::Debit(1));
+        replica.pushed(true);
+        replica.receive(key(), &told, at(9_010), at(9_012));
+        assert!(!replica.is_alone(at(20_000)));
+        // Pushes that fail, whether they were sent or not, from the first of them on.
+        for (failed, was_sent) in [(20_000, false), (21_000, true), (22_000, true), (23_000, false)] {
+            replica.decide(key(), &limit, at(failed), Op::Take(1));
+            assert!(!replica.is_alone(at(failed)), "{failed}");
+            assert!(replica.push(at(failed), false).is_some());
+            replica.pushed(was_sent);
+        }
+        assert!(replica.is_alone(at(23_001)));
+        replica.receive(key(), &store.charge(at(24_000), Op::Peek), at(24_000), at(24_001));
+        assert!(!replica.is_alone(at(24_002)));
     }
 }

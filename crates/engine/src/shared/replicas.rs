@@ -1,7 +1,6 @@
 //! The replicas of all keys, and which of them are to be pushed.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +10,7 @@ use tidegate_stores::redis::Told;
 use tokio::sync::Notify;
 
 use super::leases::lock;
-use super::name::Name;
+use super::name::{Name, parts};
 use super::replica::Replica;
 use super::since;
 use crate::bounds::{REPLICA_IDLE_MAX, REPLICAS_MAX};
@@ -45,18 +44,18 @@ impl Replicas {
     }
 
     /// Decides on the replica of a key, if there is one that the store has confirmed of late.
-    pub(super) fn decide(&self, name: &Name, key: Key<'_>, limit: &Limit, op: Op, now: Time) -> Option<Decision> {
+    pub(super) fn decide(&self, name: &[u8], key: Key<'_>, limit: &Limit, op: Op, now: Time) -> Option<Decision> {
         let mut shard = self.shard(name);
         let replica = shard.get_mut(name).filter(|replica| !replica.is_alone(now))?;
         let decision = replica.decide(key, limit, now, op);
-        self.list(name, replica);
+        self.list(&mut shard, name);
         Some(decision)
     }
 
     /// Takes units back. Tells how many of them the store must be told about; all if there is no replica.
     pub(super) fn give_back(
         &self,
-        name: &Name,
+        name: &[u8],
         key: Key<'_>,
         limit: &Limit,
         units: u64,
@@ -68,28 +67,29 @@ impl Replicas {
     }
 
     /// Takes in what the store said of a key.
-    pub(super) fn receive(&self, name: &Name, limit: &Limit, told: &Told, sent: Time, learned: Time) {
-        let Some((_, key)) = name.parts() else { return };
+    pub(super) fn receive(&self, name: &[u8], limit: &Limit, told: &Told, sent: Time, learned: Time) {
+        let Some((_, key)) = parts(name) else { return };
         let mut shard = self.shard(name);
         let full = shard.len() >= REPLICAS_MAX / SHARDS;
-        match shard.entry(name.clone()) {
-            Entry::Occupied(mut replica) => replica.get_mut().receive(key, told, sent, learned),
-            Entry::Vacant(_) if full => {}
-            Entry::Vacant(vacant) => {
-                vacant.insert(Replica::new(*limit, told, sent, learned));
+        match shard.get_mut(name) {
+            Some(replica) => replica.receive(key, told, sent, learned),
+            None if full => {}
+            None => {
+                shard.insert(Name::of(name), Replica::new(*limit, told, sent, learned));
             }
         }
     }
 
     /// A push has ended.
-    pub(super) fn pushed(&self, name: &Name, was_sent: bool) {
-        if let Some(replica) = self.shard(name).get_mut(name) {
+    pub(super) fn pushed(&self, name: &[u8], was_sent: bool) {
+        let mut shard = self.shard(name);
+        if let Some(replica) = shard.get_mut(name) {
             replica.pushed(was_sent);
-            self.list(name, replica);
+            self.list(&mut shard, name);
         }
     }
 
-    pub(super) fn forget(&self, name: &Name) {
+    pub(super) fn forget(&self, name: &[u8]) {
         self.shard(name).remove(name);
     }
 
@@ -104,12 +104,12 @@ impl Replicas {
         let mut pushes = Vec::new();
         for name in listed {
             let mut shard = self.shard(&name);
-            let Some(replica) = shard.get_mut(&name) else { continue };
+            let Some(replica) = shard.get_mut(&name[..]) else { continue };
             replica.listed = false;
             match replica.push(now, last) {
                 Some((limit, units)) => pushes.push((name.clone(), limit, units)),
                 // Nothing is pending, but it was asked: soon it is to be looked at.
-                None => self.list(&name, replica),
+                None => self.list(&mut shard, &name),
             }
         }
         let next = self.sweep.fetch_add(1, Relaxed) % SHARDS;
@@ -119,18 +119,22 @@ impl Replicas {
         pushes
     }
 
-    fn list(&self, name: &Name, replica: &mut Replica) {
-        if !replica.listed && replica.is_ahead() {
-            replica.listed = true;
-            let mut ahead = lock(&self.ahead);
-            if ahead.is_empty() {
-                self.wake.notify_one();
-            }
-            ahead.push(name.clone());
+    /// Puts a key on the list, if it is to be there and is not.
+    fn list(&self, shard: &mut Shard, name: &[u8]) {
+        let is_new = |replica: &mut Replica| replica.is_ahead() && !std::mem::replace(&mut replica.listed, true);
+        if !shard.get_mut(name).is_some_and(is_new) {
+            return;
         }
+        // Long names are there once.
+        let Some((own, _)) = shard.get_key_value(name) else { return };
+        let mut ahead = lock(&self.ahead);
+        if ahead.is_empty() {
+            self.wake.notify_one();
+        }
+        ahead.push(own.clone());
     }
 
-    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+    fn shard(&self, name: &[u8]) -> MutexGuard<'_, Shard> {
         let number = usize::try_from(self.seed.hash_one(name) % SHARDS as u64).unwrap_or(0);
         #[expect(clippy::indexing_slicing, reason = "the remainder is below the length")]
         lock(&self.shards[number])

@@ -1,4 +1,7 @@
 //! Several charges at once, of which some are decided here and some in the store: all of them are taken, or none.
+//!
+//! What is taken here can go back, so it is taken first. What cannot be undone here, a refund, a debit or a reset, is done
+//! when nothing has denied.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,8 +34,9 @@ impl Shared {
             taken: Taken { inner, each: ArrayVec::new() },
             denied: false,
         };
-        joining.take_here(self).await?;
+        joining.decide_here(self, Turn::First).await?;
         joining.take_there(inner).await?;
+        joining.decide_here(self, Turn::Last).await?;
         let denied = joining.denied;
         let answers = joining.finish();
         if let (true, Some(call)) = (denied, call) {
@@ -51,16 +55,32 @@ struct Joining<'a> {
     denied: bool,
 }
 
+/// When a charge is decided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Here, before the store is asked.
+    First,
+    /// In the store, together with others.
+    There,
+    /// Here, if the store has not denied the others.
+    Last,
+}
+
 impl<'a> Joining<'a> {
-    /// The numbers of the charges that are decided here, or of those that are not, and what is asked for them.
-    fn asked(&self, here: bool) -> ArrayVec<(usize, SharedCharge<'a>), CHARGES_MAX> {
+    /// The numbers of the charges whose turn it is, and what is asked for them.
+    fn asked(&self, turn: Turn) -> ArrayVec<(usize, SharedCharge<'a>), CHARGES_MAX> {
+        let turn_of = |one: &SharedCharge<'_>, place: &Place| match (place, one.charge.op) {
+            (Place::Store, _) => Turn::There,
+            (_, Op::Take(_) | Op::Ask(_) | Op::Peek) => Turn::First,
+            (_, Op::Debit(_) | Op::Refund(..) | Op::Reset) => Turn::Last,
+        };
         let each = self.charges.iter().zip(self.places).enumerate();
-        let those = each.filter(|(_, (_, place))| here != matches!(place, Place::Store));
+        let those = each.filter(|(_, (one, place))| turn_of(one, place) == turn);
         those.map(|(number, (one, _))| (number, if self.denied { looking(one) } else { *one })).collect()
     }
 
-    async fn take_here(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        for (number, one) in self.asked(true) {
+    async fn decide_here(&mut self, shared: &Shared, turn: Turn) -> Result<(), StoreError> {
+        for (number, one) in self.asked(turn) {
             let one = if self.denied { looking(&one) } else { one };
             let Some(place) = self.places.get(number) else { continue };
             let decision = shared.one(&one, place).await?;
@@ -75,7 +95,7 @@ impl<'a> Joining<'a> {
 
     async fn take_there(&mut self, inner: &Inner) -> Result<(), StoreError> {
         let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<SharedCharge<'a>, CHARGES_MAX>) =
-            self.asked(false).into_iter().unzip();
+            self.asked(Turn::There).into_iter().unzip();
         if asked.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use tidegate_stores::redis::{CallError, StoreError, Why};
 use tokio::time::{Instant, timeout_at};
 
 use super::leases::{Landing, Turn};
-use super::name::Name;
+use super::name::{Name, parts};
 use super::purse::Flight;
 use super::slice::{Ask, Terms};
 use super::{Inner, Shared, SharedCharge, keeper};
@@ -21,7 +21,7 @@ impl Shared {
     /// Decides a charge to a key that units are leased of.
     pub(super) async fn on_lease(
         &self,
-        name: &Name,
+        name: &[u8],
         terms: Terms,
         one: &SharedCharge<'_>,
     ) -> Result<Decision, StoreError> {
@@ -64,12 +64,14 @@ impl Shared {
 
     async fn take_leased(
         &self,
-        name: &Name,
+        name: &[u8],
         terms: Terms,
         one: &SharedCharge<'_>,
         units: u64,
     ) -> Result<Decision, StoreError> {
         let inner = &self.inner;
+        // What is taken alone, too, may have to go back, and what is known of the key is looked after.
+        keeper::start(inner);
         let mut deadline = None;
         for _ in 0..LEASE_ROUNDS_MAX {
             match inner.leases.take(name, one, terms, units, inner.clock.now()) {
@@ -77,7 +79,7 @@ impl Shared {
                 Turn::Wait(flight) => inner.wait(name, flight, &mut deadline).await?,
                 Turn::Lease(ask, landing) => {
                     let flight = landing.subscribe();
-                    self.lease(name.clone(), *one.charge.limit, ask, landing);
+                    self.lease(Name::of(name), *one.charge.limit, ask, landing);
                     inner.wait(name, flight, &mut deadline).await?;
                 }
                 Turn::Alone(landing) => return inner.alone(name, one, units, landing).await,
@@ -89,10 +91,9 @@ impl Shared {
 
     /// Asks for a lease. A task does, so that what was leased is not lost if the request goes away.
     fn lease(&self, name: Name, limit: Limit, ask: Ask, landing: Landing) {
-        keeper::start(&self.inner);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            let Some((tag, key)) = name.parts() else { return };
+            let Some((tag, key)) = parts(&name) else { return };
             let sent = inner.clock.now();
             inner.calls.fetch_add(1, Relaxed);
             let result = inner.store.lease(key, tag, &limit, &ask.sizes, ask.length).await;
@@ -106,7 +107,7 @@ impl Inner {
     /// Takes units for one request, while others wait for what that tells.
     async fn alone(
         &self,
-        name: &Name,
+        name: &[u8],
         one: &SharedCharge<'_>,
         units: u64,
         landing: Landing,
@@ -123,7 +124,7 @@ impl Inner {
     }
 
     /// Waits for a call, for no longer in all than a call may take.
-    async fn wait(&self, name: &Name, mut flight: Flight, deadline: &mut Option<Instant>) -> Result<(), StoreError> {
+    async fn wait(&self, name: &[u8], mut flight: Flight, deadline: &mut Option<Instant>) -> Result<(), StoreError> {
         let budget = self.store.budget();
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
         let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
@@ -147,7 +148,7 @@ impl Inner {
 /// Lets the next one ask when a call has ended, also if nobody waited for it to end.
 struct Land<'a> {
     inner: &'a Inner,
-    name: &'a Name,
+    name: &'a [u8],
 }
 
 impl Drop for Land<'_> {

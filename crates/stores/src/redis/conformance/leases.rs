@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::{Charge, Decisions, Found, Key, Limit, Op, Rate, Receipt, Time};
+use tidegate_core::{Algorithm, Charge, Decisions, Found, Key, Limit, Op, Rate, Receipt, Time};
 
 use super::in_process::InProcess;
 use super::model::history::Choices;
@@ -27,18 +27,25 @@ const KEY: &str = "key";
 fn lease(subject: &mut InProcess, limit: &Limit, sizes: &[u64], length: u64, now: u64) -> Option<(u64, Receipt)> {
     let take = |units: u64| Charge::take(Key::new(KEY).unwrap(), limit, units);
     let now = Time::from_nanos(now);
+    let before = decide(subject, KEY, limit, now, Op::Peek);
     let args = encode::lease(length, sizes.iter().map(|units| take(*units)));
     let reply = subject.run(subject.scripts().lease(limit.algorithm()).unwrap(), &[KEY.as_bytes()], &bytes(&args, now));
     let (taken, _, words) = decode::leased(&take(1), &reply).unwrap();
-    let raised = words[0].max(now.plus(Duration::from_nanos(length)).as_nanos());
+    let words = match limit.algorithm() {
+        Algorithm::FixedWindow => words,
+        _ => [words[0].max(now.plus(Duration::from_nanos(length)).as_nanos()), 0, 0],
+    };
     let answer = |units: u64, taken: bool| {
-        let decisions = Decisions::of_found(&[take(units)], now, &[Found::Words([raised, 0, 0])], taken).unwrap();
+        let decisions = Decisions::of_found(&[take(units)], now, &[Found::Words(words)], taken).unwrap();
         decisions.iter().next().copied().unwrap()
     };
     // Every larger size did not fit.
     sizes.iter().take(if taken == 0 { sizes.len() } else { taken - 1 }).for_each(|units| {
         answer(*units, false);
     });
+    if taken == 0 {
+        assert_eq!(decide(subject, KEY, limit, now, Op::Peek), before, "a lease that is not given changes nothing");
+    }
     let units = *sizes.get(taken.checked_sub(1)?)?;
     let taken = answer(units, true);
     let Some(End::At { nanos, .. }) = subject.end_of(KEY.as_bytes()) else { panic!("the lease is not there") };
@@ -131,6 +138,26 @@ fn what_goes_back_leaves_room_for_later_leases() {
     };
     assert_eq!(both(Duration::ZERO), 25, "5 more than the burst");
     assert!(both(Duration::from_nanos(10 * INTERVAL)) <= burst);
+}
+
+/// The clock was set back. Who asks for leases alone is free again as early as who asks for units.
+#[test]
+fn a_clock_that_jumps_back_locks_no_lease_out() {
+    let (window, start, jump) = (Duration::from_secs(60), 1_700_000_000_000_000_000, 3_600_000_000_000);
+    let units = 60;
+    for limit in
+        [Limit::gcra(Rate::new(units, window).unwrap(), units).unwrap(), Limit::fixed_window(units, window).unwrap()]
+    {
+        let mut subject = InProcess::new();
+        decide(&mut subject, KEY, &limit, Time::from_nanos(start), Op::Debit(2 * units));
+        let length = 1_000_000_000;
+        // All the time somebody asks for a lease. At most one further limit was debited: two windows at most.
+        let free = (0..).map(|second| second * 1_000_000_000).find(|after| {
+            let now = start - jump + after;
+            lease(&mut subject, &limit, &[4, 2], length, now).is_some()
+        });
+        assert!(free.is_some_and(|after| after <= 2 * 60_000_000_000), "{limit:?}: free after {free:?} ns");
+    }
 }
 
 proptest! {

@@ -7,7 +7,7 @@
 -- added. So whenever they are spent, no more passes than if each had been asked for then. A window needs no such care,
 -- because the caller ends the lease with the window.
 local value = redis.call('GET', KEYS[1])
-local before, width, taken = value, ARGV[3] + 0, 0
+local before, width, taken, raised, repaired, lives = value, ARGV[3] + 0, 0, false
 if is_bucket then
   local s, n = now_s + ARGV[1], now_n + ARGV[2]
   if n >= 1000000000 then s, n = s + 1, n - 1000000000 end
@@ -15,7 +15,7 @@ if is_bucket then
   if value and value:byte() ~= 98 then return redis.error_reply(OTHER_LAYOUT) end
   -- Of two instants of as many digits, the later one is the greater text.
   if not value or #value < #end_of_lease or #value == #end_of_lease and value < end_of_lease then
-    value = end_of_lease
+    value, raised = end_of_lease, true
   end
 end
 for at = 4, #ARGV - width + 1, width do
@@ -26,5 +26,9 @@ for at = 4, #ARGV - width + 1, width do
     redis.call('SET', KEYS[1], changed, 'EX', seconds)
     break
   end
+  repaired, lives = changed, seconds
 end
+-- Nothing was taken, but a state that is ahead because the clock was set back is put right, or it would lock the key out
+-- until the clock catches up. A bucket whose debt was raised here was not ahead: it is left as it was.
+if taken == 0 and repaired and not raised then redis.call('SET', KEYS[1], repaired, 'EX', lives) end
 return {taken, now_s, now_n, before}

@@ -1,0 +1,38 @@
+//! Keys and tags of what is planned.
+
+use std::collections::HashSet;
+
+use tidegate_policy::{Entry, LoadOptions, load_text};
+
+use super::*;
+
+/// The hash tag of a rule for this user.
+fn tag(rule: &str, user: &str) -> Vec<u8> {
+    let text = format!(
+        "domains: {{api: {{rules: [{{name: {rule}, key: {{entry: user}}, limit: 5/minute, hash_tag: pair}}]}}}}"
+    );
+    let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+    let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+    let entries = [Entry { key: "user", value: user }];
+    let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    let domain = active.policy.domain("api").unwrap();
+    let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
+    plan.placing(&plan.planned[0]).tag.to_vec()
+}
+
+#[test]
+fn no_value_ends_its_hash_tag() {
+    // One of them is as long as a brace is as a number.
+    let long = "x".repeat(usize::from(b'}'));
+    let users = ["ann", "bob", "}ann", "}bob", "{ann}", "{}", &long];
+    let tags: HashSet<Vec<u8>> = users.iter().map(|user| tag("one", user)).collect();
+    assert_eq!(tags.len(), users.len());
+    for tag in &tags {
+        let text = std::str::from_utf8(tag).unwrap();
+        assert!(text.starts_with("pair:") && !text.contains(['{', '}']), "{text}");
+    }
+    assert_eq!(tag("one", "ann"), tag("two", "ann"), "rules with the same tag and key share it");
+    // Other versions and other nodes must agree.
+    assert_eq!(tag("one", "ann"), b"pair:f9e19fb659aa0399");
+}

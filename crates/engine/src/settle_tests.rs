@@ -1,0 +1,114 @@
+//! What comes out when stores do not answer, and what goes back.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tidegate_core::{FakeClock, MemoryStore, Retry, Time};
+use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
+
+use super::*;
+use crate::at_once;
+use crate::plan::LongKeys;
+
+/// What a rule with this choice answers to a few requests while its store does not.
+fn answers(choice: &str) -> Vec<Option<Denial>> {
+    let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
+    settled(&rule, 3).into_iter().map(|settled| settled.denial).collect()
+}
+
+/// What comes out of requests under rules whose store does not answer.
+fn settled(rules: &str, requests: usize) -> Vec<Settled> {
+    let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
+    let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
+    let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
+    let active = Active::for_tests(policy, vec![Backend::Unreachable, memory()]);
+    let local = memory();
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let domain = active.policy.domain("api").unwrap();
+    let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
+    (0..requests).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
+}
+
+/// What is left of the first limit after each.
+fn left(all: &[Settled]) -> Vec<u64> {
+    all.iter().map(|settled| settled.judged[0].answer.decision().unwrap().remaining()).collect()
+}
+
+#[test]
+fn what_the_memory_of_this_process_gave_goes_back_there() {
+    let five = "{name: five, limit: 9/minute, on_store_failure: {local: 5/minute}}";
+    let one = "{name: one, limit: 9/minute, on_store_failure: {local: 1/minute}}";
+    let all = settled(&format!("{five}, {one}"), 3);
+    assert_eq!(left(&all), [4, 4, 4]);
+    assert_eq!(all[2].denial, Some(Denial::OverLimit));
+}
+
+#[test]
+fn without_its_store_too_a_rule_that_watches_takes_from_all_its_limits_or_from_none() {
+    let limits = "limits: [{name: minute, rate: 5/minute}, {name: day, rate: 1/day}]";
+    for mode in ["mode: shadow", "quota: true"] {
+        let rule = format!("{{name: two, {mode}, {limits}}}");
+        let open = "{name: open, quota: true, limit: 9/minute}";
+        let all = settled(&format!("{rule}, {open}"), 3);
+        assert_eq!(left(&all), [4, 4, 4], "{mode}");
+        assert!(all.iter().all(|settled| settled.denial.is_none()), "{mode}");
+    }
+}
+
+#[test]
+fn a_shared_store_is_not_asked_for_what_memory_denies() {
+    // The shared store is the first of the configuration, and its limit the first of the rule.
+    let limits = "limits: [{name: far, rate: 9/minute}, {name: near, rate: 1/minute, store: near}]";
+    let all = settled(&format!("{{name: two, {limits}}}"), 3);
+    assert_eq!(left(&all[..1]), [8]);
+    for denied in &all[1..] {
+        assert_eq!(denied.denial, Some(Denial::OverLimit));
+        assert!(matches!(denied.judged[0].answer, Answer::NotAsked), "{:?}", denied.judged);
+    }
+}
+
+#[test]
+fn denied_requests_count_where_they_were_decided() {
+    let rule = "{name: strict, limit: 2/minute, count_denied: true}";
+    let waits = settled(rule, 4).into_iter().map(|settled| settled.judged[0].answer.retry());
+    let expected = [None, None, Some(30), Some(60)].map(|wait| wait.map(Duration::from_secs).map(Retry::After));
+    assert_eq!(waits.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
+    assert_eq!(answers("allow"), [None; 3]);
+    assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
+    assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
+}
+
+#[test]
+fn a_quota_that_blocks_denies_only_with_the_others() {
+    let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}", 3);
+    assert_eq!(
+        all.iter().map(|one| one.denial).collect::<Vec<_>>(),
+        [None, Some(Denial::Blocked), Some(Denial::Blocked)]
+    );
+}
+
+#[test]
+fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
+    let limits = "limits: [{name: near, rate: 9/minute, store: near}, {name: far, rate: 9/minute}]";
+    let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{{name: two, {limits}}}]}}}}");
+    let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+    let near = Arc::new(MemoryStore::builder().keys(8).build().unwrap());
+    let active = Active::for_tests(policy, vec![Backend::Silent, Backend::Memory(Arc::clone(&near))]);
+    let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
+    let left = || {
+        let planned = &plan.planned[0];
+        near.decide(plan.key(&planned.key).unwrap(), limit(&active, planned).unwrap(), Op::Peek).remaining()
+    };
+    let mut asking = Box::pin(settle(&active, &local, &plan));
+    assert!((&mut asking).now_or_never().is_none(), "the far store does not answer");
+    assert_eq!(left(), 8);
+    drop(asking);
+    assert_eq!(left(), 9);
+}
