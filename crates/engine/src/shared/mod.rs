@@ -236,7 +236,7 @@ impl Inner {
     async fn ask_one(&self, one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
         let decisions = self.ask(std::slice::from_ref(one)).await?;
         decisions.iter().next().copied().ok_or_else(|| {
-            let store = (*self.store.health().store).into();
+            let store = self.store.name().as_ref().into();
             StoreError::Reply { store, error: ReplyError::Unreadable }
         })
     }

@@ -175,9 +175,5 @@ impl Drop for Taken<'_> {
 
 /// The same question without taking or giving anything, or a veto.
 fn looking<'a>(one: &SharedCharge<'a>) -> SharedCharge<'a> {
-    let op = match one.charge.op {
-        Op::Take(units) | Op::Ask(units) => Op::Ask(units),
-        Op::Debit(_) | Op::Refund(..) | Op::Peek | Op::Reset => Op::Peek,
-    };
-    SharedCharge { charge: Charge { op, veto: false, ..one.charge }, ..*one }
+    SharedCharge { charge: Charge { op: one.charge.op.looking(), veto: false, ..one.charge }, ..*one }
 }

@@ -131,7 +131,9 @@ impl Inner {
             Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Ok(()),
             // The call may be the second or third that it waits for.
-            Err(_) => Err(CallError::NotSent { store: self.store.health().store, why: Why::TimedOut(budget) }.into()),
+            Err(_) => {
+                Err(CallError::NotSent { store: Arc::clone(self.store.name()), why: Why::TimedOut(budget) }.into())
+            }
         };
         if flight.has_changed().is_err() {
             self.leases.lose(name, &flight);
