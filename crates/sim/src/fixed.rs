@@ -7,7 +7,7 @@ use crate::{Gate, simulate};
 /// The best of many fixed limits in one phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BestFixed {
-    /// The smallest limit whose throughput is within a thousandth of the best: a larger one only makes a queue.
+    /// The smallest limit whose throughput is within half a percent of the best: a larger one only makes a queue.
     pub limit: u64,
     /// The best throughput of any of the limits, in the second half of the phase.
     pub throughput: f64,
@@ -24,7 +24,8 @@ pub fn best_fixed(scenario: &Scenario, limits: &[u64]) -> Vec<BestFixed> {
         });
         let throughputs: Vec<(u64, f64)> = throughputs.collect();
         let best = throughputs.iter().map(|(_, throughput)| *throughput).fold(0.0, f64::max);
-        let limit = throughputs.iter().filter(|(_, throughput)| *throughput >= 0.999 * best).map(|(limit, _)| *limit).min();
+        let limit =
+            throughputs.iter().filter(|(_, throughput)| *throughput >= 0.995 * best).map(|(limit, _)| *limit).min();
         BestFixed { limit: limit.unwrap_or(0), throughput: best }
     };
     (0..scenario.phases.len()).map(of_phase).collect()

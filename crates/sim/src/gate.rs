@@ -22,16 +22,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// A limit that learns, from windows of 100 ms with at least 10 samples.
-    ///
-    /// # Errors
-    /// Never with these numbers.
-    pub fn adaptive(limit: impl Into<AdaptiveLimit>) -> Result<Gate, AdaptiveError> {
-        let config = WindowConfig { length: Duration::from_millis(100), samples_min: 10, ..WindowConfig::default() };
-        Gate::windowed(limit, config)
-    }
-
-    /// A limit that learns from windows of other numbers.
+    /// A limit that learns from windows of these numbers.
     ///
     /// # Errors
     /// If the numbers are not a window.

@@ -97,23 +97,26 @@ impl Run {
         self.limits.get(next.checked_sub(1)?).and_then(|(_, limit)| *limit)
     }
 
-    /// How long after the beginning of a phase ten seconds began in which it was as it should be: `throughput` or
-    /// more, with a 99th percentile of `p99` or less. Nothing if that never was.
+    /// How long after the beginning of a phase it was, until its end, as it should be: in every stretch of 20 s
+    /// `throughput` or more, with a 99th percentile of `p99` or less. Nothing if that was not so to the end.
     #[must_use]
     pub fn settled(&self, phase: usize, throughput: f64, p99: Duration) -> Option<Duration> {
         let (_, span) = self.scenario.spans().nth(phase)?;
-        let step = Duration::from_millis(500);
-        let mut start = span.start;
-        while start + SETTLED <= span.end {
+        let good = |start: Duration| {
             let stretch = self.stretch(start..start + SETTLED);
-            if stretch.throughput >= throughput && stretch.p99.is_some_and(|found| found <= p99) {
-                return Some(start - span.start);
-            }
-            start += step;
-        }
-        None
+            stretch.throughput >= throughput && stretch.p99.is_some_and(|found| found <= p99)
+        };
+        // From the end backwards, as long as it is good.
+        let last = span.end.checked_sub(SETTLED)?.checked_sub(span.start)?;
+        let steps = last.as_millis() / STEP.as_millis();
+        let starts = (0..=steps).rev().map(|step| STEP * u32::try_from(step).unwrap_or(u32::MAX));
+        starts.take_while(|&start| good(span.start + start)).last()
     }
 }
 
-/// How long a run must be as it should be to count as settled: one lucky moment is not enough.
-const SETTLED: Duration = Duration::from_secs(10);
+/// Stretches that are looked at to tell whether a run has settled: longer than the swings of a limit that tries out how
+/// far it can go.
+const SETTLED: Duration = Duration::from_secs(20);
+
+/// How finely it is told when a run had settled.
+const STEP: Duration = Duration::from_millis(500);

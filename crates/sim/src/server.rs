@@ -12,9 +12,9 @@ use std::time::Duration;
 use tidegate_core::Dice;
 use tidegate_core::adaptive::Sample;
 
+use crate::Gate;
 use crate::run::{Done, Run};
 use crate::scenario::{Late, Scenario};
-use crate::Gate;
 
 /// Runs a scenario behind a gate.
 #[must_use]

@@ -22,11 +22,23 @@ pub struct AimdConfig {
     pub increase: u64,
     /// A longer time counts as a drop.
     pub timeout: Duration,
+    /// After a fall, so many samples cannot make the limit fall again. A deadline is missed long after the limit was
+    /// too high, and by all who were let in meanwhile: with 0, as in the published formula, each window of them costs
+    /// the factor again. As many windows as fit into the deadline make it one fall.
+    pub hold: u64,
 }
 
 impl Default for AimdConfig {
     fn default() -> AimdConfig {
-        AimdConfig { initial: 20, min: 20, max: 200, backoff: 0.9, increase: 1, timeout: Duration::from_secs(5) }
+        AimdConfig {
+            initial: 20,
+            min: 20,
+            max: 200,
+            backoff: 0.9,
+            increase: 1,
+            timeout: Duration::from_secs(5),
+            hold: 0,
+        }
     }
 }
 
@@ -38,6 +50,8 @@ impl Default for AimdConfig {
 pub struct Aimd {
     config: AimdConfig,
     limit: u64,
+    /// Samples that are still of the last fall.
+    held: u64,
 }
 
 impl Aimd {
@@ -50,13 +64,19 @@ impl Aimd {
         check_range("backoff", config.backoff, 0.1, 0.99)?;
         check_count("increase", config.increase, ADAPTIVE_LIMIT_MAX)?;
         check_time("timeout", config.timeout, AimdConfig::default().timeout)?;
-        Ok(Aimd { config, limit: config.initial })
+        Ok(Aimd { config, limit: config.initial, held: 0 })
     }
 
     /// Learns from a sample and tells the limit from now on.
     pub fn update(&mut self, sample: Sample) -> u64 {
         let config = &self.config;
+        let held = self.held > 0;
+        self.held = self.held.saturating_sub(1);
         let limit = if sample.dropped || sample.rtt > config.timeout {
+            if held {
+                return self.limit;
+            }
+            self.held = config.hold;
             whole(self.limit as f64 * config.backoff)
         } else if sample.rtt.is_zero() || sample.in_flight.saturating_mul(2) < self.limit {
             // Nobody has tried the limit, so there is no telling whether more would do.
@@ -110,6 +130,13 @@ mod tests {
     fn a_time_beyond_the_timeout_is_a_drop() {
         let config = AimdConfig { initial: 100, timeout: Duration::from_millis(500), ..AimdConfig::default() };
         check(config, &[(500, 100, false, 101), (501, 101, false, 90)]);
+    }
+
+    #[test]
+    fn drops_that_are_held_make_one_fall() {
+        let config = AimdConfig { initial: 100, hold: 2, ..AimdConfig::default() };
+        let drop = |limit| (80, 100, true, limit);
+        check(config, &[drop(90), drop(90), (80, 90, false, 91), drop(81), drop(81), drop(81), drop(72)]);
     }
 
     #[test]

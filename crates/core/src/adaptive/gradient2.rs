@@ -26,6 +26,9 @@ pub struct Gradient2Config {
     pub long_window: u64,
     /// What the limit is multiplied by after a drop, 0.1 to 1. With 1 drops are ignored, as the published formula does.
     pub drop_backoff: f64,
+    /// After a fall for a drop, so many samples cannot make the limit fall for a drop again: see
+    /// [`AimdConfig::hold`](super::AimdConfig::hold).
+    pub drop_hold: u64,
     /// The long-term time is never taken to be shorter: below it all is fast enough.
     pub rtt_floor: Duration,
 }
@@ -41,6 +44,7 @@ impl Default for Gradient2Config {
             tolerance: 1.5,
             long_window: 600,
             drop_backoff: 0.9,
+            drop_hold: 0,
             rtt_floor: Duration::ZERO,
         }
     }
@@ -57,6 +61,8 @@ pub struct Gradient2 {
     /// Between `min` and `max`; its whole part is the limit.
     estimate: f64,
     long: LongTerm,
+    /// Samples that are still of the last fall for a drop.
+    held: u64,
 }
 
 impl Gradient2 {
@@ -71,14 +77,20 @@ impl Gradient2 {
         check_range("tolerance", config.tolerance, 1.0, 10.0)?;
         check_count("long_window", config.long_window, LONG_WINDOW_MAX)?;
         check_range("drop_backoff", config.drop_backoff, 0.1, 1.0)?;
-        Ok(Gradient2 { config, estimate: config.initial as f64, long: LongTerm::new(config.long_window) })
+        Ok(Gradient2 { config, estimate: config.initial as f64, long: LongTerm::new(config.long_window), held: 0 })
     }
 
     /// Learns from a sample and tells the limit from now on.
     pub fn update(&mut self, sample: Sample) -> u64 {
         let config = &self.config;
         let (min, max) = (config.min as f64, config.max as f64);
+        let held = self.held > 0;
+        self.held = self.held.saturating_sub(1);
         if sample.dropped && config.drop_backoff < 1.0 {
+            if held {
+                return self.limit();
+            }
+            self.held = config.drop_hold;
             self.estimate = (self.estimate * config.drop_backoff).clamp(min, max);
             return self.limit();
         }
@@ -209,6 +221,8 @@ mod tests {
         assert_eq!(check(config, &drops).rtt_long(), None, "a deadline is not the time of the work");
         let ignores = Gradient2Config { drop_backoff: 1.0, ..config };
         check(ignores, &[(100, 100, true, 100.8), (100, 100, true, 101.6), (0, 100, true, 101.6)]);
+        let holds = Gradient2Config { drop_hold: 1, ..config };
+        check(holds, &[(2000, 1, true, 90.0), (2000, 1, true, 90.0), (2000, 1, true, 81.0)]);
         check(Gradient2Config { initial: 21, ..config }, &[(100, 1, true, 20.0), (100, 1, true, 20.0)]);
     }
 
