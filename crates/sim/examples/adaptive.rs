@@ -32,6 +32,7 @@ fn main() -> Result {
         Contestant::AimdHeld,
         Contestant::AimdTimeout,
         Contestant::Vegas,
+        Contestant::VegasWide,
         Contestant::Gradient2,
         Contestant::Gradient2Short,
         Contestant::Gradient2Deaf,
@@ -42,8 +43,12 @@ fn main() -> Result {
         print_row(contestant, &run, &best);
         runs.push((contestant, run));
     }
-    runs.retain(|(contestant, _)| !matches!(contestant, Contestant::AimdTimeout | Contestant::Gradient2Deaf));
-    runs.retain(|(contestant, _)| *contestant != Contestant::Fixed(fixed));
+    let left_out =
+        [Contestant::AimdTimeout, Contestant::VegasWide, Contestant::Gradient2Deaf, Contestant::Fixed(fixed)];
+    runs.retain(|(contestant, _)| !left_out.contains(contestant));
+    for noise in [0.1, 0.5, 0.95] {
+        print_seeds(noise, &ADAPTIVE)?;
+    }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src");
     for plot in [throughput(), p99(), limit()] {
         draw(&docs.join(plot.file), &plot, &runs)?;
@@ -63,6 +68,43 @@ fn print_row(contestant: Contestant, run: &Run, best: &[BestFixed]) {
         print!(" {:.1}/s ({share:.0} %), {p99}, late {:.1}/s, {settled} |", half.throughput, half.late);
     }
     println!();
+}
+
+/// Those that the table over many seeds tells of.
+const ADAPTIVE: [Contestant; 7] = [
+    Contestant::Aimd,
+    Contestant::AimdHeld,
+    Contestant::AimdTimeout,
+    Contestant::Vegas,
+    Contestant::VegasWide,
+    Contestant::Gradient2,
+    Contestant::Gradient2Short,
+];
+
+const SEEDS: u64 = 60;
+
+/// The least and the median share of what is possible, in the second half of each phase, over many seeds.
+fn print_seeds(noise: f64, contestants: &[Contestant]) -> Result {
+    println!("\nwork that varies by {:.0} %: least and median share of {SEEDS} seeds", noise * 100.0);
+    for contestant in contestants {
+        let mut shares = vec![Vec::new(); Scenario::step(SEED).phases.len()];
+        for seed in 1..=SEEDS {
+            let scenario = Scenario::step(seed).with_noise(noise);
+            let run = simulate(&scenario, contestant.gate(seed)?);
+            for (share, (half, (_, span))) in shares.iter_mut().zip(run.second_halves().zip(scenario.spans())) {
+                share.push(100.0 * half.throughput / scenario.possible_at(span.start));
+            }
+        }
+        print!("| {} |", contestant.name());
+        for mut share in shares {
+            share.sort_by(f64::total_cmp);
+            let below = share.iter().filter(|share| **share < 85.0).count();
+            let median = share.get(share.len() / 2).copied().unwrap_or_default();
+            print!(" {:.1} %, {median:.1} %, {below} below |", share.first().copied().unwrap_or_default());
+        }
+        println!();
+    }
+    Ok(())
 }
 
 /// One picture: a panel for each limit, all with the same axes.
@@ -85,12 +127,6 @@ fn service_ms(scenario: &Scenario, second: u64) -> f64 {
     scenario.service_at(Duration::from_secs(second)).as_secs_f64() * 1000.0
 }
 
-/// What the workers can do, or what is offered if that is less.
-fn possible(scenario: &Scenario, second: u64) -> f64 {
-    let capacity = scenario.workers as f64 * 1000.0 / service_ms(scenario, second);
-    capacity.min(scenario.offered_per_second)
-}
-
 fn throughput() -> Plot {
     Plot {
         file: "adaptive-throughput.svg",
@@ -98,7 +134,7 @@ fn throughput() -> Plot {
         axis: 1.0..1000.0,
         colour: RGBColor(0, 95, 175),
         value: |run, at| Some(run.stretch(second(at)).throughput),
-        aim: possible,
+        aim: |scenario, second| scenario.possible_at(Duration::from_secs(second)),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Contestant {
     AimdTimeout,
     /// Vegas with its published numbers.
     Vegas,
+    /// Vegas that bears a queue of 10 to 25 where it is published with 1 to 6.
+    VegasWide,
     /// Gradient2 with its published numbers, and drops honoured.
     Gradient2,
     /// Gradient2 with a long-term time of 100 windows, that halves once for each deadline.
@@ -45,6 +47,7 @@ impl Contestant {
             Contestant::AimdHeld => "AIMD, backoff 0.5, hold 20".into(),
             Contestant::AimdTimeout => "AIMD, timeout 1.2 s".into(),
             Contestant::Vegas => "Vegas".into(),
+            Contestant::VegasWide => "Vegas, threshold 10, alpha 15, beta 25".into(),
             Contestant::Gradient2 => "Gradient2".into(),
             Contestant::Gradient2Short => "Gradient2, long window 100, backoff 0.5, hold 20".into(),
             Contestant::Gradient2Deaf => "Gradient2, long window 100, drops ignored".into(),
@@ -67,6 +70,8 @@ impl Contestant {
         let window = WindowConfig { length: Duration::from_millis(100), sparse, ..WindowConfig::default() };
         let (aimd, gradient2) = (AimdConfig::default(), Gradient2Config::default());
         let short = Gradient2Config { long_window: 100, drop_backoff: 0.5, drop_hold: HOLD, ..gradient2 };
+        let vegas = VegasConfig { seed, ..VegasConfig::default() };
+        let wide = VegasConfig { threshold: 10.0, alpha: 15.0, beta: 25.0, ..vegas };
         match self {
             Contestant::Open => Ok(Gate::Open),
             Contestant::Fixed(limit) => Ok(Gate::Fixed(limit)),
@@ -75,7 +80,8 @@ impl Contestant {
             Contestant::AimdTimeout => {
                 Gate::windowed(Aimd::new(AimdConfig { timeout: Duration::from_millis(1200), ..aimd })?, window)
             }
-            Contestant::Vegas => Gate::windowed(Vegas::new(VegasConfig { seed, ..VegasConfig::default() })?, window),
+            Contestant::Vegas => Gate::windowed(Vegas::new(vegas)?, window),
+            Contestant::VegasWide => Gate::windowed(Vegas::new(wide)?, window),
             Contestant::Gradient2 => Gate::windowed(Gradient2::new(gradient2)?, window),
             Contestant::Gradient2Short => Gate::windowed(Gradient2::new(short)?, window),
             Contestant::Gradient2Deaf => {

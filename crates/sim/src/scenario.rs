@@ -58,6 +58,18 @@ impl Scenario {
         }
     }
 
+    /// The same with work that varies by other shares.
+    #[must_use]
+    pub fn with_noise(self, noise: f64) -> Scenario {
+        Scenario { noise, ..self }
+    }
+
+    /// What the workers can do from `instant` on in requests a second, or what is offered if that is less.
+    #[must_use]
+    pub fn possible_at(&self, instant: Duration) -> f64 {
+        (self.workers as f64 / self.service_at(instant).as_secs_f64()).min(self.offered_per_second)
+    }
+
     /// How long all phases are.
     #[must_use]
     pub fn length(&self) -> Duration {

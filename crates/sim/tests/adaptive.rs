@@ -9,43 +9,57 @@ use tidegate_core::adaptive::Sparse;
 use tidegate_sim::{BestFixed, Contestant, Gate, Late, Run, Scenario, best_fixed, simulate};
 
 /// Every claim is held for each of these; the numbers in the documents are of the first.
-const SEEDS: [u64; 6] = [1, 2, 3, 4, 5, HARD];
+const SEEDS: [u64; 4] = [1, 2, 3, HARD];
 
 /// The seed of the first sixty with which AIMD as published does worst.
 const HARD: u64 = 13;
 
 const SLOW: usize = 1;
 
-/// The best fixed limits for a seed, found once.
-fn best(seed: u64) -> &'static [BestFixed] {
-    static BEST: OnceLock<Vec<Vec<BestFixed>>> = OnceLock::new();
+/// Work that varies by a tenth, as the bounds are meant for, and by half.
+const ALIKE: f64 = 0.1;
+const VARIED: f64 = 0.5;
+
+/// The best fixed limits for a scenario, found once.
+fn best(scenario: &Scenario) -> &'static [BestFixed] {
+    static BEST: OnceLock<Vec<(u64, f64, Vec<BestFixed>)>> = OnceLock::new();
+    let limits = [30, 40, 45, 50, 55, 60, 65, 70, 80, 90, 100, 120, 200];
     let found = BEST.get_or_init(|| {
-        let limits: Vec<u64> = (3..=13).map(|tens| tens * 10).chain([45, 55, 65, 200]).collect();
-        SEEDS.iter().map(|&seed| best_fixed(&Scenario::step(seed), &limits)).collect()
+        let scenarios = SEEDS.iter().flat_map(|&seed| [ALIKE, VARIED].map(|noise| (seed, noise)));
+        scenarios.map(|(seed, noise)| (seed, noise, best_fixed(&scenario_of(seed, noise), &limits))).collect()
     });
-    let place = SEEDS.iter().position(|&known| known == seed).unwrap();
-    &found[place]
+    let mut known = found.iter().filter(|(seed, noise, _)| *seed == scenario.seed && *noise == scenario.noise);
+    &known.next().unwrap().2
+}
+
+fn scenario_of(seed: u64, noise: f64) -> Scenario {
+    Scenario::step(seed).with_noise(noise)
 }
 
 fn run(contestant: Contestant, seed: u64) -> Run {
-    simulate(&Scenario::step(seed), contestant.gate(seed).unwrap())
+    run_with(contestant, seed, ALIKE)
+}
+
+fn run_with(contestant: Contestant, seed: u64, noise: f64) -> Run {
+    simulate(&scenario_of(seed, noise), contestant.gate(seed).unwrap())
 }
 
 /// The share of the best fixed limit's throughput in the second half of each phase.
 fn shares(run: &Run) -> Vec<f64> {
-    let halves = run.second_halves().zip(best(run.scenario.seed));
+    let halves = run.second_halves().zip(best(&run.scenario));
     halves.map(|(half, best)| half.throughput / best.throughput).collect()
 }
 
 /// The bounds: 85 % of the best fixed limit's throughput, and a 99th percentile of 2.5 times the work.
-fn check_holds(contestant: Contestant) {
+fn check_holds(contestant: Contestant, noise: f64) {
     for seed in SEEDS {
-        let run = run(contestant, seed);
+        let run = run_with(contestant, seed, noise);
+        let name = format!("{}, seed {seed}, noise {noise}", contestant.name());
         for (phase, share) in shares(&run).into_iter().enumerate() {
-            assert!(share >= 0.85, "{}, seed {seed}, phase {phase}: {share}", contestant.name());
+            assert!(share >= 0.85, "{name}, phase {phase}: {share}");
         }
         for ((phase, _), half) in run.scenario.spans().zip(run.second_halves()) {
-            assert!(half.p99.unwrap() <= phase.service.mul_f64(2.5), "{}, seed {seed}: {half:?}", contestant.name());
+            assert!(half.p99.unwrap() <= phase.service.mul_f64(2.5), "{name}: {half:?}");
         }
     }
 }
@@ -76,7 +90,7 @@ fn without_a_limit_and_with_work_in_vain_it_does_not_recover() {
 #[test]
 fn a_fixed_limit_of_half_loses_half() {
     for seed in SEEDS {
-        let shares = shares(&run(Contestant::Fixed(best(seed)[SLOW].limit / 2), seed));
+        let shares = shares(&run(Contestant::Fixed(best(&Scenario::step(seed))[SLOW].limit / 2), seed));
         assert!(shares.iter().all(|share| *share < 0.75) && shares[SLOW] < 0.65, "{shares:?}");
     }
 }
@@ -84,21 +98,21 @@ fn a_fixed_limit_of_half_loses_half() {
 #[test]
 fn a_fixed_limit_is_best_near_the_workers() {
     for seed in SEEDS {
-        for best in best(seed) {
+        for best in best(&Scenario::step(seed)) {
             assert!((50..=65).contains(&best.limit), "{best:?}");
         }
-        let capacity = best(seed)[SLOW].throughput;
+        let capacity = best(&Scenario::step(seed))[SLOW].throughput;
         assert!((capacity - 62.5).abs() < 0.5, "50 workers of 800 ms do 62.5 a second, not {capacity}");
     }
 }
 
 #[test]
 fn vegas_holds_as_published() {
-    check_holds(Contestant::Vegas);
+    check_holds(Contestant::Vegas, ALIKE);
     for seed in SEEDS {
         let settled = run(Contestant::Vegas, seed).settled(
             SLOW,
-            0.85 * best(seed)[SLOW].throughput,
+            0.85 * best(&Scenario::step(seed))[SLOW].throughput,
             Scenario::step(seed).phases[SLOW].service.mul_f64(2.5),
         );
         assert!(settled.unwrap().as_secs() <= 20, "{settled:?}");
@@ -106,13 +120,30 @@ fn vegas_holds_as_published() {
 }
 
 #[test]
+fn vegas_as_published_takes_work_that_varies_for_a_queue() {
+    for seed in SEEDS {
+        // The fastest of many windows is far below their average, and what is above it looks like waiting.
+        let shares = shares(&run_with(Contestant::Vegas, seed, VARIED));
+        assert!(shares[SLOW] < 0.5 && shares[0] < 0.97, "seed {seed}: {shares:?}");
+    }
+}
+
+#[test]
+fn vegas_holds_with_work_that_varies_if_it_bears_a_longer_queue() {
+    check_holds(Contestant::VegasWide, ALIKE);
+    check_holds(Contestant::VegasWide, VARIED);
+}
+
+#[test]
 fn aimd_holds_with_one_fall_for_each_deadline() {
-    check_holds(Contestant::AimdHeld);
+    check_holds(Contestant::AimdHeld, ALIKE);
+    check_holds(Contestant::AimdHeld, VARIED);
 }
 
 #[test]
 fn aimd_holds_with_a_timeout() {
-    check_holds(Contestant::AimdTimeout);
+    check_holds(Contestant::AimdTimeout, ALIKE);
+    check_holds(Contestant::AimdTimeout, VARIED);
 }
 
 #[test]
@@ -128,7 +159,8 @@ fn aimd_as_published_holds_with_most_seeds_but_not_with_all() {
 
 #[test]
 fn gradient2_holds_with_a_shorter_long_window() {
-    check_holds(Contestant::Gradient2Short);
+    check_holds(Contestant::Gradient2Short, ALIKE);
+    check_holds(Contestant::Gradient2Short, VARIED);
 }
 
 #[test]
