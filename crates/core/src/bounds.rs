@@ -65,3 +65,18 @@ pub const WINDOW_SAMPLES_MIN_MAX: u64 = 1_000_000;
 
 /// Most partitions of a limit: an admission looks at each of them.
 pub const PARTITIONS_MAX: usize = 64;
+
+/// Buckets of a client's throttle: its window moves on in steps of a sixtieth.
+pub const THROTTLE_BUCKETS: usize = 60;
+
+/// Largest capacity of a fleet, as of an adaptive limit.
+pub const FLEET_MAX: u64 = ADAPTIVE_LIMIT_MAX;
+
+/// Largest weight of a tenant in a fair queue: a turn of the heaviest is not longer than 10,000 of the lightest.
+pub const WEIGHT_MAX: u64 = 10_000;
+
+/// Largest quantum, and so cost, in a fair queue: times the largest weight it is far from the end of 64 bits.
+pub const QUANTUM_MAX: u64 = 1_000_000_000;
+
+/// Most items in a fair queue, and most tenants.
+pub const FAIR_ITEMS_MAX: usize = 1 << 24;

@@ -11,10 +11,12 @@
 //! | the only place where time is read | `clock.rs` |
 //! | limits on what is in flight that learn by themselves | `adaptive/` |
 //! | whom to turn away under load | `shed/` |
-//! | whose turn it is | `fair.rs` |
+//! | whose turn it is | `fair/` |
 
 pub mod adaptive;
 pub mod bounds;
+pub mod fair;
+pub mod shed;
 
 mod algorithm;
 mod clock;

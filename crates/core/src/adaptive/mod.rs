@@ -29,6 +29,7 @@ mod aimd;
 mod error;
 mod gradient2;
 mod histogram;
+mod partitions;
 mod vegas;
 mod window;
 
@@ -37,6 +38,7 @@ use std::time::Duration;
 pub use aimd::{Aimd, AimdConfig};
 pub use error::AdaptiveError;
 pub use gradient2::{Gradient2, Gradient2Config};
+pub use partitions::Partitions;
 pub use vegas::{Vegas, VegasConfig};
 pub use window::{Sparse, Summary, Window, WindowConfig};
 

@@ -110,8 +110,11 @@ impl Vegas {
         }
         let step = self.step(sample, rtt);
         let config = &self.config;
-        let aim = (self.estimate + step).clamp(config.min as f64, config.max as f64);
-        self.estimate = (1.0 - config.smoothing) * self.estimate + config.smoothing * aim;
+        let (min, max) = (config.min as f64, config.max as f64);
+        let aim = (self.estimate + step).clamp(min, max);
+        let smoothed = (1.0 - config.smoothing) * self.estimate + config.smoothing * aim;
+        // The sum of two parts of min can be a little less than min.
+        self.estimate = smoothed.clamp(min, max);
         self.limit()
     }
 
