@@ -1,6 +1,6 @@
 //! Adaptive limits and partitions on any input: bounds hold, nothing panics, and bad numbers are refused in words.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)]
 
 use std::time::Duration;
 

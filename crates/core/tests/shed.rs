@@ -1,6 +1,6 @@
 //! Shedders on any sequence: nothing panics, levels and shares stay in their range, and lower classes go first.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)]
 
 use std::time::Duration;
 

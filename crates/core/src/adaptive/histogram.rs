@@ -1,5 +1,7 @@
 //! Times in buckets, so that a percentile of any number of them takes a fixed room.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers of buckets are below 192")]
+
 use std::time::Duration;
 
 /// Times below 2^16 ns (66 µs) share the first bucket, those from 2^40 ns (18 minutes) on the last.
