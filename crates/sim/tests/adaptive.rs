@@ -5,7 +5,9 @@
 
 use std::sync::OnceLock;
 
-use tidegate_core::adaptive::Sparse;
+use tidegate_core::adaptive::{
+    AdaptiveLimit, Aimd, AimdConfig, Gradient2, Gradient2Config, Sparse, Vegas, VegasConfig, WindowConfig,
+};
 use tidegate_sim::{BestFixed, Contestant, Gate, Late, Run, Scenario, best_fixed, simulate};
 
 /// Every claim is held for each of these; the numbers in the documents are of the first.
@@ -183,6 +185,33 @@ fn a_window_that_forgets_few_samples_hardly_hears_of_a_slow_server() {
         let share = shares(&simulate(&Scenario::step(seed), gate))[SLOW];
         assert!(share < 0.6, "seed {seed}: {share}");
     }
+}
+
+/// The share in the slow phase with the window that is used if nothing is said, of a second.
+fn slow_shares_by_the_second(limit: impl Into<AdaptiveLimit>) -> [f64; SEEDS.len()] {
+    let limit = limit.into();
+    SEEDS.map(|seed| {
+        let gate = Gate::windowed(limit.clone(), WindowConfig::default()).unwrap();
+        shares(&simulate(&Scenario::step(seed), gate))[SLOW]
+    })
+}
+
+#[test]
+fn with_windows_of_a_second_vegas_must_probe_sooner() {
+    let late = slow_shares_by_the_second(Vegas::new(VegasConfig::default()).unwrap());
+    assert!(late.iter().all(|share| *share < 0.65), "{late:?}");
+    let sooner = VegasConfig { probe: 3.0, ..VegasConfig::default() };
+    let in_time = slow_shares_by_the_second(Vegas::new(sooner).unwrap());
+    assert!(in_time.iter().all(|share| *share >= 0.98), "{in_time:?}");
+}
+
+#[test]
+fn with_windows_of_a_second_the_others_hold() {
+    let aimd = slow_shares_by_the_second(Aimd::new(AimdConfig::default()).unwrap());
+    assert!(aimd.iter().all(|share| *share >= 0.98), "{aimd:?}");
+    let short = Gradient2Config { long_window: 100, drop_backoff: 0.5, drop_hold: 2, ..Gradient2Config::default() };
+    let gradient2 = slow_shares_by_the_second(Gradient2::new(short).unwrap());
+    assert!(gradient2.iter().all(|share| *share >= 0.9), "{gradient2:?}");
 }
 
 #[test]

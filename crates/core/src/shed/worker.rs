@@ -56,16 +56,13 @@ impl WorkerShedder {
     /// nothing.
     pub fn observe(&mut self, now: Time, utilisation: f64) -> f64 {
         let since = self.observed.replace(now).unwrap_or(now);
-        if utilisation.is_nan() {
-            return self.level;
-        }
         let elapsed = Duration::from_nanos(now.as_nanos().saturating_sub(since.as_nanos()));
         let ramps = (elapsed.as_secs_f64() / self.config.ramp.as_secs_f64()).min(1.0);
         self.level = (self.level + ramps * self.slope(utilisation.clamp(0.0, 1.0))).clamp(0.0, LEVEL_MAX);
         self.level
     }
 
-    /// How far the level moves in a ramp.
+    /// How far the level moves in a ramp. What is not a number is on neither side.
     fn slope(&self, utilisation: f64) -> f64 {
         let WorkerShedderConfig { high, low, .. } = self.config;
         if utilisation > high {
