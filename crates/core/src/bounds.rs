@@ -53,3 +53,30 @@ pub const LOG_ENTRIES_MAX: usize = BLOCK_ENTRIES * ((1 << 28) - 2);
 
 /// Log entries up to which a limiter makes room for the whole log of every key: 18 MB, touched only as they are used.
 pub const WHOLE_LOGS_ENTRIES_MAX: usize = 1_000_000;
+
+/// Largest adaptive limit: as many as a semaphore has permits, and exact as a float.
+pub const ADAPTIVE_LIMIT_MAX: u64 = PERMITS_MAX;
+
+/// Most samples in the long-term average of an adaptive limit: beyond it a sample would hardly move it.
+pub const LONG_WINDOW_MAX: u64 = 1_000_000;
+
+/// Most samples that a window of an adaptive limit may wait for: with more it would hardly ever tell anything.
+pub const WINDOW_SAMPLES_MIN_MAX: u64 = 1_000_000;
+
+/// Most partitions of a limit: an admission looks at each of them.
+pub const PARTITIONS_MAX: usize = 64;
+
+/// Buckets of a client's throttle: its window moves on in steps of a sixtieth.
+pub const THROTTLE_BUCKETS: usize = 60;
+
+/// Largest capacity of a fleet, as of an adaptive limit.
+pub const FLEET_MAX: u64 = ADAPTIVE_LIMIT_MAX;
+
+/// Largest weight of a tenant in a fair queue: a turn of the heaviest is not longer than 10,000 of the lightest.
+pub const WEIGHT_MAX: u64 = 10_000;
+
+/// Largest quantum, and so cost, in a fair queue: times the largest weight it is far from the end of 64 bits.
+pub const QUANTUM_MAX: u64 = 1_000_000_000;
+
+/// Most items in a fair queue, and most tenants.
+pub const FAIR_ITEMS_MAX: usize = 1 << 24;

@@ -9,12 +9,19 @@
 //! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs` |
 //! | the only place where time is read | `clock.rs` |
+//! | limits on what is in flight that learn by themselves | `adaptive/` |
+//! | whom to turn away under load | `shed/` |
+//! | whose turn it is | `fair/` |
 
+pub mod adaptive;
 pub mod bounds;
+pub mod fair;
+pub mod shed;
 
 mod algorithm;
 mod clock;
 mod decision;
+mod dice;
 mod direct;
 mod hash;
 mod key;
@@ -30,6 +37,7 @@ mod time;
 pub use algorithm::{State, decide};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
+pub use dice::Dice;
 pub use direct::DirectLimiter;
 #[doc(hidden)]
 pub use hash::agreed_hash;

@@ -8,7 +8,15 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use tidegate_core::{Charge, DirectLimiter, Key, MemoryStore, Op, Semaphore};
+use tidegate_core::adaptive::{
+    AdaptiveLimit, Aimd, AimdConfig, Gradient2, Gradient2Config, Partitions, Sample, Vegas, VegasConfig, Window,
+    WindowConfig,
+};
+use tidegate_core::fair::{DeficitRoundRobin, FairConfig};
+use tidegate_core::shed::{
+    ClientThrottle, ClientThrottleConfig, CoDel, CoDelConfig, Criticality, WorkerShedder, WorkerShedderConfig,
+};
+use tidegate_core::{Charge, DirectLimiter, Key, MemoryStore, Op, Semaphore, Time};
 
 use shapes::every_shape;
 
@@ -70,4 +78,62 @@ fn decisions_allocate_nothing() {
         }
     });
     assert_eq!(made, 0);
+}
+
+#[test]
+fn limits_that_learn_and_shedders_allocate_nothing() {
+    let mut limits: [AdaptiveLimit; 3] = [
+        Aimd::new(AimdConfig::default()).unwrap().into(),
+        Vegas::new(VegasConfig::default()).unwrap().into(),
+        Gradient2::new(Gradient2Config::default()).unwrap().into(),
+    ];
+    let mut window = Window::new(WindowConfig::default()).unwrap();
+    let mut partitions = Partitions::new(3, &[0.5, 0.5]).unwrap();
+    let mut worker = WorkerShedder::new(WorkerShedderConfig::default()).unwrap();
+    let mut codel = CoDel::new(CoDelConfig::default()).unwrap();
+    let mut throttle = ClientThrottle::new(ClientThrottleConfig::default()).unwrap();
+    let made = allocations(|| {
+        for step in 0..1000 {
+            let now = Time::from_nanos(step * 10_000_000);
+            let sample = Sample { rtt: Duration::from_millis(80), in_flight: 50, dropped: step % 7 == 0 };
+            if let Some(whole) = window.add(now, sample) {
+                for limit in &mut limits {
+                    limit.update(whole);
+                }
+            }
+            if partitions.try_acquire(Some(0), now) && step % 3 == 0 {
+                partitions.release(Some(0));
+            }
+            worker.observe(now, 0.9);
+            let shed = [worker.sheds(Criticality::Get, step), codel.sheds(now, sample.rtt), throttle.sheds(now, step)];
+            if shed == [false; 3] {
+                throttle.accepted(now);
+            }
+        }
+    });
+    assert_eq!(made, 0);
+}
+
+#[test]
+fn a_fair_queue_makes_room_when_items_come_and_not_when_they_go() {
+    let mut queue = DeficitRoundRobin::new(FairConfig::default()).unwrap();
+    let names: Vec<String> = (0..50).map(|number| format!("tenant:{number}")).collect();
+    let mut tickets = Vec::new();
+    for item in 0..500usize {
+        tickets.push(queue.push(Key::new(&names[item % 50]).unwrap(), 1, 1, item).unwrap());
+    }
+    let goes = allocations(|| {
+        for ticket in tickets.iter().step_by(2) {
+            assert!(queue.remove(*ticket).is_some());
+        }
+        while queue.pop().is_some() {}
+    });
+    assert_eq!(goes, 0);
+    queue.push(Key::new("one").unwrap(), 1, 1, 0).unwrap();
+    let known = allocations(|| {
+        for item in 1..50 {
+            queue.push(Key::new("one").unwrap(), 1, 1, item).unwrap();
+        }
+    });
+    assert_eq!(known, 0, "places of those that went are used again");
 }

@@ -1,0 +1,242 @@
+//! Gradient2: the recent time against the long-term one tells whether a queue builds up.
+
+use std::time::Duration;
+
+use super::error::{check_count, check_limits, check_range};
+use super::{AdaptiveError, Sample, nanos, whole};
+use crate::bounds::{ADAPTIVE_LIMIT_MAX, LONG_WINDOW_MAX};
+
+/// The numbers of a [`Gradient2`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gradient2Config {
+    /// The limit at first.
+    pub initial: u64,
+    /// The least limit.
+    pub min: u64,
+    /// The largest limit.
+    pub max: u64,
+    /// How much of a step is taken, above 0 (0.001) to 1.
+    pub smoothing: f64,
+    /// How many may wait: what the limit rises by while nothing is slow.
+    pub queue: u64,
+    /// How many times the long-term time is not slow yet, 1 to 10.
+    pub tolerance: f64,
+    /// Samples over which the long-term time is averaged. With a shorter window the limit finds its place sooner when
+    /// the work itself becomes slower, and sooner takes a standing queue for the work.
+    pub long_window: u64,
+    /// What the limit is multiplied by after a drop, 0.1 to 1. With 1 drops are ignored, as the published formula does.
+    pub drop_backoff: f64,
+    /// After a fall for a drop, so many samples cannot make the limit fall for a drop again: see
+    /// [`AimdConfig::hold`](super::AimdConfig::hold).
+    pub drop_hold: u64,
+    /// The long-term time is never taken to be shorter: below it all is fast enough.
+    pub rtt_floor: Duration,
+}
+
+impl Default for Gradient2Config {
+    fn default() -> Gradient2Config {
+        Gradient2Config {
+            initial: 20,
+            min: 20,
+            max: 200,
+            smoothing: 0.2,
+            queue: 4,
+            tolerance: 1.5,
+            long_window: 600,
+            drop_backoff: 0.9,
+            drop_hold: 0,
+            rtt_floor: Duration::ZERO,
+        }
+    }
+}
+
+/// Compares each time with the average of many: while it is not longer than `tolerance` times that, the limit rises;
+/// beyond, it falls in proportion, at most to half.
+///
+/// Unlike the published formula it honours drops: a sample that was dropped multiplies the limit by `drop_backoff`, and
+/// its time, which is that of a deadline and not of the work, does not enter the average.
+#[derive(Clone, Debug)]
+pub struct Gradient2 {
+    config: Gradient2Config,
+    /// Between `min` and `max`; its whole part is the limit.
+    estimate: f64,
+    long: LongTerm,
+    /// Samples that are still of the last fall for a drop.
+    held: u64,
+}
+
+impl Gradient2 {
+    /// A limit of these numbers.
+    ///
+    /// # Errors
+    /// If a number is zero or out of its range, `min` is above `max`, or `initial` is not between them.
+    pub fn new(config: Gradient2Config) -> Result<Gradient2, AdaptiveError> {
+        check_limits(config.initial, config.min, config.max)?;
+        check_range("smoothing", config.smoothing, 0.001, 1.0)?;
+        check_count("queue", config.queue, ADAPTIVE_LIMIT_MAX)?;
+        check_range("tolerance", config.tolerance, 1.0, 10.0)?;
+        check_count("long_window", config.long_window, LONG_WINDOW_MAX)?;
+        check_range("drop_backoff", config.drop_backoff, 0.1, 1.0)?;
+        Ok(Gradient2 { config, estimate: config.initial as f64, long: LongTerm::new(config.long_window), held: 0 })
+    }
+
+    /// Learns from a sample and tells the limit from now on.
+    pub fn update(&mut self, sample: Sample) -> u64 {
+        let config = &self.config;
+        let (min, max) = (config.min as f64, config.max as f64);
+        let held = self.held > 0;
+        self.held = self.held.saturating_sub(1);
+        if sample.dropped && config.drop_backoff < 1.0 {
+            if held {
+                return self.limit();
+            }
+            self.held = config.drop_hold;
+            self.estimate = (self.estimate * config.drop_backoff).clamp(min, max);
+            return self.limit();
+        }
+        let short = nanos(sample.rtt);
+        if short <= 0.0 {
+            return self.limit();
+        }
+        let long = self.long.add(short).max(nanos(config.rtt_floor));
+        if sample.in_flight as f64 * 2.0 >= self.estimate {
+            let gradient = (config.tolerance * long / short).clamp(0.5, 1.0);
+            let aim = self.estimate * gradient + config.queue as f64;
+            let smoothed = (1.0 - config.smoothing) * self.estimate + config.smoothing * aim;
+            self.estimate = smoothed.clamp(min, max);
+        }
+        self.limit()
+    }
+
+    /// How many may be in flight.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        whole(self.estimate)
+    }
+
+    /// The long-term time, once there was a sample.
+    #[must_use]
+    pub fn rtt_long(&self) -> Option<Duration> {
+        (self.long.samples > 0).then(|| Duration::from_nanos(whole(self.long.value)))
+    }
+}
+
+/// The mean of the first samples, then an average in which old ones fade.
+#[derive(Clone, Debug)]
+struct LongTerm {
+    factor: f64,
+    value: f64,
+    samples: u32,
+}
+
+/// Samples that count alike at first: a single slow one at the start would take a whole window to fade.
+const WARM_UP: u32 = 10;
+
+impl LongTerm {
+    fn new(window: u64) -> LongTerm {
+        LongTerm { factor: 2.0 / (window as f64 + 1.0), value: 0.0, samples: 0 }
+    }
+
+    /// Adds a sample and tells the average that it is compared with. An average beyond twice the sample is from slower
+    /// times: it fades faster, for the samples to come.
+    fn add(&mut self, sample: f64) -> f64 {
+        if self.samples < WARM_UP {
+            self.samples += 1;
+            self.value += (sample - self.value) / f64::from(self.samples);
+        } else {
+            self.value = self.value * (1.0 - self.factor) + sample * self.factor;
+        }
+        let value = self.value;
+        if value / sample > 2.0 {
+            self.value *= 0.95;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each step: the time in milliseconds, how many were in flight, whether it was dropped, the limit afterwards.
+    fn check(config: Gradient2Config, steps: &[(u64, u64, bool, f64)]) -> Gradient2 {
+        let mut gradient = Gradient2::new(config).unwrap();
+        for (step, &(rtt, in_flight, dropped, expected)) in steps.iter().enumerate() {
+            let limit = gradient.update(Sample { rtt: Duration::from_millis(rtt), in_flight, dropped });
+            assert!(
+                (gradient.estimate - expected).abs() < 1e-9,
+                "step {step}: {} is not {expected}",
+                gradient.estimate
+            );
+            assert_eq!(limit, whole(gradient.estimate));
+            assert_eq!(gradient.limit(), limit);
+        }
+        gradient
+    }
+
+    fn after_warm_up(limit: u64, config: Gradient2Config) -> Gradient2 {
+        let mut gradient = Gradient2::new(Gradient2Config { initial: limit, ..config }).unwrap();
+        for _ in 0..10 {
+            gradient.update(Sample { rtt: Duration::from_millis(100), in_flight: 0, dropped: false });
+        }
+        assert_eq!(gradient.limit(), limit, "nobody tried the limit");
+        gradient
+    }
+
+    #[test]
+    fn rises_by_a_fifth_of_the_queue_while_nothing_is_slow() {
+        // 0.8 · 20 + 0.2 · (20 + 4) = 20.8, and so on; 10 in flight are less than half of 20.8.
+        let steps = [(100, 20, false, 20.8), (100, 20, false, 21.6), (100, 10, false, 21.6), (100, 11, false, 22.4)];
+        check(Gradient2Config::default(), &steps);
+    }
+
+    #[test]
+    fn falls_with_the_gradient_and_at_most_to_half() {
+        // The long-term time is the mean of 100 and 300, then of 100, 300 and 2000: 200 and 800.
+        // 1.5 · 200 / 300 = 1: 100.8 + 0.8. 1.5 · 800 / 2000 = 0.6: 0.8 · 101.6 + 0.2 · (60.96 + 4).
+        let config = Gradient2Config { initial: 100, ..Gradient2Config::default() };
+        check(config, &[(100, 100, false, 100.8), (300, 100, false, 101.6), (2000, 100, false, 94.272)]);
+        // After ten of 100 ms the eleventh of 1 s: 100 + 900 · 2/601 = 102.995 ms; 0.154 counts as 0.5.
+        let mut gradient = after_warm_up(100, Gradient2Config::default());
+        gradient.update(Sample { rtt: Duration::from_secs(1), in_flight: 100, dropped: false });
+        assert!((gradient.estimate - (0.8 * 100.0 + 0.2 * 54.0)).abs() < 1e-9);
+        assert_eq!(gradient.rtt_long(), Some(Duration::from_nanos(102_995_008)));
+    }
+
+    #[test]
+    fn a_long_term_time_from_slower_times_fades_faster() {
+        let mut gradient = after_warm_up(20, Gradient2Config::default());
+        gradient.update(Sample { rtt: Duration::from_millis(10), in_flight: 0, dropped: false });
+        // (100 - 90 · 2/601) · 0.95
+        assert_eq!(gradient.rtt_long(), Some(Duration::from_nanos(94_715_474)));
+        gradient.update(Sample { rtt: Duration::from_millis(50), in_flight: 0, dropped: false });
+        // 94.715 - 44.715 · 2/601 = 94.567 is not beyond twice 50.
+        assert_eq!(gradient.rtt_long().map(|long| long.as_micros()), Some(94_566));
+    }
+
+    #[test]
+    fn honours_drops_unless_told_otherwise() {
+        let config = Gradient2Config { initial: 100, ..Gradient2Config::default() };
+        let drops = [(2000, 100, true, 90.0), (2000, 1, true, 81.0), (0, 1, true, 72.9)];
+        assert_eq!(check(config, &drops).rtt_long(), None, "a deadline is not the time of the work");
+        let ignores = Gradient2Config { drop_backoff: 1.0, ..config };
+        check(ignores, &[(100, 100, true, 100.8), (100, 100, true, 101.6), (0, 100, true, 101.6)]);
+        let holds = Gradient2Config { drop_hold: 1, ..config };
+        check(holds, &[(2000, 1, true, 90.0), (2000, 1, true, 90.0), (2000, 1, true, 81.0)]);
+        check(Gradient2Config { initial: 21, ..config }, &[(100, 1, true, 20.0), (100, 1, true, 20.0)]);
+    }
+
+    #[test]
+    fn stays_below_max() {
+        let config = Gradient2Config { initial: 200, ..Gradient2Config::default() };
+        check(config, &[(100, 200, false, 200.0), (100, u64::MAX, false, 200.0)]);
+    }
+
+    #[test]
+    fn the_long_term_time_has_a_floor() {
+        let config = Gradient2Config { rtt_floor: Duration::from_secs(1), ..Gradient2Config::default() };
+        let mut gradient = after_warm_up(100, config);
+        gradient.update(Sample { rtt: Duration::from_millis(1500), in_flight: 100, dropped: false });
+        assert!((gradient.estimate - 100.8).abs() < 1e-9, "1.5 · 1 s / 1.5 s = 1");
+    }
+}

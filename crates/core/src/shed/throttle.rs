@@ -1,0 +1,192 @@
+//! Client-side throttling: who is refused much asks less, before it costs the server anything.
+
+use std::time::Duration;
+
+use super::error::{check_range, check_time};
+use super::{ShedError, falls};
+use crate::Time;
+use crate::bounds::THROTTLE_BUCKETS;
+
+/// The numbers of a [`ClientThrottle`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClientThrottleConfig {
+    /// How many requests are sent for each that is accepted, 1 to 100. With 2, a server that refuses everything above
+    /// its capacity sees as much again, and tells the client soon when it can do more.
+    pub k: f64,
+    /// How long requests count.
+    pub window: Duration,
+}
+
+impl Default for ClientThrottleConfig {
+    fn default() -> ClientThrottleConfig {
+        ClientThrottleConfig { k: 2.0, window: Duration::from_secs(120) }
+    }
+}
+
+/// Counts a client's requests and how many the server accepted, in a window that moves on in sixtieths, and refuses
+/// the next with the probability (requests − k · accepts) / (requests + 1), at least 0. What is refused here counts as
+/// a request too.
+#[derive(Clone, Debug)]
+pub struct ClientThrottle {
+    config: ClientThrottleConfig,
+    buckets: [Bucket; THROTTLE_BUCKETS],
+    /// The buckets' sum.
+    sum: Bucket,
+    /// Since the epoch, counted in buckets.
+    latest: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    requests: u64,
+    accepts: u64,
+}
+
+impl ClientThrottle {
+    /// A throttle for one server.
+    ///
+    /// # Errors
+    /// If a number is out of its range.
+    pub fn new(config: ClientThrottleConfig) -> Result<ClientThrottle, ShedError> {
+        check_range("k", config.k, 1.0, 100.0)?;
+        check_time("window", config.window, ClientThrottleConfig::default().window)?;
+        let buckets = [Bucket::default(); THROTTLE_BUCKETS];
+        Ok(ClientThrottle { config, buckets, sum: Bucket::default(), latest: 0 })
+    }
+
+    /// Counts a request and tells whether to refuse it here, for a number that the caller rolled.
+    #[must_use]
+    pub fn sheds(&mut self, now: Time, roll: u64) -> bool {
+        let probability = self.probability(now);
+        self.add(Bucket { requests: 1, accepts: 0 });
+        falls(roll, probability)
+    }
+
+    /// The server has accepted a request.
+    pub fn accepted(&mut self, now: Time) {
+        self.move_on(now);
+        self.add(Bucket { requests: 0, accepts: 1 });
+    }
+
+    /// How probably the next request is refused: at least 0, below 1.
+    pub fn probability(&mut self, now: Time) -> f64 {
+        self.move_on(now);
+        let (requests, accepts) = (self.sum.requests as f64, self.sum.accepts as f64);
+        ((requests - self.config.k * accepts) / (requests + 1.0)).max(0.0)
+    }
+
+    fn add(&mut self, more: Bucket) {
+        let place = place(self.latest);
+        for bucket in self.buckets.get_mut(place).into_iter().chain([&mut self.sum]) {
+            bucket.requests = bucket.requests.saturating_add(more.requests);
+            bucket.accepts = bucket.accepts.saturating_add(more.accepts);
+        }
+    }
+
+    /// Forgets the buckets that have left the window.
+    fn move_on(&mut self, now: Time) {
+        let width = (self.config.window.as_nanos() / THROTTLE_BUCKETS as u128).max(1);
+        let bucket = u64::try_from(u128::from(now.as_nanos()) / width).unwrap_or(u64::MAX);
+        let count = THROTTLE_BUCKETS as u64;
+        if bucket.abs_diff(self.latest) >= count {
+            // All are too old, or the clock was set back by more than the window.
+            self.buckets = [Bucket::default(); THROTTLE_BUCKETS];
+            self.sum = Bucket::default();
+            self.latest = bucket;
+        }
+        while self.latest < bucket {
+            self.latest += 1;
+            if let Some(oldest) = self.buckets.get_mut(place(self.latest)) {
+                self.sum.requests = self.sum.requests.saturating_sub(oldest.requests);
+                self.sum.accepts = self.sum.accepts.saturating_sub(oldest.accepts);
+                *oldest = Bucket::default();
+            }
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "it is below the number of buckets")]
+fn place(bucket: u64) -> usize {
+    (bucket % THROTTLE_BUCKETS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dice;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn throttle() -> ClientThrottle {
+        ClientThrottle::new(ClientThrottleConfig::default()).unwrap()
+    }
+
+    #[test]
+    fn refuses_by_the_formula() {
+        let mut throttle = throttle();
+        for (requests, accepts, expected) in [
+            (0, 0, 0.0),
+            (10, 5, 0.0),         // as many as twice the accepts
+            (10, 0, 10.0 / 21.0), // (20 - 2 · 5) / 21
+            (0, 5, 0.0),          // (20 - 2 · 10) / 21
+            (79, 0, 79.0 / 100.0),
+        ] {
+            for _ in 0..requests {
+                let _ = throttle.sheds(at(1000), 0);
+            }
+            for _ in 0..accepts {
+                throttle.accepted(at(1000));
+            }
+            assert!((throttle.probability(at(1000)) - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn what_left_the_window_is_forgotten() {
+        let mut throttle = throttle();
+        for second in 0..60 {
+            let _ = throttle.sheds(at(1000 + second), 0);
+        }
+        assert_eq!(throttle.sum.requests, 60);
+        // The window moves on by two seconds at a time; a bucket is out when 60 later ones have begun.
+        assert_eq!((throttle.probability(at(1119)) * 61.0).round(), 60.0);
+        assert_eq!((throttle.probability(at(1120)) * 59.0).round(), 58.0);
+        assert_eq!((throttle.probability(at(1149)) * 31.0).round(), 30.0);
+        assert_eq!(throttle.probability(at(1180)), 0.0);
+    }
+
+    #[test]
+    fn a_clock_set_back_counts_as_the_latest_instant_or_begins_anew() {
+        let mut throttle = throttle();
+        let _ = throttle.sheds(at(1000), 0);
+        let _ = throttle.sheds(at(990), 0);
+        assert_eq!(throttle.sum.requests, 2);
+        assert_eq!(throttle.probability(at(10)), 0.0);
+    }
+
+    #[test]
+    fn a_server_that_accepts_a_tenth_sees_about_twice_that() {
+        let (mut throttle, mut dice, mut sent, mut accepted) = (throttle(), Dice::new(3), 0, 0);
+        for step in 0..100_000u64 {
+            let now = Time::from_nanos(step * 10_000_000);
+            // A hundred a second, and the server accepts ten a second.
+            if !throttle.sheds(now, dice.roll()) {
+                sent += 1;
+                if accepted <= step / 10 {
+                    accepted += 1;
+                    throttle.accepted(now);
+                }
+            }
+        }
+        let ratio = f64::from(sent) / accepted as f64;
+        assert!((1.9..2.3).contains(&ratio), "{sent} sent, {accepted} accepted");
+    }
+
+    #[test]
+    fn bad_numbers_are_refused() {
+        let bad = ClientThrottleConfig { k: 0.5, ..ClientThrottleConfig::default() };
+        assert_eq!(ClientThrottle::new(bad).unwrap_err().to_string(), "k: 0.5 is out of range; use 1 to 100");
+    }
+}
