@@ -64,7 +64,7 @@ impl ConcurrencyBuilder {
         ConcurrencyBuilder { key: Some(Box::new(key)), ..self }
     }
 
-    /// Room for so many keys with requests in progress; 100,000 if nothing is said. Further ones are refused.
+    /// Room for so many keys with requests in progress; 100,000 if nothing is said. Further ones are refused with 503.
     #[must_use]
     pub fn keys(self, keys: usize) -> ConcurrencyBuilder {
         ConcurrencyBuilder { keys, ..self }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Key;
+use tidegate_core::{Busy, Key};
 
 use super::{ConcurrencyPermit, Held, Places, Shared};
 use crate::gate::Entry;
@@ -74,6 +74,7 @@ impl ConcurrencyHandle {
         let told = match gate.enter(None) {
             Entry::In(permit) => Ok(permit),
             Entry::Wait(wait) => wait.await,
+            Entry::Refused(_) if matches!(self.0.places, Places::Keyed(_)) => Err(Reason::ClientBusy),
             Entry::Refused(reason) => Err(reason),
         };
         told.map(ConcurrencyPermit::from).map_err(|reason| self.0.refusal(reason))
@@ -91,7 +92,8 @@ impl ConcurrencyHandle {
             },
             Places::Keyed(keyed) => match keyed.semaphore.try_acquire(key) {
                 Ok(permit) => Ok(ConcurrencyPermit(Held::Key { _permit: permit })),
-                Err(_) => Err(self.0.refusal(Reason::ClientBusy)),
+                Err(Busy::InUse { .. }) => Err(self.0.refusal(Reason::ClientBusy)),
+                Err(Busy::NoRoom { .. }) => Err(self.0.refusal(Reason::Busy)),
             },
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::shed::{Judgement, Mode};
-use tidegate_core::{Permit, Semaphore};
+use tidegate_core::{Busy, Permit, Semaphore};
 use tower_layer::Layer;
 
 use crate::gate::{Entry, Gate, GatePermit};
@@ -98,7 +98,7 @@ impl Shared {
         self.switch.count(Judgement::Shed);
         match (&self.places, reason) {
             (_, Reason::NoKey) => Refusal::without_key(),
-            (Places::Keyed(keyed), reason) if keyed.too_many => Refusal::too_many(reason, self.retry_after),
+            (Places::Keyed(keyed), Reason::ClientBusy) if keyed.too_many => Refusal::too_many(reason, self.retry_after),
             (_, reason) => Refusal::unavailable(reason, self.retry_after),
         }
     }
@@ -120,13 +120,20 @@ impl Shared {
         let bytes = (keyed.key)(head);
         let key = match named(bytes.as_deref(), keyed.missing) {
             Named::Key(key) => key,
-            Named::Nobody => return self.enter_one(&keyed.nameless, mode),
+            Named::Nobody => {
+                return match keyed.nameless.try_enter() {
+                    Some(permit) => Entered::In(permit.into()),
+                    None => self.refuse(mode, Reason::ClientBusy),
+                };
+            }
             Named::Skipped => return Entered::In(ConcurrencyPermit(Held::Nothing)),
             Named::Denied => return self.refuse(mode, Reason::NoKey),
         };
         match keyed.semaphore.try_acquire(key) {
             Ok(permit) => Entered::In(ConcurrencyPermit(Held::Key { _permit: permit })),
-            Err(_) => self.refuse(mode, Reason::ClientBusy),
+            Err(Busy::InUse { .. }) => self.refuse(mode, Reason::ClientBusy),
+            // That is not the client's fault.
+            Err(Busy::NoRoom { .. }) => self.refuse(mode, Reason::Busy),
         }
     }
 

@@ -77,8 +77,17 @@ impl Line {
         Some(self.next)
     }
 
-    pub(crate) fn remove(&mut self, place: u64) -> Option<Waiter> {
-        self.waiting.remove(&place)
+    pub(crate) fn remove(&mut self, place: u64, now: Time) -> Option<Waiter> {
+        let left = self.waiting.remove(&place);
+        self.note_if_empty(now);
+        left
+    }
+
+    /// A line that is empty does not stand: without this the next one, an hour later, would be judged by this one.
+    fn note_if_empty(&mut self, now: Time) {
+        if let (Some(codel), true) = (&mut self.codel, self.waiting.is_empty()) {
+            let _: bool = codel.sheds(now, Duration::ZERO);
+        }
     }
 
     /// Since when the first has been waiting.
@@ -88,8 +97,7 @@ impl Line {
 
     /// Takes who is served next, and adds to `shed` who has waited for too long.
     ///
-    /// The delay of the first in line is what tells whether it stands, also while the last is served. A line that is
-    /// empty afterwards does not stand: without that, the next one, hours later, would be judged by this one.
+    /// The delay of the first in line is what tells whether it stands, also while the last is served.
     pub(crate) fn pop(&mut self, now: Time, shed: &mut Vec<Waiter>) -> Option<Waiter> {
         let Some(codel) = &mut self.codel else {
             return self.waiting.pop_first().map(|(_, waiter)| waiter);
@@ -102,9 +110,7 @@ impl Line {
         }
         let last_first = self.config.lifo && codel.overloaded();
         let next = if last_first { self.waiting.pop_last() } else { self.waiting.pop_first() };
-        if self.waiting.is_empty() {
-            let _: bool = codel.sheds(now, Duration::ZERO);
-        }
+        self.note_if_empty(now);
         next.map(|(_, waiter)| waiter)
     }
 }

@@ -180,7 +180,7 @@ impl Gate {
 
     fn leave(&self, spot: &Spot) {
         let mut room = self.lock();
-        let left = room.remove(spot);
+        let left = room.remove(spot, self.clock.now());
         self.settle(&room);
         drop(room);
         drop(left);
@@ -224,9 +224,9 @@ impl Room {
         }
     }
 
-    fn remove(&mut self, spot: &Spot) -> Option<Waiter> {
+    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter> {
         match (self, spot) {
-            (Room::Line(line), Spot::Line(place)) => line.remove(*place),
+            (Room::Line(line), Spot::Line(place)) => line.remove(*place, now),
             (Room::Fair(queue), Spot::Fair(ticket)) => queue.remove(*ticket),
             _ => None,
         }

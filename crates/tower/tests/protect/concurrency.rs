@@ -72,6 +72,26 @@ async fn each_client_has_its_own_limit() {
     }
 }
 
+/// A table that is full is no fault of the client that finds no place in it.
+#[tokio::test(start_paused = true)]
+async fn only_who_is_above_its_own_limit_hears_429() {
+    let service = keyed(1).keys(1).too_many_requests().build().unwrap().layer(Slow::taking(100));
+    let mut sent = Vec::new();
+    for client in 0..100 {
+        sent.push(send(&service, request(&[("client", &client.to_string())])).await);
+    }
+    let again = service.clone().oneshot(request(&[("client", "0")])).await.unwrap();
+    let nameless = [send(&service, request(&[])).await, send(&service, request(&[])).await];
+    let mut counts = std::collections::BTreeMap::new();
+    for task in sent {
+        *counts.entry(task.await.unwrap().status().as_u16()).or_insert(0) += 1;
+    }
+    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [200, 503], "{counts:?}");
+    assert_eq!(again.status(), 429);
+    let [first, second] = nameless;
+    assert_eq!((first.await.unwrap().status().as_u16(), second.await.unwrap().status().as_u16()), (200, 429));
+}
+
 /// Three requests at once of callers without a name: what each is answered.
 #[tokio::test(start_paused = true)]
 async fn those_without_a_key_share_one_or_pass_or_are_refused() {

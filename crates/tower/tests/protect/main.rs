@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod concurrency;
+mod contract;
 mod fair;
 mod frameworks;
 mod priority;

@@ -157,3 +157,26 @@ async fn while_it_stands_the_last_is_served_first() {
     }
     assert_eq!((done(&sent).len(), handle.waiting()), (10, 0), "nobody is refused by the order alone");
 }
+
+/// A queue that stood, and that everybody left, says nothing of one an hour later.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_was_left_is_forgotten() {
+    let (service, handle, _) = one_place(Queue::new(20, Duration::from_secs(60)).codel(codel()).adaptive_lifo(codel()));
+    let sent = send_several(&service, 8).await;
+    for _ in 0..3 {
+        pass(100).await;
+    }
+    // Those who wait first, so that nobody is served on the way.
+    sent.iter().rev().for_each(JoinHandle::abort);
+    settle().await;
+    assert_eq!((handle.waiting(), handle.in_flight()), (0, 0));
+    pass(3_600_000).await;
+    let burst = send_several(&service, 4).await;
+    for finished in 1..=4 {
+        pass(100).await;
+        assert_eq!(done(&burst), (0..finished).collect::<Vec<_>>(), "in their order");
+    }
+    for task in burst {
+        assert_eq!(task.await.unwrap().status(), 200);
+    }
+}
