@@ -81,11 +81,11 @@ async fn many_threads_lose_nothing() {
     let mut dice = Dice::new(3);
     let mut kept = Vec::new();
     for number in 0..4000u16 {
-        let mut request = request(&[("answer", if dice.roll() % 9 == 0 { "503" } else { "200" })]);
+        let mut request = request(&[("answer", if dice.roll().is_multiple_of(9) { "503" } else { "200" })]);
         *request.uri_mut() = format!("http://host:{}/", 1 + number).parse().unwrap();
         let response = service.clone().oneshot(request);
         let task = tokio::spawn(async move { response.await.unwrap() });
-        if dice.roll() % 2 == 0 {
+        if dice.roll().is_multiple_of(2) {
             kept.push(task);
         } else {
             let spins = dice.roll() % 200;
