@@ -9,20 +9,25 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::ended::Ended;
-use crate::gate::Wait;
 use crate::head::Head;
-use crate::refusal::{Reason, Refusal, is_grpc};
+use crate::refusal::{Refusal, is_grpc};
 
 /// What a layer knows: whom to let in, and what to do when a request has ended.
 pub trait Doorkeeper: Clone {
     /// What a request holds while it is served.
     type Permit;
 
+    /// What tells a request that waits what has come of it.
+    type Wait: Future;
+
     /// Lets a request in, or has it wait, or refuses it.
-    fn enter(&self, head: Head<'_>) -> Entered<Self::Permit>;
+    fn enter(&self, head: Head<'_>) -> Entered<Self::Permit, Self::Wait>;
 
     /// What comes of having waited.
-    fn waited(&self, told: Waited) -> Result<Self::Permit, Refusal>;
+    ///
+    /// # Errors
+    /// If it was told that it is not let in, or nothing in time.
+    fn waited(&self, told: <Self::Wait as Future>::Output) -> Result<Self::Permit, Refusal>;
 
     /// A request that was let in has ended. One whose caller has left ends by dropping its permit.
     fn ended(permit: Self::Permit, end: Ended<'_>) {
@@ -31,20 +36,14 @@ pub trait Doorkeeper: Clone {
 }
 
 /// What comes of asking to be let in.
-pub enum Entered<P> {
+pub enum Entered<P, W> {
     /// It is served.
     In(P),
     /// It waits.
-    Wait(Waiting),
+    Wait(W),
     /// It is refused.
     Refused(Refusal),
 }
-
-/// Somebody who waits before a gate.
-pub struct Waiting(pub(crate) Wait);
-
-/// What it was told in the end.
-pub struct Waited(pub(crate) Result<crate::gate::GatePermit, Reason>);
 
 /// A service behind one of the layers.
 #[derive(Clone, Debug)]
@@ -77,7 +76,7 @@ where
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
         let state = match self.doorkeeper.enter(Head::of(&request)) {
             Entered::In(permit) => State::Serving { future: self.inner.call(request), permit: Some(permit) },
-            Entered::Wait(Waiting(wait)) => {
+            Entered::Wait(wait) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
@@ -111,15 +110,15 @@ pin_project! {
     {
         Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
         // What waits is kept apart, so that those who need not stay small.
-        Queued { queued: Pin<Box<Queued<S, D, A>>> },
+        Queued { queued: Pin<Box<Queued<S, D, A, D::Wait>>> },
         Refused { refusal: Refusal, is_grpc: bool },
     }
 }
 
 pin_project! {
-    struct Queued<S, D, A> {
+    struct Queued<S, D, A, W> {
         #[pin]
-        wait: Wait,
+        wait: W,
         // Nothing once it has been called.
         held: Option<(S, Request<A>, D)>,
     }
@@ -146,7 +145,7 @@ where
                 }
                 StateProjection::Queued { queued } => {
                     let queued = queued.as_mut().project();
-                    let told = Waited(ready!(queued.wait.poll(context)));
+                    let told = ready!(queued.wait.poll(context));
                     let Some((mut ready, request, doorkeeper)) = queued.held.take() else { return Poll::Pending };
                     match doorkeeper.waited(told) {
                         Ok(permit) => State::Serving { future: ready.call(request), permit: Some(permit) },

@@ -19,8 +19,8 @@ use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::ended::Ended;
-use crate::gate::{Entry, Gate, GatePermit};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waited, Waiting};
+use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::runtime_clock::{RuntimeClock, between};
@@ -97,7 +97,7 @@ impl Shared {
         self.permit(permit.in_flight(), Place::Gate { _permit: permit })
     }
 
-    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit> {
+    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, GateWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -105,7 +105,7 @@ impl Shared {
         }
         match gate.enter(None) {
             Entry::In(permit) => Entered::In(self.permit_at_gate(permit)),
-            Entry::Wait(wait) => Entered::Wait(Waiting(wait)),
+            Entry::Wait(wait) => Entered::Wait(wait),
             Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
         }
     }
@@ -115,7 +115,7 @@ impl Shared {
         partitions: &Mutex<Partitions>,
         part: Option<usize>,
         mode: Mode,
-    ) -> Entered<AdaptivePermit> {
+    ) -> Entered<AdaptivePermit, GateWait> {
         let now = self.clock.now();
         let (admitted, in_flight) = {
             let mut partitions = lock(partitions);
@@ -163,9 +163,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Doorkeeper for AdaptiveLayer {
     type Permit = AdaptivePermit;
+    type Wait = GateWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit> {
+    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, GateWait> {
         let shared = &self.0;
         match (shared.switch.mode(), &shared.places) {
             (Mode::Off, _) => Entered::In(AdaptivePermit::nothing()),
@@ -174,7 +175,7 @@ impl Doorkeeper for AdaptiveLayer {
         }
     }
 
-    fn waited(&self, Waited(told): Waited) -> Result<AdaptivePermit, Refusal> {
+    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<AdaptivePermit, Refusal> {
         told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
     }
 

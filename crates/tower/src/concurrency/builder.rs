@@ -9,10 +9,11 @@ use tidegate_core::Semaphore;
 use tidegate_core::bounds::KEYS_DEFAULT;
 use tidegate_core::shed::Mode;
 
-use super::{ConcurrencyLayer, KeyOf, Keyed, MissingKey, Places, Shared};
+use super::{ConcurrencyLayer, KeyOf, Keyed, Places, Pool, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
-use crate::gate::{Gate, Queue};
+use crate::gate::{Gate, KeyedGate, Queue};
 use crate::head::Head;
+use crate::missing_key::MissingKey;
 use crate::protect_error::{ProtectError, check_time};
 use crate::switch::Switch;
 
@@ -48,8 +49,8 @@ impl ConcurrencyBuilder {
         ConcurrencyBuilder { queue: Some(queue), ..self }
     }
 
-    /// The limit is for each key, which the closure tells. Such a limit has no queue: who has so many requests in
-    /// progress is told so.
+    /// The limit is for each key, which the closure tells, and so is the queue, if there is one: each key has a line of
+    /// its own, of that depth.
     ///
     /// ```
     /// # use tidegate_tower::ConcurrencyLayer;
@@ -98,15 +99,17 @@ impl ConcurrencyBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is zero or too long, or there is a queue and a key.
+    /// If a number is zero or too large, or a time is zero or too long.
     pub fn build(self) -> Result<ConcurrencyLayer, ProtectError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let places = match self.key {
             None => Places::One(Gate::with_queue(self.limit, self.queue)?),
-            Some(_) if self.queue.is_some() => return Err(ProtectError::NoQueue { with: "limits for each key" }),
             Some(key) => Places::Keyed(Keyed {
-                semaphore: Semaphore::with_capacity(self.limit, self.keys)?,
-                nameless: Gate::with_queue(self.limit, None)?,
+                pool: match self.queue {
+                    Some(queue) => Pool::Queued(KeyedGate::new(self.limit, queue, self.keys)?),
+                    None => Pool::Semaphore(Semaphore::with_capacity(self.limit, self.keys)?),
+                },
+                nameless: Gate::with_queue(self.limit, self.queue)?,
                 key,
                 missing: self.missing,
                 too_many: self.too_many,

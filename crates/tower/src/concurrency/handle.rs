@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Busy, Key};
+use tidegate_core::Key;
 
-use super::{ConcurrencyPermit, Held, Places, Shared};
+use super::{ConcurrencyPermit, Places, Pool, Shared};
 use crate::gate::Entry;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -39,20 +39,29 @@ impl ConcurrencyHandle {
     pub fn in_flight_of(&self, key: Key<'_>) -> u64 {
         match &self.0.places {
             Places::One(_) => 0,
-            Places::Keyed(keyed) => keyed.semaphore.in_use(key),
+            Places::Keyed(keyed) => match &keyed.pool {
+                Pool::Semaphore(semaphore) => semaphore.in_use(key),
+                Pool::Queued(gate) => gate.in_flight(key),
+            },
         }
     }
 
-    /// How many wait.
+    /// How many wait. With a line for each key all of them are asked: a question for metrics, not for each request.
     #[must_use]
     pub fn waiting(&self) -> usize {
         match &self.0.places {
             Places::One(gate) => gate.waiting(),
-            Places::Keyed(_) => 0,
+            Places::Keyed(keyed) => {
+                let named = match &keyed.pool {
+                    Pool::Semaphore(_) => 0,
+                    Pool::Queued(gate) => gate.waiting(),
+                };
+                named + keyed.nameless.waiting()
+            }
         }
     }
 
-    /// For how long the first in line has been waiting: a measure for a shedder before this layer.
+    /// For how long the first in line has been waiting; nothing for a limit for each key. A measure for a shedder before this layer.
     #[must_use]
     pub fn queue_delay(&self) -> Duration {
         match &self.0.places {
@@ -74,10 +83,9 @@ impl ConcurrencyHandle {
         let told = match gate.enter(None) {
             Entry::In(permit) => Ok(permit),
             Entry::Wait(wait) => wait.await,
-            Entry::Refused(_) if matches!(self.0.places, Places::Keyed(_)) => Err(Reason::ClientBusy),
             Entry::Refused(reason) => Err(reason),
         };
-        told.map(ConcurrencyPermit::from).map_err(|reason| self.0.refusal(reason))
+        told.map(ConcurrencyPermit::from).map_err(|reason| self.0.refusal(self.0.at_gate(reason)))
     }
 
     /// Takes a place of a key, if one is free.
@@ -90,11 +98,7 @@ impl ConcurrencyHandle {
                 Some(permit) => Ok(permit.into()),
                 None => Err(self.0.refusal(Reason::Busy)),
             },
-            Places::Keyed(keyed) => match keyed.semaphore.try_acquire(key) {
-                Ok(permit) => Ok(ConcurrencyPermit(Held::Key { _permit: permit })),
-                Err(Busy::InUse { .. }) => Err(self.0.refusal(Reason::ClientBusy)),
-                Err(Busy::NoRoom { .. }) => Err(self.0.refusal(Reason::Busy)),
-            },
+            Places::Keyed(keyed) => keyed.pool.try_enter(key).map_err(|reason| self.0.refusal(reason)),
         }
     }
 }

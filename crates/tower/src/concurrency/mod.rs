@@ -11,15 +11,19 @@ mod handle;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tidegate_core::shed::{Judgement, Mode};
-use tidegate_core::{Busy, Permit, Semaphore};
+use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
-use crate::gate::{Entry, Gate, GatePermit};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waited, Waiting};
+use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Place, Wait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::protect_error::ProtectError;
@@ -60,13 +64,19 @@ enum Places {
 }
 
 struct Keyed {
-    semaphore: Semaphore,
+    pool: Pool,
     /// For those without a key together: no key can be mistaken for them.
     nameless: Arc<Gate>,
     key: KeyOf,
     missing: MissingKey,
     /// Whether who is refused hears 429 instead of 503.
     too_many: bool,
+}
+
+/// Places of each key. Without a queue they need no lock of their own, and no allocation.
+enum Pool {
+    Semaphore(Semaphore),
+    Queued(Arc<KeyedGate>),
 }
 
 type KeyOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync>;
@@ -98,12 +108,16 @@ impl Shared {
         self.switch.count(Judgement::Shed);
         match (&self.places, reason) {
             (_, Reason::NoKey) => Refusal::without_key(),
-            (Places::Keyed(keyed), Reason::ClientBusy) if keyed.too_many => Refusal::too_many(reason, self.retry_after),
+            // A table of keys that is full is not the client's fault.
+            (Places::Keyed(keyed), reason) if keyed.too_many && reason != Reason::Busy => {
+                Refusal::too_many(reason, self.retry_after)
+            }
             (_, reason) => Refusal::unavailable(reason, self.retry_after),
         }
     }
 
-    fn enter_one(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit> {
+    /// Lets a request in at a gate for many: all of them, or those without a key, who then are as one client.
+    fn enter_gate(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -111,33 +125,41 @@ impl Shared {
         }
         match gate.enter(None) {
             Entry::In(permit) => Entered::In(permit.into()),
-            Entry::Wait(wait) => Entered::Wait(Waiting(wait)),
-            Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+            Entry::Wait(wait) => Entered::Wait(ConcurrencyWait::One { wait }),
+            Entry::Refused(reason) => Entered::Refused(self.refusal(self.at_gate(reason))),
         }
     }
 
-    fn enter_keyed(&self, keyed: &Keyed, mode: Mode, head: Head<'_>) -> Entered<ConcurrencyPermit> {
+    /// Who is refused at the gate of those without a key is refused as a client.
+    fn at_gate(&self, reason: Reason) -> Reason {
+        match (&self.places, reason) {
+            (Places::Keyed(_), Reason::Busy) => Reason::ClientBusy,
+            (_, reason) => reason,
+        }
+    }
+
+    fn enter_keyed(&self, keyed: &Keyed, mode: Mode, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         let bytes = (keyed.key)(head);
         let key = match named(bytes.as_deref(), keyed.missing) {
             Named::Key(key) => key,
-            Named::Nobody => {
-                return match keyed.nameless.try_enter() {
-                    Some(permit) => Entered::In(permit.into()),
-                    None => self.refuse(mode, Reason::ClientBusy),
-                };
-            }
+            Named::Nobody => return self.enter_gate(&keyed.nameless, mode),
             Named::Skipped => return Entered::In(ConcurrencyPermit(Held::Nothing)),
             Named::Denied => return self.refuse(mode, Reason::NoKey),
         };
-        match keyed.semaphore.try_acquire(key) {
-            Ok(permit) => Entered::In(ConcurrencyPermit(Held::Key { _permit: permit })),
-            Err(Busy::InUse { .. }) => self.refuse(mode, Reason::ClientBusy),
-            // That is not the client's fault.
-            Err(Busy::NoRoom { .. }) => self.refuse(mode, Reason::Busy),
+        match &keyed.pool {
+            Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {
+                KeyedEntry::In(permit) => Entered::In(permit.into()),
+                KeyedEntry::Wait(wait) => Entered::Wait(ConcurrencyWait::Keyed { wait }),
+                KeyedEntry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+            },
+            pool => match pool.try_enter(key) {
+                Ok(permit) => Entered::In(permit),
+                Err(reason) => self.refuse(mode, reason),
+            },
         }
     }
 
-    fn refuse(&self, mode: Mode, reason: Reason) -> Entered<ConcurrencyPermit> {
+    fn refuse(&self, mode: Mode, reason: Reason) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         if mode == Mode::Shadow {
             self.switch.count(Judgement::WouldShed);
             return Entered::In(ConcurrencyPermit(Held::Nothing));
@@ -146,21 +168,56 @@ impl Shared {
     }
 }
 
+impl Pool {
+    /// Takes a place of a key if one is free.
+    fn try_enter(&self, key: Key<'_>) -> Result<ConcurrencyPermit, Reason> {
+        match self {
+            Pool::Queued(gate) => gate.try_enter(key).map(ConcurrencyPermit::from),
+            Pool::Semaphore(semaphore) => match semaphore.try_acquire(key) {
+                Ok(permit) => Ok(ConcurrencyPermit(Held::Key { _permit: permit })),
+                Err(Busy::InUse { .. }) => Err(Reason::ClientBusy),
+                Err(Busy::NoRoom { .. }) => Err(Reason::Busy),
+            },
+        }
+    }
+}
+
 impl Doorkeeper for ConcurrencyLayer {
     type Permit = ConcurrencyPermit;
+    type Wait = ConcurrencyWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<ConcurrencyPermit> {
+    fn enter(&self, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         let shared = &*self.0;
         match (shared.switch.mode(), &shared.places) {
             (Mode::Off, _) => Entered::In(ConcurrencyPermit(Held::Nothing)),
-            (mode, Places::One(gate)) => shared.enter_one(gate, mode),
+            (mode, Places::One(gate)) => shared.enter_gate(gate, mode),
             (mode, Places::Keyed(keyed)) => shared.enter_keyed(keyed, mode, head),
         }
     }
 
-    fn waited(&self, Waited(told): Waited) -> Result<ConcurrencyPermit, Refusal> {
-        told.map(ConcurrencyPermit::from).map_err(|reason| self.0.refusal(reason))
+    fn waited(&self, told: Result<ConcurrencyPermit, Reason>) -> Result<ConcurrencyPermit, Refusal> {
+        told.map_err(|reason| self.0.refusal(self.0.at_gate(reason)))
+    }
+}
+
+pin_project! {
+    /// Waits for a place.
+    #[project = WaitProjection]
+    pub enum ConcurrencyWait {
+        One { #[pin] wait: Wait<GatePermit, Place> },
+        Keyed { #[pin] wait: Wait<KeyedPermit, KeyedPlace> },
+    }
+}
+
+impl Future for ConcurrencyWait {
+    type Output = Result<ConcurrencyPermit, Reason>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            WaitProjection::One { wait } => wait.poll(context).map_ok(ConcurrencyPermit::from),
+            WaitProjection::Keyed { wait } => wait.poll(context).map_ok(ConcurrencyPermit::from),
+        }
     }
 }
 
@@ -189,6 +246,9 @@ enum Held {
     Key {
         _permit: Permit,
     },
+    QueuedKey {
+        _permit: KeyedPermit,
+    },
     /// It was let in without being counted.
     Nothing,
 }
@@ -196,6 +256,12 @@ enum Held {
 impl From<GatePermit> for ConcurrencyPermit {
     fn from(permit: GatePermit) -> ConcurrencyPermit {
         ConcurrencyPermit(Held::Place { _permit: permit })
+    }
+}
+
+impl From<KeyedPermit> for ConcurrencyPermit {
+    fn from(permit: KeyedPermit) -> ConcurrencyPermit {
+        ConcurrencyPermit(Held::QueuedKey { _permit: permit })
     }
 }
 

@@ -16,8 +16,8 @@ use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Key, KeyBuf};
 use tower_layer::Layer;
 
-use crate::gate::{Entry, Gate, GatePermit};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waited, Waiting};
+use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -99,10 +99,10 @@ impl Shared {
         }
     }
 
-    fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit> {
+    fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit, GateWait> {
         match self.gate.enter(Some((key, weight))) {
             Entry::In(permit) => Entered::In(FairPermit { _permit: Some(permit) }),
-            Entry::Wait(wait) => Entered::Wait(Waiting(wait)),
+            Entry::Wait(wait) => Entered::Wait(wait),
             Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
         }
     }
@@ -110,9 +110,10 @@ impl Shared {
 
 impl Doorkeeper for FairLayer {
     type Permit = FairPermit;
+    type Wait = GateWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<FairPermit> {
+    fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
         let shared = &*self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
@@ -133,7 +134,7 @@ impl Doorkeeper for FairLayer {
         }
     }
 
-    fn waited(&self, Waited(told): Waited) -> Result<FairPermit, Refusal> {
+    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<FairPermit, Refusal> {
         told.map(|permit| FairPermit { _permit: Some(permit) }).map_err(|reason| self.0.refusal(reason))
     }
 }

@@ -48,15 +48,15 @@ impl Queue {
 }
 
 /// Those who wait, by the order in which they came.
-pub(crate) struct Line {
-    waiting: BTreeMap<u64, Waiter>,
+pub(crate) struct Line<P> {
+    waiting: BTreeMap<u64, Waiter<P>>,
     next: u64,
     config: Queue,
     codel: Option<CoDel>,
 }
 
-impl Line {
-    pub(crate) fn new(config: Queue) -> Result<Line, ProtectError> {
+impl<P> Line<P> {
+    pub(crate) fn new(config: Queue) -> Result<Line<P>, ProtectError> {
         check_count("queue depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("queue deadline", config.deadline, WAIT_MAX)?;
         let codel = config.codel.map(CoDel::new).transpose()?;
@@ -68,7 +68,7 @@ impl Line {
     }
 
     /// Puts somebody at the end; nothing if the line is full.
-    pub(crate) fn push(&mut self, waiter: Waiter) -> Option<u64> {
+    pub(crate) fn push(&mut self, waiter: Waiter<P>) -> Option<u64> {
         if self.waiting.len() >= self.config.depth {
             return None;
         }
@@ -77,7 +77,7 @@ impl Line {
         Some(self.next)
     }
 
-    pub(crate) fn remove(&mut self, place: u64, now: Time) -> Option<Waiter> {
+    pub(crate) fn remove(&mut self, place: u64, now: Time) -> Option<Waiter<P>> {
         let left = self.waiting.remove(&place);
         self.note_if_empty(now);
         left
@@ -98,7 +98,7 @@ impl Line {
     /// Takes who is served next, and adds to `shed` who has waited for too long.
     ///
     /// The delay of the first in line is what tells whether it stands, also while the last is served.
-    pub(crate) fn pop(&mut self, now: Time, shed: &mut Vec<Waiter>) -> Option<Waiter> {
+    pub(crate) fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<P>>) -> Option<Waiter<P>> {
         let Some(codel) = &mut self.codel else {
             return self.waiting.pop_first().map(|(_, waiter)| waiter);
         };

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | who gets in, who waits, who is told | `mod.rs` |
 //! | the order of one line | `line.rs` |
+//! | a gate and a line for each key | `keyed.rs` |
 //!
 //! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`]). Who must wait takes a lock, joins
 //! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
 //! told: that wakes tasks.
 
+mod keyed;
 mod line;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +30,7 @@ use crate::protect_error::ProtectError;
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 
+pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
 pub(crate) use line::Line;
 pub use line::Queue;
 
@@ -41,17 +45,18 @@ pub(crate) struct Gate {
 /// Where those wait who are not let in.
 pub(crate) enum Room {
     None,
-    Line(Line),
-    Fair(DeficitRoundRobin<Waiter>),
+    Line(Line<GatePermit>),
+    Fair(DeficitRoundRobin<Waiter<GatePermit>>),
 }
 
 /// Somebody who waits.
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<P> {
     since: Time,
-    tell: oneshot::Sender<Told>,
+    tell: oneshot::Sender<Told<P>>,
 }
 
-type Told = Result<GatePermit, Reason>;
+/// What somebody who waits is told.
+pub(crate) type Told<P> = Result<P, Reason>;
 
 /// How those in a room are found again.
 enum Spot {
@@ -62,7 +67,7 @@ enum Spot {
 /// What comes of asking to be let in.
 pub(crate) enum Entry {
     In(GatePermit),
-    Wait(Wait),
+    Wait(Wait<GatePermit, Place>),
     Refused(Reason),
 }
 
@@ -116,7 +121,7 @@ impl Gate {
         match spot {
             Some(spot) => {
                 let place = Place { gate: Arc::clone(self), spot: Some(spot) };
-                Entry::Wait(Wait { told: timeout(self.deadline, told), place })
+                Entry::Wait(Wait::new(timeout(self.deadline, told), place))
             }
             None => Entry::Refused(Reason::QueueFull),
         }
@@ -162,7 +167,7 @@ impl Gate {
     }
 
     /// Takes the next who waits, with a permit for it.
-    fn next(&self, shed: &mut Vec<Waiter>) -> Option<(Waiter, u64)> {
+    fn next(&self, shed: &mut Vec<Waiter<GatePermit>>) -> Option<(Waiter<GatePermit>, u64)> {
         let mut room = self.lock();
         if room.len() == 0 {
             self.permits.nobody_waits();
@@ -208,7 +213,7 @@ impl Room {
         }
     }
 
-    fn push(&mut self, tenant: Option<(Key<'_>, u64)>, waiter: Waiter) -> Option<Spot> {
+    fn push(&mut self, tenant: Option<(Key<'_>, u64)>, waiter: Waiter<GatePermit>) -> Option<Spot> {
         match (self, tenant) {
             (Room::Line(line), _) => line.push(waiter).map(Spot::Line),
             (Room::Fair(queue), Some((key, weight))) => queue.push(key, weight, 1, waiter).ok().map(Spot::Fair),
@@ -216,7 +221,7 @@ impl Room {
         }
     }
 
-    fn pop(&mut self, now: Time, shed: &mut Vec<Waiter>) -> Option<Waiter> {
+    fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<GatePermit>>) -> Option<Waiter<GatePermit>> {
         match self {
             Room::None => None,
             Room::Line(line) => line.pop(now, shed),
@@ -224,7 +229,7 @@ impl Room {
         }
     }
 
-    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter> {
+    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter<GatePermit>> {
         match (self, spot) {
             (Room::Line(line), Spot::Line(place)) => line.remove(*place, now),
             (Room::Fair(queue), Spot::Fair(ticket)) => queue.remove(*ticket),
@@ -234,7 +239,7 @@ impl Room {
 }
 
 /// A place behind a gate. It is given back when this is dropped, and goes to who waits.
-pub(crate) struct GatePermit {
+pub struct GatePermit {
     /// Nothing if it has been given back already.
     gate: Option<Arc<Gate>>,
     in_flight: u64,
@@ -270,11 +275,29 @@ impl Drop for GatePermit {
     }
 }
 
-/// A place in the queue. Whoever drops it leaves.
-struct Place {
+impl fmt::Debug for GatePermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GatePermit").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+/// A place in a queue: whoever drops it leaves, unless it was told to stay because it has been told.
+pub trait Leaves {
+    /// It has been told, and is no longer in the queue.
+    fn stay(&mut self);
+}
+
+/// A place in the queue of a gate.
+pub struct Place {
     gate: Arc<Gate>,
     /// Nothing once it has been told.
     spot: Option<Spot>,
+}
+
+impl Leaves for Place {
+    fn stay(&mut self) {
+        self.spot = None;
+    }
 }
 
 impl Drop for Place {
@@ -288,25 +311,35 @@ impl Drop for Place {
 pin_project! {
     /// Waits for a permit until the deadline. Dropped before, it leaves the queue; a permit that it was given meanwhile
     /// goes to the next.
-    pub(crate) struct Wait {
+    pub struct Wait<P, L> {
+        // Dropped before the place, so that a permit in it goes on.
         #[pin]
-        told: Timeout<oneshot::Receiver<Told>>,
-        place: Place,
+        told: Timeout<oneshot::Receiver<Told<P>>>,
+        place: L,
     }
 }
 
-impl Future for Wait {
-    type Output = Told;
+impl<P, L: Leaves> Wait<P, L> {
+    fn new(told: Timeout<oneshot::Receiver<Told<P>>>, place: L) -> Wait<P, L> {
+        Wait { told, place }
+    }
+}
 
-    fn poll(self: Pin<&mut Wait>, context: &mut Context<'_>) -> Poll<Told> {
+/// Waits before a gate.
+pub(crate) type GateWait = Wait<GatePermit, Place>;
+
+impl<P, L: Leaves> Future for Wait<P, L> {
+    type Output = Result<P, Reason>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<P, Reason>> {
         let wait = self.project();
         let Poll::Ready(told) = wait.told.poll(context) else { return Poll::Pending };
         Poll::Ready(match told {
             Ok(Ok(told)) => {
-                wait.place.spot = None;
+                wait.place.stay();
                 told
             }
-            // The gate drops nobody without a word, and lives for as long as somebody waits.
+            // A gate drops nobody without a word, and lives for as long as somebody waits.
             Ok(Err(_)) => Err(Reason::Busy),
             Err(_) => Err(Reason::WaitedTooLong),
         })

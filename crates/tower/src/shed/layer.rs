@@ -1,6 +1,8 @@
 //! The layer that sheds by class.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::future::Pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, WorkerShed
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waited};
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::runtime_clock::RuntimeClock;
@@ -169,9 +171,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Doorkeeper for ShedLayer {
     type Permit = ShedPermit;
+    /// Nobody waits here.
+    type Wait = Pending<Infallible>;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit> {
+    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit, Pending<Infallible>> {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
@@ -192,9 +196,8 @@ impl Doorkeeper for ShedLayer {
         }
     }
 
-    fn waited(&self, Waited(told): Waited) -> Result<ShedPermit, Refusal> {
-        // Nobody waits here.
-        told.map(|_| ShedPermit(None)).map_err(|reason| Refusal::unavailable(reason, self.0.retry_after))
+    fn waited(&self, never: Infallible) -> Result<ShedPermit, Refusal> {
+        match never {}
     }
 }
 

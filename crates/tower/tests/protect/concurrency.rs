@@ -158,10 +158,8 @@ fn bad_configurations_are_refused() {
             queue(1, 1).retry_after(Duration::ZERO).build(),
             "retry_after: 0ns is out of range; use more than 0 s and at most 86400s",
         ),
-        (
-            queue(1, 1).key(|head| head.header("client")).build(),
-            "queue: limits for each key refuse at once, and have no queue; leave out one of them",
-        ),
+        (queue(0, 1).key(|_| None).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
+        (queue(1, 1).key(|_| None).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
     }

@@ -180,3 +180,69 @@ async fn a_queue_that_was_left_is_forgotten() {
         assert_eq!(task.await.unwrap().status(), 200);
     }
 }
+
+/// Each key has a line of its own: its requests wait for each other, and those of another key for none of them.
+#[tokio::test(start_paused = true)]
+async fn each_key_has_a_line_of_its_own() {
+    let queue = Queue::new(2, Duration::from_millis(250));
+    let layer = ConcurrencyLayer::builder(1).queue(queue).key(|head| head.header("client")).too_many_requests();
+    let (layer, slow) = (layer.build().unwrap(), Slow::taking(100));
+    let (handle, service) = (layer.handle(), layer.layer(slow.clone()));
+    let ann = tidegate_core::Key::new("ann").unwrap();
+    let mut sent = Vec::new();
+    for client in ["ann", "ann", "ann", "ann", "bob", "bob"] {
+        sent.push(send(&service, request(&[("client", client)])).await);
+    }
+    let mut nameless = [send(&service, request(&[])).await, send(&service, request(&[])).await];
+    assert_eq!((slow.inside(), handle.waiting(), handle.in_flight_of(ann)), (3, 4, 1));
+    assert_eq!(done(&sent), [3], "the line of ann is full");
+    sent[1].abort();
+    settle().await;
+    assert_eq!(handle.waiting(), 3);
+    sent.push(send(&service, request(&[("client", "ann")])).await);
+    pass(100).await;
+    assert_eq!((done(&sent), slow.inside()), (vec![0, 1, 3, 4], 3));
+    pass(100).await;
+    assert_eq!(done(&sent), [0, 1, 2, 3, 4, 5]);
+    assert_eq!((status(&mut nameless[0]).await, status(&mut nameless[1]).await), (Some(200), Some(200)));
+    pass(100).await;
+    for (task, expected) in [(sent.remove(6), 200), (sent.remove(3), 429), (sent.remove(0), 200)] {
+        assert_eq!(task.await.unwrap().status().as_u16(), expected);
+    }
+    assert_eq!((handle.in_flight_of(ann), handle.waiting(), slow.inside()), (0, 0, 0));
+
+    let held = handle.try_acquire(ann).unwrap();
+    assert_eq!(handle.try_acquire(ann).unwrap_err().reason(), Reason::ClientBusy);
+    let late = send(&service, request(&[("client", "ann")])).await.await.unwrap();
+    assert_eq!(late.extensions().get::<Refusal>().unwrap().reason(), Reason::WaitedTooLong);
+    drop(held);
+    assert_eq!((late.status().as_u16(), handle.in_flight_of(ann), handle.waiting()), (429, 0, 0));
+}
+
+/// Keys come and go in a table with room for three.
+#[tokio::test(start_paused = true)]
+async fn keys_with_nobody_in_take_no_room() {
+    let layer = ConcurrencyLayer::builder(1).queue(Queue::new(2, Duration::from_secs(1))).keys(3);
+    let service = layer.key(|head| head.header("client")).build().unwrap().layer(Slow::taking(100));
+    for round in 0..5 {
+        let mut sent = Vec::new();
+        for client in 0..4 {
+            let name = format!("{round}-{client}");
+            sent.push(send(&service, request(&[("client", &name)])).await);
+            sent.push(send(&service, request(&[("client", &name)])).await);
+        }
+        // Two go away, one that is in and one that waits.
+        sent[0].abort();
+        sent[3].abort();
+        settle().await;
+        for (place, task) in sent.into_iter().enumerate() {
+            let answer = task.await.map(|response| response.status().as_u16()).ok();
+            let expected = match place {
+                0 | 3 => None,
+                6 | 7 => Some(503),
+                _ => Some(200),
+            };
+            assert_eq!(answer, expected, "{round}, {place}");
+        }
+    }
+}
