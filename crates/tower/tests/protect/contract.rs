@@ -76,8 +76,10 @@ async fn many_threads_lose_nothing() {
     let fair = FairLayer::builder(4, move |head| Some(Tenant::new(vec![u8::try_from(tenant(head)? + 1).ok()?])));
     let fair = fair.deadline(Duration::from_secs(60)).build().unwrap();
     let limit = ConcurrencyLayer::builder(3).queue(queue).build().unwrap();
+    let port = |head: tidegate_tower::Head<'_>| Some((head.uri().port_u16()? % 5).to_be_bytes().to_vec().into());
+    let keyed = ConcurrencyLayer::builder(1).queue(queue).key(move |head| port(head)).build().unwrap();
     let slow = Slow::default();
-    let service = fair.layer(adaptive.layer(limit.layer(slow.clone())));
+    let service = keyed.layer(fair.layer(adaptive.layer(limit.layer(slow.clone()))));
     let mut dice = Dice::new(3);
     let mut kept = Vec::new();
     for number in 0..4000u16 {
@@ -109,14 +111,18 @@ async fn many_threads_lose_nothing() {
     }
     // Those that were aborted last may still be leaving.
     for _ in 0..1_000_000 {
-        if fair.handle().in_flight() == 0 {
+        if fair.handle().in_flight() == 0 && keyed.handle().waiting() == 0 {
             break;
         }
         tokio::task::yield_now().await;
     }
     let places = [fair.handle().in_flight(), adaptive.handle().in_flight(), limit.handle().in_flight()];
-    let waiting = [fair.handle().waiting(), adaptive.handle().waiting(), limit.handle().waiting()];
+    let waiting =
+        [fair.handle().waiting(), adaptive.handle().waiting(), limit.handle().waiting() + keyed.handle().waiting()];
     assert_eq!((places, waiting, slow.inside()), ([0; 3], [0; 3], 0));
     assert!(slow.most() <= 3);
+    for port in 0..5u16 {
+        assert_eq!(keyed.handle().in_flight_of(tidegate_core::Key::new(&port.to_be_bytes()).unwrap()), 0);
+    }
     assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 200);
 }

@@ -6,6 +6,7 @@ mod concurrency;
 mod contract;
 mod fair;
 mod frameworks;
+mod learning;
 mod priority;
 mod queue;
 mod shape;
