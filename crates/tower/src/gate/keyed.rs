@@ -66,11 +66,13 @@ impl KeyedGate {
             Err(reason) => return KeyedEntry::Refused(reason),
         }
         let Some(crowd) = shard.get_mut(key.as_bytes()) else { return KeyedEntry::Refused(Reason::Busy) };
+        // Before anything is changed: outside of a runtime there are no timers, and this panics.
         let (tell, told) = oneshot::channel();
+        let told = timeout(self.queue.deadline(), told);
         match crowd.line.push(Waiter { since: self.clock.now(), tell }) {
             Some(place) => {
                 let place = KeyedPlace { gate: Arc::clone(self), key: Arc::clone(&crowd.name), place: Some(place) };
-                KeyedEntry::Wait(Wait::new(timeout(self.queue.deadline(), told), place))
+                KeyedEntry::Wait(Wait::new(told, place))
             }
             None => KeyedEntry::Refused(Reason::QueueFull),
         }
@@ -144,7 +146,7 @@ impl KeyedGate {
         next
     }
 
-    /// Whoever panicked under this lock left what it guards whole: nothing in there calls foreign code.
+    /// Whoever panicked under this lock left what it guards whole: what may panic comes before what changes anything.
     fn lock(&self, key: &[u8]) -> Option<MutexGuard<'_, Shard>> {
         let place = self.random.hash_one(key) % SHARDS as u64;
         let shard = self.shards.get(usize::try_from(place).ok()?)?;

@@ -112,17 +112,16 @@ impl Gate {
         if matches!(*room, Room::None) {
             return Entry::Refused(Reason::Busy);
         }
+        // Before anything is changed: outside of a runtime there are no timers, and this panics.
+        let (tell, told) = oneshot::channel();
+        let told = timeout(self.deadline, told);
         if let Some(in_flight) = self.permits.acquire_or_wait() {
             return Entry::In(GatePermit::new(self, in_flight));
         }
-        let (tell, told) = oneshot::channel();
         let spot = room.push(tenant, Waiter { since: self.clock.now(), tell });
         self.settle(&room);
         match spot {
-            Some(spot) => {
-                let place = Place { gate: Arc::clone(self), spot: Some(spot) };
-                Entry::Wait(Wait::new(timeout(self.deadline, told), place))
-            }
+            Some(spot) => Entry::Wait(Wait::new(told, Place { gate: Arc::clone(self), spot: Some(spot) })),
             None => Entry::Refused(Reason::QueueFull),
         }
     }
@@ -198,7 +197,7 @@ impl Gate {
         }
     }
 
-    /// Whoever panicked under this lock left the room whole: nothing in there calls foreign code.
+    /// Whoever panicked under this lock left the room whole: what may panic comes before what changes anything.
     fn lock(&self) -> MutexGuard<'_, Room> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
