@@ -66,3 +66,20 @@ fn a_server_of_tonic_takes_them() {
     let mut server = server.layer(ConcurrencyLayer::new(1).unwrap()).layer(ShedLayer::fleet(2, 0.0).build().unwrap());
     let _router = server.add_routes(tonic::service::Routes::default());
 }
+
+/// It compiles: bodies as hyper has them.
+#[test]
+fn a_service_of_hyper_takes_them() {
+    use http_body_util::Full;
+    use hyper::body::{Bytes, Incoming};
+
+    fn accepted<S>(_: S)
+    where
+        S: tower::Service<http::Request<Incoming>, Response = http::Response<Full<Bytes>>, Future: Send>,
+    {
+    }
+    let service = tower::service_fn(async |_: http::Request<Incoming>| {
+        Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from_static(b"hello"))))
+    });
+    accepted(fair().layer(adaptive().layer(ConcurrencyLayer::new(1).unwrap().layer(service))));
+}
