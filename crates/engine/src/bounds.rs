@@ -43,6 +43,9 @@ pub const FAILURE_RETRY: Duration = Duration::from_secs(1);
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 
+/// Pause before a connection that is being made is looked at again.
+pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
+
 /// How often a node looks whether any key of a shared store was blocked, in nanoseconds: twice so long may a block
 /// on another node go unnoticed.
 pub const BLOCKED_LOOK_NANOS: u64 = 500_000_000;

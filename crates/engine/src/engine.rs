@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use futures_util::future::join_all;
 use tidegate_core::{Clock, MemoryStore, Op};
 use tidegate_policy::{Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec};
 use tokio::runtime::Handle;
@@ -97,9 +99,9 @@ impl Active {
                     // Who asks need not wait for what is mostly known.
                     Ok(runtime) if !turn.is_late => {
                         let backend = Arc::clone(backend);
-                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await });
+                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await.ok() });
                     }
-                    _ => Box::pin(backend.learn_of_blocks(turn.now)).await,
+                    _ => drop(Box::pin(backend.learn_of_blocks(turn.now)).await),
                 }
             }
         }
@@ -353,6 +355,17 @@ impl Engine {
             }
         }
         Ok(counted)
+    }
+
+    /// Connects to shared stores, so that who asks first need not do without them. It waits for no longer than this, and not
+    /// for stores that are not there.
+    pub async fn connect(&self, patience: Duration) {
+        let active = self.active.load_full();
+        let shared = active.stores.iter().filter_map(|backend| match backend {
+            Backend::Shared(backend) => Some(backend.connect()),
+            _ => None,
+        });
+        let _ = tokio::time::timeout(patience, join_all(shared)).await;
     }
 
     /// Gives back what this node leased of shared stores and did not spend, and tells them what it let pass. Without this

@@ -46,6 +46,17 @@ impl Engine {
         self.decide_guarded(&self.local, key, limit, op)
     }
 
+    /// Looks at a key under a limit that the caller brings, or changes it, in the default store and nowhere else: what is
+    /// said of a key must be true of it.
+    ///
+    /// # Errors
+    /// If the key is empty or too long, or the store does not answer.
+    pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
+        let key = inline_key(key).map_err(RequestError::Key)?;
+        let key = Key::new(&key).map_err(RequestError::Key)?;
+        Ok(self.default_store.decide(key, limit, op, Placing::default()).await?)
+    }
+
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
     ///
     /// # Errors

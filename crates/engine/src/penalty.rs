@@ -76,14 +76,23 @@ impl<'t> Penalty<'t> {
 }
 
 /// Notes in a shared store that some key is blocked for this long, for nodes that would not look otherwise.
+///
+/// What is missing is added to what is there, so that of several nodes that note at a time none shortens what another
+/// noted. Then it may last too long, which costs looks and denies nobody.
 pub(crate) async fn note_any(backend: &Backend, length: Duration) -> Answered<()> {
     let any = Penalty { key: ANY_KEY.to_vec(), look: longest()?, placing: Placing::default() };
-    match any.left(backend).await? {
-        // Another key is blocked for longer.
-        Ok(Some(left)) if left >= length => Ok(Ok(())),
-        Ok(_) => any.impose(backend, length).await,
-        Err(error) => Ok(Err(error)),
+    let left = match any.left(backend).await? {
+        Ok(left) => left.unwrap_or_default(),
+        Err(error) => return Ok(Err(error)),
+    };
+    let missing = length.saturating_sub(left);
+    let seconds = missing.as_secs() + u64::from(missing.subsec_nanos() > 0);
+    if seconds == 0 {
+        return Ok(Ok(()));
     }
+    let by_seconds = Rate::per_second(1).and_then(|rate| Limit::gcra(rate, PENALTY_SECONDS_MAX));
+    let limit = by_seconds.map_err(RequestError::Penalty)?;
+    Ok(backend.decide(any.key()?, &limit, Op::Debit(seconds), any.placing).await.map(|_| ()))
 }
 
 /// The key that is penalised as long as any other is blocked.

@@ -9,9 +9,9 @@ use tidegate_core::{
     CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot, Time,
 };
 use tidegate_policy::{Consistency, StoreSpec};
-use tidegate_stores::redis::{self, Health, OpenError, RedisStore, Target, TargetError};
+use tidegate_stores::redis::{self, CallError, Health, OpenError, RedisStore, Target, TargetError, Why};
 
-use crate::bounds::{BLOCKED_LOOK_NANOS, FAILURE_MESSAGE_NANOS};
+use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
 use crate::pace::Pace;
 use crate::penalty;
@@ -174,14 +174,26 @@ impl SharedBackend {
         (is_due && is_ours()).then_some(Turn { now, is_late })
     }
 
-    /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones.
-    pub(crate) async fn learn_of_blocks(&self, now: Time) {
-        let (Ok(limit), Ok(key)) = (penalty::longest(), Key::new(&penalty::ANY_KEY)) else { return };
-        let look = Charge { key, limit: &limit, op: Op::Peek, veto: false };
-        if let Ok(decisions) = self.charge(&[look], &[Placing::default()]).await {
-            let left = decisions.iter().next().map_or(Duration::ZERO, Decision::reset_after);
-            let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-            self.blocked_until.store(now.as_nanos().saturating_add(left), Ordering::Relaxed);
+    /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones. No rule
+    /// failed if that fails.
+    pub(crate) async fn learn_of_blocks(&self, now: Time) -> Result<(), redis::StoreError> {
+        let (Ok(limit), Ok(key)) = (penalty::longest(), Key::new(&penalty::ANY_KEY)) else { return Ok(()) };
+        let charge = Charge { key, limit: &limit, op: Op::Peek, veto: false };
+        let look = SharedCharge { charge, tag: &[], consistency: Consistency::Exact };
+        let decisions = self.shared.charge(&[look]).await?;
+        let left = decisions.iter().next().map_or(Duration::ZERO, Decision::reset_after);
+        let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+        self.blocked_until.store(now.as_nanos().saturating_add(left), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for a connection that is being made, and not for one that cannot be made.
+    pub(crate) async fn connect(&self) {
+        let is_connecting = |error| matches!(error, CallError::NotSent { why: Why::Connecting, .. });
+        while let Err(redis::StoreError::Call(error)) = self.learn_of_blocks(self.clock.now()).await
+            && is_connecting(error)
+        {
+            tokio::time::sleep(CONNECT_PAUSE).await;
         }
     }
 

@@ -204,3 +204,6 @@ pub const LENGTH_DIGITS_MAX: usize = 10;
 /// Longest time at the end of a drain for giving back what was leased of shared stores: what does not get there comes back by
 /// itself.
 pub(crate) const STORES_CLOSE: Duration = Duration::from_secs(1);
+
+/// How long a start waits for the connections to shared stores that are being made. After that it serves as the rules say.
+pub const CONNECT_PATIENCE: Duration = Duration::from_secs(1);

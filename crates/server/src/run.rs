@@ -15,7 +15,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::bounds::{DRAIN, STORES_CLOSE};
+use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
@@ -145,6 +145,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     manager.block_on(async {
         // The handlers stand before anybody can know that the server runs, or an early signal would end it.
         let signals = Signals::new()?;
+        service.engine.connect(CONNECT_PATIENCE).await;
         service.set_ready(true);
         started(addresses);
         manage(signals, Loads::new(reloader, Arc::clone(&service)), &service, &drainer, options.drain_delay).await;

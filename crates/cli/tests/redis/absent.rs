@@ -2,8 +2,9 @@
 
 use crate::ask::{Resp, Said};
 use crate::fleet::{Fleet, PATIENT, admin, charged, check, shared};
-use crate::process::eventually;
-use crate::servers::{Server, Setup};
+use crate::http;
+use crate::process::{directory, eventually};
+use crate::servers::{Certificates, Server, Setup};
 use crate::tidegate::Tidegate;
 
 use Said::{Denied, Failed, Passed};
@@ -38,6 +39,36 @@ fn rules_choose_what_happens_until_redis_comes() {
         assert_eq!(check(first, (entry, "ann")), Passed, "{entry}: nothing that passed meanwhile was charged");
         assert_eq!(check(second, (entry, "ann")), Denied, "{entry}: now they share their counts");
         assert_eq!(charged(second, (entry, "ann")), 1, "{entry}");
+    }
+}
+
+#[test]
+fn administrators_are_told_that_nothing_was_done() {
+    let redis = Server::prepare(&Setup::default());
+    let node = Tidegate::start(&["--store", &format!("redis://127.0.0.1:{}?{PATIENT}", redis.port)]);
+    let post = |path: &str, body: &str| http::ask(node.http, "POST", path, &[], body).status;
+    let key = r#"{"key":"ann","limit":"5/30d"}"#;
+    assert_eq!(post("/v1/check", key), 200, "decided here");
+    assert_eq!(post("/v1/reset", key), 503);
+    assert_eq!(post("/v1/grant", r#"{"key":"ann","limit":"5/30d","units":1}"#), 503);
+    for command in ["DEL ann", "EXISTS ann", "TTL ann"] {
+        let said = Resp::open(node.resp).said(command);
+        assert!(said.starts_with("-ERR") && said.contains("does not answer"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn who_asks_first_finds_redis_connected() {
+    let directory = directory();
+    let certificates = Certificates::make(directory.path());
+    let redis = Server::start(&Setup { tls: Some(&certificates), ..Setup::default() });
+    let store = format!("rediss://localhost:{}?timeout=5ms&ca={}", redis.tls_port, certificates.authority.display());
+    for number in 0..5 {
+        let node = Tidegate::start(&["--store", &store]);
+        assert!(eventually(|| node.get("/readyz").status == 200));
+        Resp::open(node.resp).passed(&format!("CL.THROTTLE key{number} 4 5 2592000"), 1);
+        let failed = "not asked: no connection: it is being made";
+        assert!(!node.process.log().contains(failed), "{}", node.process.log());
     }
 }
 

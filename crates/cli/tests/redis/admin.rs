@@ -39,6 +39,27 @@ fn administrators_reach_all_nodes_through_one() {
 }
 
 #[test]
+fn a_short_block_ends_no_long_one() {
+    let redis = Server::start(&Setup::default());
+    let fleet = fleet(&redis, &["name: per-user, key: {entry: user}, limit: 100/30d"]);
+    let block = |number: usize, user: &str, length: &str| {
+        let told = admin(fleet.node(number), "block", ("user", user), &format!(r#","for":"{length}""#));
+        assert_eq!(told.status, 200, "{told:?}");
+    };
+    // Both look before either of them writes, now and then.
+    for round in 0..20 {
+        let (long, short) = (format!("long{round}"), format!("short{round}"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| block(0, &long, "1h"));
+            scope.spawn(|| block(1, &short, "1s"));
+        });
+        let left: i64 = redis.command("TTL tidegate{}:gcra:0:b").parse().unwrap();
+        assert!(left > 3_000, "round {round}: nodes look for blocks for {left} s only");
+        redis.command("FLUSHALL");
+    }
+}
+
+#[test]
 fn penalties_hold_on_all_nodes() {
     let redis = Server::start(&Setup::default());
     let rule = "name: strict, key: {entry: user}, for: 1h, limit: {algorithm: fixed_window, rate: 3/1s}";

@@ -76,6 +76,12 @@ impl Resp {
         passed
     }
 
+    /// The first line of the answer to a command.
+    pub(crate) fn said(&mut self, command: &str) -> String {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.line()
+    }
+
     /// The numbers of an answer, the first of which is 0 for what passes and 1 for what is denied.
     fn numbers(&mut self) -> Vec<i64> {
         let head = self.line();

@@ -152,7 +152,7 @@ async fn on_key(service: &Service, call: &str, inline: &Inline<'_>, op: Op) -> R
     if inline.is_named {
         return Err(refused_name("limit.name", &inline.name, call).into());
     }
-    service.engine.decide(inline.key.as_bytes(), &inline.limit, op).await?;
+    service.engine.administer(inline.key.as_bytes(), &inline.limit, op).await?;
     Ok(1)
 }
 

@@ -1,10 +1,10 @@
 //! Where a store is: a URL, parsed once into a type that cannot be wrong.
 //!
 //! ```text
-//! redis://[user[:password]@]host[:port][/db]                    one server
-//! redis+unix://[user[:password]@]/path                          one server, through a socket of this machine
-//! redis+sentinel://[user[:password]@]host[:port],…/name[/db]    the primary that Sentinels name
-//! redis+cluster://[user[:password]@]host[:port],…               a Cluster, found through any of these nodes
+//! redis://[[user]:password@]host[:port][/db]                    one server
+//! redis+unix://[[user]:password@]/path                          one server, through a socket of this machine
+//! redis+sentinel://[[user]:password@]host[:port],…/name[/db]    the primary that Sentinels name
+//! redis+cluster://[[user]:password@]host[:port],…               a Cluster, found through any of these nodes
 //! ```
 //! `rediss` instead of `redis` speaks TLS; `valkey` and `valkeys` are other spellings of the two.
 
@@ -290,7 +290,13 @@ fn login_of(user_info: Option<&str>) -> Result<Login, TargetError> {
     if user_info.contains('@') {
         return Err(secret("user or password", "it has an @: write it as %40"));
     }
-    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    // A password in the place of the user would be told in logs and metrics.
+    let Some((user, password)) = user_info.split_once(':') else {
+        return Err(secret(
+            "user or password",
+            "there is no colon: write :password@, user:password@, or user:@ without one",
+        ));
+    };
     if password.contains(':') {
         return Err(secret("password", "it has a colon: write it as %3A"));
     }

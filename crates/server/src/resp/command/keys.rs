@@ -3,6 +3,7 @@
 
 use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
 use tidegate_core::{Limit, LimitError, Op, Rate};
+use tidegate_engine::RequestError;
 
 use super::super::parse::Command;
 use super::Context;
@@ -14,46 +15,62 @@ fn widest() -> Result<Limit, LimitError> {
 }
 
 /// Nanoseconds until a key is as if never seen; 0 if it already is.
-async fn left(context: &Context<'_>, key: &[u8], limit: &Limit) -> u64 {
-    // A key that is too short or too long was never seen.
-    let decision = context.door.service.engine.decide(key, limit, Op::Peek).await;
-    decision.map_or(0, |decision| u64::try_from(decision.reset_after().as_nanos()).unwrap_or(u64::MAX))
+async fn left(context: &Context<'_>, key: &[u8], limit: &Limit) -> Result<u64, RequestError> {
+    match context.door.service.engine.administer(key, limit, Op::Peek).await {
+        Ok(decision) => Ok(u64::try_from(decision.reset_after().as_nanos()).unwrap_or(u64::MAX)),
+        // A key that is too short or too long was never seen.
+        Err(RequestError::Key(_)) => Ok(0),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) async fn delete(context: &mut Context<'_>, command: &Command<'_>) {
-    let limit = match widest() {
-        Ok(limit) => limit,
-        Err(error) => return context.replies.error(format_args!("ERR {error}")),
-    };
+    let deleted = delete_all(context, command).await;
+    reply(context, deleted);
+}
+
+async fn delete_all(context: &Context<'_>, command: &Command<'_>) -> Result<i64, String> {
+    let limit = widest().map_err(told)?;
     let mut deleted = 0;
     for key in command.from(1) {
-        if left(context, key, &limit).await > 0 {
-            // Whether it was there tells how many there were; that it is gone now is all that counts.
-            let _ = context.door.service.engine.decide(key, &limit, Op::Reset).await;
+        if left(context, key, &limit).await.map_err(told)? > 0 {
+            context.door.service.engine.administer(key, &limit, Op::Reset).await.map_err(told)?;
             deleted += 1;
         }
     }
-    context.replies.integer(deleted);
+    Ok(deleted)
 }
 
 pub(super) async fn exists(context: &mut Context<'_>, command: &Command<'_>) {
-    let limit = match widest() {
-        Ok(limit) => limit,
-        Err(error) => return context.replies.error(format_args!("ERR {error}")),
-    };
+    let found = count(context, command).await;
+    reply(context, found);
+}
+
+async fn count(context: &Context<'_>, command: &Command<'_>) -> Result<i64, String> {
+    let limit = widest().map_err(told)?;
     let mut found = 0;
     for key in command.from(1) {
-        found += i64::from(left(context, key, &limit).await > 0);
+        found += i64::from(left(context, key, &limit).await.map_err(told)? > 0);
     }
-    context.replies.integer(found);
+    Ok(found)
 }
 
 /// How long until a key is as if never seen, in units of so many nanoseconds, rounded up; -2 if it already is.
 pub(super) async fn time_left(context: &mut Context<'_>, command: &Command<'_>, unit: u64) {
-    let limit = match widest() {
-        Ok(limit) => limit,
-        Err(error) => return context.replies.error(format_args!("ERR {error}")),
+    let left = match widest() {
+        Ok(limit) => left(context, command.get(1), &limit).await.map_err(told),
+        Err(error) => Err(told(error)),
     };
-    let left = left(context, command.get(1), &limit).await;
-    context.replies.integer(if left == 0 { -2 } else { whole(left.div_ceil(unit)) });
+    reply(context, left.map(|left| if left == 0 { -2 } else { whole(left.div_ceil(unit)) }));
+}
+
+fn told(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn reply(context: &mut Context<'_>, number: Result<i64, String>) {
+    match number {
+        Ok(number) => context.replies.integer(number),
+        Err(error) => context.replies.error(format_args!("ERR {error}")),
+    }
 }

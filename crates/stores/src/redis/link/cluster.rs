@@ -107,7 +107,7 @@ impl Cluster {
         map.owner(slot).ok_or_else(|| {
             self.shared.trouble.notify_one();
             match &map.told {
-                Told::Nothing => Why::NoConnection("the map of the Cluster is being asked for".into()),
+                Told::Nothing => Why::Connecting,
                 Told::Failed(why) => Why::NoConnection(Arc::clone(why)),
                 Told::Known => Why::NoNode(slot),
             }

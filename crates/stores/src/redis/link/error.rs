@@ -51,6 +51,9 @@ pub enum Why {
     /// There is no connection, and the last attempt to make one failed.
     #[error("no connection: {0}")]
     NoConnection(Arc<str>),
+    /// There is no connection yet.
+    #[error("no connection: it is being made")]
+    Connecting,
     /// Calls failed so often that none is sent until a probe succeeds.
     #[error("the breaker is open: the server did not answer in time and is probed")]
     BreakerOpen,

@@ -152,7 +152,7 @@ impl Node {
             State::Idle | State::Down(_) | State::Up(_) => deadline,
         };
         let state = timeout_at(deadline, watch.wait_for(|state| decided(state).is_some())).await;
-        let late = || Err(Why::NoConnection("it is being made".into()));
+        let late = || Err(Why::Connecting);
         state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
     }
 
