@@ -2,7 +2,7 @@
 
 use crate::ask::{Resp, Said};
 use crate::exact::passed;
-use crate::fleet::{Fleet, PATIENT, charged, check, shared};
+use crate::fleet::{Fleet, PATIENT, admin, charged, check, shared};
 use crate::layouts::scripts;
 use crate::process::eventually;
 use crate::servers::{Cluster, Server, Setup, Trio};
@@ -51,6 +51,19 @@ fn nodes_spend_slices_of_a_limit_behind_sentinels_too() {
     let trio = Trio::start();
     let calls = || [&trio.first, &trio.second].into_iter().map(scripts).sum();
     spend_leased(&format!("redis+sentinel://{}/tide", trio.hosts()), calls);
+}
+
+#[test]
+fn what_is_granted_comes_not_on_top_of_what_is_held() {
+    let redis = Server::start(&Setup::default());
+    let rule = "name: sliced, key: {entry: user}, limit: 1000/30d, consistency: leased, on_store_failure: deny";
+    let fleet = Fleet::start(1, &shared(&format!("redis://127.0.0.1:{}?{PATIENT}", redis.port), &[rule]));
+    let passed = |times| Resp::open(fleet.node(0).resp).passed("TIDEGATE.CHECK api user ann", times);
+    assert_eq!(passed(300), 300);
+    let told = admin(fleet.node(0), "grant", ("user", "ann"), r#","units":100000"#);
+    assert_eq!(told.status, 200, "{told:?}");
+    let after = passed(2_000);
+    assert!((990..=1_000).contains(&after), "{after} pass of a limit that is whole again");
 }
 
 #[test]

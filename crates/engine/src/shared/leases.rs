@@ -223,6 +223,11 @@ impl Leases {
         back
     }
 
+    /// All of a key that is not spent.
+    pub(super) fn take_out(&self, name: &[u8], now: Time) -> Remainders {
+        self.with(name, |purse| purse.empty(now)).unwrap_or_default()
+    }
+
     /// Remembers what is to be given back to the store.
     pub(super) fn queue(&self, name: &[u8], gone: impl IntoIterator<Item = Remainder>) {
         let mut gone = gone.into_iter().peekable();

@@ -52,6 +52,12 @@ impl Shared {
                 let mut charge = one.charge;
                 match &mut charge.op {
                     Op::Refund(_, Some(receipt)) => *receipt = terms.receipt(charge.limit, *receipt),
+                    // What is held here would come on top of what is given.
+                    Op::Refund(_, None) => {
+                        for remainder in inner.leases.take_out(name, now) {
+                            keeper::give_back(inner, name, &remainder).await;
+                        }
+                    }
                     Op::Reset => inner.leases.forget(name),
                     _ => {}
                 }
