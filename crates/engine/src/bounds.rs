@@ -58,6 +58,10 @@ pub const DENIAL_KNOWN_MAX: Duration = Duration::from_secs(1);
 /// more often.
 pub const DENIALS_MAX: usize = 1 << 16;
 
+/// Bytes of a key that leases or replicas are kept for. Longer ones are decided exactly: who floods with long keys fills no
+/// memory with them.
+pub const EASED_KEY_BYTES_MAX: usize = 256;
+
 /// Keys of each shared store that leases are kept for, at some 400 bytes each. Keys beyond them are decided exactly.
 pub const LEASED_KEYS_MAX: usize = 1 << 16;
 

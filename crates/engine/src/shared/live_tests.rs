@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::EASED_KEY_BYTES_MAX;
 use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Op, Rate};
 use tidegate_stores::redis::{RedisStore, StoreError};
 use tokio::time::{Instant, sleep, timeout};
@@ -296,4 +297,26 @@ async fn keys_beyond_the_bound_are_decided_exactly() {
         exact += u64::from(ann.health().from_leases == before);
     }
     assert!(exact > 30, "{exact} of 50 keys found no room");
+}
+
+#[tokio::test]
+async fn long_keys_are_decided_exactly() {
+    let server = Server::start(&Setup::default());
+    let [ann]: [Shared; 1] = nodes(&server);
+    let limit: Limit = "60000/minute".parse().unwrap();
+    for consistency in [Consistency::Leased, Consistency::Async] {
+        let spared = |length: usize| {
+            let (ann, limit) = (&ann, &limit);
+            async move {
+                let before = ann.health();
+                for _ in 0..20 {
+                    assert!(take(ann, &"x".repeat(length), limit, 1, consistency).await);
+                }
+                let after = ann.health();
+                after.from_leases + after.from_replicas - before.from_leases - before.from_replicas
+            }
+        };
+        assert!(spared(EASED_KEY_BYTES_MAX).await > 0, "{consistency:?}");
+        assert_eq!(spared(EASED_KEY_BYTES_MAX + 1).await, 0, "{consistency:?}");
+    }
 }

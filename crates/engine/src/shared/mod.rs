@@ -54,6 +54,7 @@ use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op,
 use tidegate_policy::Consistency;
 use tidegate_stores::redis::{Health, RedisStore, ReplyError, StoreError, Tagged};
 
+use crate::bounds::EASED_KEY_BYTES_MAX;
 use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
@@ -186,7 +187,8 @@ impl Shared {
 
     fn place(&self, one: &SharedCharge<'_>) -> Place {
         let Charge { key, limit, .. } = one.charge;
-        if self.inner.closed.load(Relaxed) {
+        let is_long = key.as_bytes().len() > EASED_KEY_BYTES_MAX;
+        if is_long || self.inner.closed.load(Relaxed) {
             return Place::Store;
         }
         let name = || Spelling::new(limit, one.tag, key);
