@@ -21,7 +21,7 @@ use crate::{Clock, Key, Time};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Clock, FakeClock, Key, LeasedSemaphore};
+/// use tidegate::{FakeClock, Key, LeasedSemaphore};
 ///
 /// let clock = FakeClock::new();
 /// let jobs = LeasedSemaphore::new(clock.clone().into());
