@@ -9,6 +9,7 @@
 //! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
 //! | permits with leases, pure | `permits.rs` |
+//! | a count of permits whose limit changes | `permit_counter.rs` |
 //! | the only place where time is read | `clock.rs` |
 //! | limits on what is in flight that learn by themselves | `adaptive/` |
 //! | whom to turn away under load | `shed/` |
@@ -30,6 +31,7 @@ mod leased;
 mod limit;
 mod limiter;
 mod memory;
+mod permit_counter;
 mod permits;
 mod rate;
 mod remote;
@@ -49,6 +51,7 @@ pub use leased::{LeasedSemaphore, NoRoom};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
+pub use permit_counter::PermitCounter;
 pub use permits::{Holders, PermitOp, Permits};
 pub use rate::Rate;
 pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};

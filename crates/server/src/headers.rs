@@ -31,6 +31,9 @@ pub(crate) const OWN_LIMIT_NAME: &str = "request";
 /// The largest integer of RFC 9651.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
+/// What one limit takes in a header, mostly.
+const VALUE_BYTES: usize = 48;
+
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The letters of the parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
@@ -217,7 +220,7 @@ fn standard<'t>(
     denied: bool,
     headers: &mut Vec<Header>,
 ) {
-    let (mut policies, mut limits) = (String::new(), String::new());
+    let (mut policies, mut limits) = (String::with_capacity(VALUE_BYTES), String::with_capacity(VALUE_BYTES));
     for one in told {
         item(&mut policies, one.name);
         parameter(&mut policies, draft.quota, one.shown.units);
@@ -254,6 +257,11 @@ fn legacy(one: &LimitNumbers<'_>, reset: u64, headers: &mut Vec<Header>) {
 /// percent-encoded.
 fn item(list: &mut String, name: &str) {
     list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    // Most names need no care.
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+        list.push_str(name);
+        return list.push('"');
+    }
     for byte in name.bytes() {
         match byte {
             b'"' | b'\\' => list.extend(['\\', char::from(byte)]),
