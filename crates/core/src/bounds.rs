@@ -42,6 +42,13 @@ pub const KEYS_DEFAULT: usize = 100_000;
 /// Most permits a key of a semaphore can have: added to the mark of a place in use, they stay below that of a lock.
 pub const PERMITS_MAX: u64 = u32::MAX as u64;
 
+/// Permits with leases that are held at once when nothing is said, over all keys: up to about 60 MB, taken as they are
+/// acquired.
+pub const LEASED_PERMITS_DEFAULT: usize = 1 << 18;
+
+/// Locks that keys of permits with leases are spread over: threads seldom meet.
+pub const LEASED_SHARDS: usize = 16;
+
 /// Most keys a memory store can be sized for.
 pub const KEYS_MAX: usize = 1 << 32;
 

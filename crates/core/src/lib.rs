@@ -7,7 +7,8 @@
 //! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |
-//! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs` |
+//! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
+//! | permits with leases, pure | `permits.rs` |
 //! | a count of permits whose limit changes | `permit_counter.rs` |
 //! | the only place where time is read | `clock.rs` |
 //! | limits on what is in flight that learn by themselves | `adaptive/` |
@@ -26,10 +27,12 @@ mod dice;
 mod direct;
 mod hash;
 mod key;
+mod leased;
 mod limit;
 mod limiter;
 mod memory;
 mod permit_counter;
+mod permits;
 mod rate;
 mod remote;
 mod semaphore;
@@ -44,10 +47,12 @@ pub use direct::DirectLimiter;
 #[doc(hidden)]
 pub use hash::agreed_hash;
 pub use key::{Key, KeyBuf, KeyError};
+pub use leased::{LeasedSemaphore, NoRoom};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
 pub use permit_counter::PermitCounter;
+pub use permits::{Holders, PermitOp, Permits};
 pub use rate::Rate;
 pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};

@@ -40,6 +40,24 @@ pub const SERIES_VALUE_BYTES_MAX: usize = 256;
 /// nobody knows when.
 pub const FAILURE_RETRY: Duration = Duration::from_secs(1);
 
+/// Most permits of a key: each is an entry of one sorted set in Redis, which its own commands still handle in no time.
+pub const PERMIT_LIMIT_MAX: u64 = 1_000_000;
+
+/// Shortest lease of a permit: a shorter one would be over before its holder hears of it.
+pub const PERMIT_LEASE_MIN: Duration = Duration::from_millis(1);
+
+/// Longest lease of a permit. A holder that died keeps its place for so long; who works longer renews.
+pub const PERMIT_LEASE_MAX: Duration = Duration::from_secs(86_400);
+
+/// Longest name of a permit: 128 bits in hex have 32 letters, a UUID has 36.
+pub const PERMIT_ID_BYTES_MAX: usize = 64;
+
+/// How long who finds no room for a permit is told to wait: leases end all the time where there are so many.
+pub const PERMIT_ROOM_RETRY: Duration = Duration::from_secs(1);
+
+/// Longest time that a caller says it would wait for its turn: who would wait longer is better off asking again.
+pub const SHAPE_WAIT_MAX: Duration = Duration::from_secs(86_400);
+
 /// Longest time for which a key can be blocked: the longest period of a rate.
 pub const PENALTY_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 

@@ -16,6 +16,7 @@ use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once, guarded_future};
 use crate::outcome::Outcome;
+use crate::permits::PermitBook;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
@@ -43,6 +44,8 @@ pub struct Engine {
     pub(crate) default_store: Backend,
     /// The memory of this process: for when a shared store does not answer.
     pub(crate) local: Arc<MemoryStore>,
+    /// Permits in the memory of this process: all, or those of while a shared store does not answer.
+    pub(crate) permits: PermitBook,
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
@@ -179,6 +182,7 @@ impl Engine {
             stores,
             default_store,
             local,
+            permits: PermitBook::new(options.clock.clone()),
             options,
             records: Mutex::default(),
             any_blocked,

@@ -108,7 +108,7 @@ impl Engine {
 }
 
 /// A key of a caller who brings the limit.
-fn inline_key(key: &[u8]) -> Result<Vec<u8>, KeyError> {
+pub(crate) fn inline_key(key: &[u8]) -> Result<Vec<u8>, KeyError> {
     // Empty keys are refused here, or they would all be one key.
     Key::new(key)?;
     Ok([&[Purpose::Inline.byte()], key].concat())

@@ -9,6 +9,8 @@
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | keys that stay denied | `penalty.rs` |
+//! | so many at once, each with a lease | `permits.rs` |
+//! | one after the other | `shape.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
 //! | what keeps calls away from a store that several nodes share | `shared/` |
@@ -28,8 +30,10 @@ mod inline;
 mod outcome;
 mod pace;
 mod penalty;
+mod permits;
 mod plan;
 mod settle;
+mod shape;
 mod shared;
 mod stats;
 mod store;
@@ -45,6 +49,8 @@ pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
+pub use permits::{Acquired, PermitCounts, PermitError};
+pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, StoreError, StoreView, check_store_url};
 pub use tidegate_stores::redis::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{
-    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, Snapshot, Time,
+    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, PermitOp, Permits,
+    Snapshot, Time,
 };
 use tidegate_policy::{Consistency, StoreSpec};
 use tidegate_stores::redis::{self, CallError, Health, OpenError, RedisStore, Target, TargetError, Why};
@@ -159,6 +160,14 @@ impl SharedBackend {
                 self.tell_failure(&error);
                 ChargeFailure::Store(StoreError)
             }
+        })
+    }
+
+    /// Does something with a permit.
+    pub(crate) async fn decide_permit(&self, key: Key<'_>, id: &[u8], op: PermitOp) -> Result<Permits, StoreError> {
+        self.shared.decide_permit(key, id, op).await.map_err(|error| {
+            self.tell_failure(&error);
+            StoreError
         })
     }
 

@@ -11,7 +11,7 @@ use crate::listener::Listener;
 use crate::service::Protocol;
 
 /// The statuses that are counted apart; all others are counted together.
-const STATUSES: [u16; 11] = [200, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
+const STATUSES: [u16; 13] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
 
 /// The bounds of times that are counted apart, in nanoseconds: finer than those of the reference server below 5 ms, where
 /// nearly all answers are, and the same from there on, so that what is asked of those can be asked here.

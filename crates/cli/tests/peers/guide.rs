@@ -77,6 +77,11 @@ fn envoy() {
 }
 
 #[test]
+fn permits() {
+    check("permits.md", None);
+}
+
+#[test]
 fn operating() {
     check("operating.md", None);
 }

@@ -77,6 +77,9 @@ impl Connection {
 
     fn body(&mut self, response: &Response) -> io::Result<String> {
         let mut bytes = Vec::new();
+        if response.status == 204 {
+            return Ok(String::new());
+        }
         if response.header("transfer-encoding") == Some("chunked") {
             loop {
                 let length = u64::from_str_radix(self.line()?.trim(), 16).map_err(io::Error::other)?;

@@ -82,6 +82,25 @@ impl Resp {
         self.line()
     }
 
+    /// Takes one of so many permits; its name, or nothing if all are in use.
+    pub(crate) fn acquire(&mut self, key: &str, limit: u64, lease_ms: u64) -> Option<String> {
+        self.0.get_mut().write_all(format!("TIDEGATE.ACQUIRE {key} {limit} {lease_ms}\r\n").as_bytes()).unwrap();
+        assert_eq!(self.line(), "*5");
+        let [limited, _, in_use, _] = [(); 4].map(|()| self.line());
+        if self.line() == "$-1" {
+            assert_eq!((limited, in_use), (":1".to_owned(), format!(":{limit}")));
+            return None;
+        }
+        assert_eq!(limited, ":0");
+        Some(self.line())
+    }
+
+    /// Gives a permit back.
+    pub(crate) fn release(&mut self, key: &str, id: &str) -> bool {
+        self.0.get_mut().write_all(format!("TIDEGATE.RELEASE {key} {id}\r\n").as_bytes()).unwrap();
+        self.line() == ":1"
+    }
+
     /// The numbers of an answer, the first of which is 0 for what passes and 1 for what is denied.
     fn numbers(&mut self) -> Vec<i64> {
         let head = self.line();

@@ -5,6 +5,7 @@
 //! | servers with rules | `fleet.rs` |
 //! | those who ask, one by one and many at once | `ask.rs`, `load.rs` |
 //! | exactly the limit passes, whoever asks | `exact.rs` |
+//! | never more permits than the limit, and none that a dead holder keeps | `permits.rs` |
 //! | slices of a limit, and counting after the answer | `eased.rs` |
 //! | what one node does, others see | `admin.rs` |
 //! | several stores in one rule | `layouts.rs` |
@@ -34,6 +35,7 @@ mod http;
 mod layouts;
 mod load;
 mod lost;
+mod permits;
 #[path = "../peers/process.rs"]
 #[allow(dead_code, reason = "peers are not needed here")]
 mod process;

@@ -50,7 +50,9 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op, Snapshot, Time, check_charges};
+use tidegate_core::{
+    Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op, PermitOp, Permits, Snapshot, Time, check_charges,
+};
 use tidegate_policy::Consistency;
 use tidegate_stores::redis::{Health, RedisStore, ReplyError, StoreError, Tagged};
 
@@ -164,6 +166,20 @@ impl Shared {
     pub(crate) async fn inspect(&self, key: Key<'_>, tag: &[u8], limit: &Limit) -> Result<Snapshot, StoreError> {
         self.inner.calls.fetch_add(1, Relaxed);
         self.inner.store.inspect(key, tag, limit).await
+    }
+
+    /// Does something with a permit, in the store.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn decide_permit(&self, key: Key<'_>, id: &[u8], op: PermitOp) -> Result<Permits, StoreError> {
+        self.inner.calls.fetch_add(1, Relaxed);
+        let store = &self.inner.store;
+        match op {
+            PermitOp::Acquire { limit, lease } => store.acquire(key, id, lease, limit).await,
+            PermitOp::Renew { lease } => store.renew(key, id, lease).await,
+            PermitOp::Release => store.release(key, id).await,
+        }
     }
 
     /// How it does.

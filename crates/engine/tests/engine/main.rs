@@ -4,6 +4,7 @@
 mod bench;
 mod life;
 mod penalties;
+mod permits;
 mod rules;
 mod shadow;
 mod stores;

@@ -3,16 +3,16 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use tidegate_core::KeyError;
-use tidegate_engine::RequestError;
+use tidegate_engine::{PermitError, RequestError, ShapeError};
 use tidegate_policy::json::FieldError;
 pub(super) use tidegate_policy::json::quote;
 
-use crate::headers::{Header, PROBLEM_TYPE};
+use crate::headers::{self, Header, PROBLEM_TYPE};
 
 /// An answer.
 pub(super) type Reply = Response<Full<Bytes>>;
@@ -123,6 +123,22 @@ impl From<RequestError> for Failure {
             _ => StatusCode::BAD_REQUEST,
         };
         Failure::new(status, error.to_string())
+    }
+}
+
+impl From<ShapeError> for Failure {
+    fn from(error: ShapeError) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
+impl From<PermitError> for Failure {
+    fn from(error: PermitError) -> Failure {
+        let Some(wait) = error.retry_after() else {
+            return Failure::new(StatusCode::BAD_REQUEST, error.to_string());
+        };
+        let header = Some((RETRY_AFTER, HeaderValue::from(headers::seconds(wait).max(1))));
+        Failure { header, ..Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()) }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tidegate_core::Limit;
@@ -12,7 +13,8 @@ use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
 use tidegate_policy::json::FieldError;
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
-    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_json_limit, read_limit,
+    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_duration, read_json_limit,
+    read_limit,
 };
 
 use super::answer::{Failure, quote};
@@ -63,6 +65,8 @@ pub(super) struct Inline<'a> {
     pub(super) limit: Limit,
     pub(super) shown: Shown,
     pub(super) cost: u64,
+    /// How long the caller would wait for its turn, if it would: only checks ask for that.
+    pub(super) wait: Option<Duration>,
 }
 
 impl<'a> Asked<'a> {
@@ -99,7 +103,10 @@ impl<'a> Asked<'a> {
     /// Reads an object that holds nothing else.
     pub(super) fn parse(text: &'a str) -> Result<Asked<'a>, Failure> {
         let mut fields = Fields::parse("body", text, EXAMPLE)?;
-        let asked = Asked::take(&mut fields)?;
+        let mut asked = Asked::take(&mut fields)?;
+        if let Asked::Inline(inline) = &mut asked {
+            inline.wait = fields.text("wait", WAITS)?.map(|text| wait(&text)).transpose()?;
+        }
         fields.finish("a check")?;
         Ok(asked)
     }
@@ -245,6 +252,7 @@ impl<'a> Inline<'a> {
         let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
         let slices = query.whole("slices", UNITS)?;
         let cost = query.whole("cost", COSTS)?.unwrap_or(1);
+        let wait = query.take("wait").map(|text| wait(&text)).transpose()?;
         query.finish()?;
         let numbers = Numbers {
             algorithm: algorithm.map(Cow::into_owned),
@@ -255,11 +263,11 @@ impl<'a> Inline<'a> {
             ..Numbers::default()
         };
         let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
-        Ok(Inline::unnamed(key, read, check_cost(cost)?))
+        Ok(Inline { wait, ..Inline::unnamed(key, read, check_cost(cost)?) })
     }
 
     fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {
-        Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), is_named: false, limit, shown, cost }
+        Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), is_named: false, limit, shown, cost, wait: None }
     }
 }
 
@@ -279,6 +287,12 @@ fn remembered(text: &str) -> Option<Read> {
 
 fn remember(text: &str, read: Read) {
     LAST.set(Some((text.to_owned(), read)));
+}
+
+const WAITS: &str = r#"write a time like "200ms" or "2s", up to 24 hours"#;
+
+fn wait(text: &str) -> Result<Duration, Failure> {
+    read_duration(text).ok_or_else(|| Failure::bad("wait", format_args!("{} is no time", quote(text)), WAITS))
 }
 
 const UNITS: &str = "use 1 or more units";

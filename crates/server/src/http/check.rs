@@ -47,6 +47,11 @@ pub(super) fn unknown_domain(domain: &str) -> Failure {
 }
 
 async fn by_own_limit(service: &Service, inline: &Inline<'_>) -> Answered {
+    if let Some(wait) = inline.wait {
+        // Boxed: what is rare needs no room in every request.
+        let shaped = service.engine.shape(inline.key.as_bytes(), &inline.limit, inline.cost, wait);
+        return Ok(once(told::shaped(inline, &Box::pin(shaped).await?, now(service))));
+    }
     let decision = service.engine.decide(inline.key.as_bytes(), &inline.limit, Op::Take(inline.cost)).await?;
     Ok(once(told::decision(inline, &decision, now(service))))
 }
@@ -61,6 +66,9 @@ async fn several(service: &Service, text: &str) -> Answered {
     let mut all = Vec::with_capacity(items.len());
     for item in items {
         match Asked::parse(item.get())? {
+            Asked::Inline(Inline { wait: Some(_), .. }) => {
+                return Err(Failure::bad("wait", "not in a list of checks", "send the check alone"));
+            }
             Asked::Inline(inline) => all.push(inline),
             Asked::Rules(_) => {
                 let remedy = "give the descriptors of one request in one check: they pass together or not at all";
@@ -75,7 +83,7 @@ async fn several(service: &Service, text: &str) -> Answered {
 }
 
 /// An answer that holds for this request alone.
-fn once(mut reply: Reply) -> Reply {
+pub(super) fn once(mut reply: Reply) -> Reply {
     forbid_caching(&mut reply);
     reply
 }

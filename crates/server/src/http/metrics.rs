@@ -41,6 +41,8 @@ const STORE_CALLS: &str = "tidegate_store_calls_total";
 const STORE_SPARED: &str = "tidegate_store_spared_total";
 const STORE_EVENTS: &str = "tidegate_store_events_total";
 const STORE_TIME: &str = "tidegate_store_call_time_seconds";
+const PERMITS: &str = "tidegate_permits_total";
+const PERMITS_HELD: &str = "tidegate_permits_in_memory";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
@@ -76,6 +78,7 @@ pub(super) fn page(service: &Service) -> String {
     let views = service.engine.rules();
     rules(&mut page, &views);
     stores(&mut page, service);
+    permits(&mut page, service);
     traffic(&mut page, service);
     connections(&mut page, service);
     configuration(&mut page, service);
@@ -171,6 +174,23 @@ fn stores(page: &mut Page, service: &Service) {
         let CallTimes { within, nanos } = &store.health.times;
         page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
+}
+
+/// Over all keys: callers choose those, and nobody bounds how many.
+fn permits(page: &mut Page, service: &Service) {
+    let counts = service.engine.permit_counts();
+    page.head(PERMITS, "counter", "What became of permits, over all keys.");
+    for (event, count) in [
+        ("acquired", counts.acquired),
+        ("denied", counts.denied),
+        ("renewed", counts.renewed),
+        ("released", counts.released),
+        ("gone", counts.gone),
+    ] {
+        page.line(PERMITS, &[("event", event)], count);
+    }
+    page.head(PERMITS_HELD, "gauge", "Permits that are held in the memory of this process, over all keys.");
+    page.line(PERMITS_HELD, &[], counts.held_here);
 }
 
 fn traffic(page: &mut Page, service: &Service) {

@@ -7,6 +7,7 @@
 //! | bodies, fields, queries | `body.rs`, `query.rs` |
 //! | what a request is about | `asked.rs` |
 //! | may it pass? | `check.rs`, `auth.rs`; answered by `told.rs` |
+//! | so many at once | `permits.rs` |
 //! | what became of it | `report.rs` |
 //! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
 //! | what was counted | `metrics.rs` |
@@ -23,6 +24,7 @@ mod check;
 mod guard;
 mod metrics;
 mod pages;
+mod permits;
 mod pulse;
 mod query;
 mod reference;
@@ -132,6 +134,7 @@ impl HttpDoor {
             }
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
+            (_, path) if path.starts_with("/v1/permits") => Box::pin(permits::any(service, parts, body)).await,
             // Boxed: what is rare needs no room in every request.
             _ => Box::pin(self.route_admin(caller, parts, body)).await,
         }

@@ -6,7 +6,7 @@ use http::header::HOST;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{Failure, JSON, Reply, TEXT, quote, reply};
-use super::rules;
+use super::{permits, rules};
 use crate::bounds::HOST_BYTES_MAX;
 
 /// A route.
@@ -20,13 +20,16 @@ const fn route(path: &'static str, methods: &'static [&'static str], what: &'sta
     Route { path, methods, what }
 }
 
+const PERMIT: &str = "/v1/permits/{id}";
 const MODE: &str = "/v1/rules/{domain}/{rule}/mode";
 
 /// All of them, in the order in which they are shown.
-pub(super) const ROUTES: [Route; 17] = [
+pub(super) const ROUTES: [Route; 19] = [
     route("/v1/check", &["GET", "POST"], "may it pass?"),
     route("/v1/auth", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"], "may it pass? for proxies"),
     route("/v1/report", &["POST"], "what became of it"),
+    route("/v1/permits", &["POST"], "so many at once: acquire a permit for a time"),
+    route(PERMIT, &["PUT", "DELETE"], "hold it for longer, or give it back"),
     route("/v1/inspect", &["POST"], "what is known of a key (admin)"),
     route("/v1/reset", &["POST"], "forget a key (admin)"),
     route("/v1/grant", &["POST"], "give units back to a key (admin)"),
@@ -45,7 +48,11 @@ pub(super) const ROUTES: [Route; 17] = [
 
 /// The route of a path.
 pub(super) fn find(path: &str) -> Option<&'static Route> {
-    let is_it = |route: &&Route| route.path == path || (route.path == MODE && rules::of_path(path).is_some());
+    let is_it = |route: &&Route| match route.path {
+        MODE => rules::of_path(path).is_some(),
+        PERMIT => permits::of_path(path).is_some(),
+        other => other == path,
+    };
     ROUTES.iter().find(is_it)
 }
 
@@ -59,7 +66,7 @@ pub(super) fn page(headers: &HeaderMap, listener: Option<SocketAddr>) -> Reply {
     let mut page = String::from("Tidegate decides whether requests may pass.\n\n");
     for Route { path, methods, what } in &ROUTES {
         let methods = if *path == "/v1/auth" { "any".to_owned() } else { methods.join(", ") };
-        page += &format!("{methods:<10} {path:<32} {what}\n");
+        page += &format!("{methods:<11} {path:<32} {what}\n");
     }
     page += &format!("\nTry: curl -i 'http://{}/v1/check?key=user:42&rate=5/minute'\n", authority(headers, listener));
     reply(StatusCode::OK, TEXT, page)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 use tidegate_core::{Decision, Decisions, Retry, Time};
-use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome};
+use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped};
 use tidegate_policy::{Headers, Mode};
 
 use super::answer::{JSON, Reply, add_headers, empty, forbid_caching, json, reply};
@@ -33,6 +33,16 @@ struct One {
     allowed: bool,
     #[serde(flatten)]
     numbers: Numbers,
+}
+
+/// The answer to who would wait for its turn.
+#[derive(Serialize)]
+struct Turn {
+    allowed: bool,
+    #[serde(flatten)]
+    numbers: Numbers,
+    /// How long to wait before going on; nothing if it may not.
+    wait_ns: Option<u64>,
 }
 
 /// The answer to a check of several limits.
@@ -97,7 +107,14 @@ impl Numbers {
 /// The answer to one key under its own limit.
 pub(super) fn decision(inline: &Inline<'_>, decision: &Decision, now: Time) -> Reply {
     let body = One { allowed: decision.is_allowed(), numbers: Numbers::of(decision) };
-    own_limits(std::iter::once((inline, decision)), decision.retry(), &body, now)
+    own_limits(std::iter::once((inline, decision, decision.retry())), decision.retry(), &body, now)
+}
+
+/// The answer to one key whose caller would wait for its turn.
+pub(super) fn shaped(inline: &Inline<'_>, Shaped { decision, turn }: &Shaped, now: Time) -> Reply {
+    let (wait_ns, retry) = (turn.ok().map(nanos), turn.err());
+    let body = Turn { allowed: turn.is_ok(), numbers: Numbers::of(decision).with_retry(retry), wait_ns };
+    own_limits(std::iter::once((inline, decision, retry)), retry, &body, now)
 }
 
 /// The answer to several keys under their own limits.
@@ -108,20 +125,25 @@ pub(super) fn decisions(all: &[Inline<'_>], decisions: &Decisions, now: Time) ->
         numbers: numbers.with_retry(decisions.retry()),
         results: decisions.iter().map(|one| One { allowed: one.is_allowed(), numbers: Numbers::of(one) }).collect(),
     };
-    own_limits(all.iter().zip(decisions.iter()), decisions.retry(), &body, now)
+    let decided = all.iter().zip(decisions.iter()).map(|(inline, decision)| (inline, decision, decision.retry()));
+    own_limits(decided, decisions.retry(), &body, now)
 }
 
+/// What is told of limits that callers brought: each with its decision, and when to retry if it denies.
 fn own_limits<'a>(
-    decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision)>,
+    decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision, Option<Retry>)>,
     retry: Option<Retry>,
     body: &impl Serialize,
     now: Time,
 ) -> Reply {
     let mut told = Vec::with_capacity(1);
     let mut violated: Vec<&str> = Vec::new();
-    for (inline, decision) in decided {
-        let denies = !decision.is_allowed();
-        let wait = headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, now);
+    for (inline, decision, retry) in decided {
+        let denies = retry.is_some();
+        let wait = match retry {
+            Some(Retry::After(wait)) => wait,
+            _ => headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, now),
+        };
         let (name, shown, remaining) = (&*inline.name, inline.shown, decision.remaining());
         if denies && !violated.contains(&name) {
             violated.push(name);
@@ -179,7 +201,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
 }
 
 /// A denial: its problem with the numbers as further members, or the numbers alone if the rules want no problem.
-fn denied(status: u16, problem: Option<String>, members: &impl Serialize) -> Reply {
+pub(super) fn denied(status: u16, problem: Option<String>, members: &impl Serialize) -> Reply {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let members = serde_json::to_string(members).unwrap_or_default();
     let mut answer = match problem {

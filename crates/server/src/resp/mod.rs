@@ -1,5 +1,5 @@
-//! The protocol of Redis: CL.THROTTLE for clients of redis-cell, TIDEGATE.CHECK for configured rules, and what clients
-//! expect of any Redis server when they connect.
+//! The protocol of Redis: CL.THROTTLE for clients of redis-cell, TIDEGATE.CHECK for configured rules, TIDEGATE.ACQUIRE for
+//! permits, and what clients expect of any Redis server when they connect.
 //!
 //! | to find | look in |
 //! |---|---|

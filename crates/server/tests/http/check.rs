@@ -44,6 +44,25 @@ async fn the_same_in_a_query() {
     assert_eq!(body(&post)["remaining"], 18, "both count on one key");
 }
 
+#[tokio::test]
+async fn who_waits_is_told_when_its_turn_comes() {
+    let bench = Bench::new();
+    let ask = |wait: &str| {
+        let limit = r#"{"algorithm":"leaky_bucket","rate":"10/second","capacity":4}"#;
+        format!(r#"{{"key":"outbound","limit":{limit},"wait":"{wait}"}}"#)
+    };
+    insta::assert_snapshot!("turn_at_once", bench.post("/v1/check", &ask("0ms")).await);
+    insta::assert_snapshot!("turn_after_a_wait", bench.post("/v1/check", &ask("200ms")).await);
+    insta::assert_snapshot!("turn_too_late", bench.post("/v1/check", &ask("50ms")).await);
+    let query = "key=outbound&rate=10/second&algorithm=leaky_bucket&capacity=4&wait=1s";
+    for turn in [200_000_000_u64, 300_000_000] {
+        assert_eq!(body(&bench.get(&format!("/v1/check?{query}")).await)["wait_ns"], turn);
+    }
+    insta::assert_snapshot!("turn_queue_full", bench.post("/v1/check", &ask("1s")).await);
+    bench.clock.advance(Duration::from_millis(400));
+    assert_eq!(body(&bench.post("/v1/check", &ask("0s")).await)["wait_ns"], 0, "what was denied took nothing");
+}
+
 /// The largest cost, and one above it.
 #[tokio::test]
 async fn costs_have_a_bound() {

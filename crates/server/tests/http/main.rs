@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod life;
 mod operate;
+mod permits;
 #[path = "../../../stores/tests/servers/mod.rs"]
 mod servers;
 mod stores;

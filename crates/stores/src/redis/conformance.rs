@@ -143,12 +143,18 @@ fn check_live(live: &std::cell::RefCell<Live>, cases: u32) {
     TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut *live.borrow_mut()));
     transactions::check_jump(&mut *live.borrow_mut());
     permits::check(&mut *live.borrow_mut());
+    permits::check_lengths(&mut *live.borrow_mut());
     let config = || ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
     let of_history = |(algorithm, limit, start, words): (usize, u64, u64, Vec<u64>)| {
         check_history(&mut *live.borrow_mut(), Algorithm::ALL[algorithm], limit, start, &words);
         Ok(())
     };
     TestRunner::new(config()).run(&histories(), of_history).unwrap();
+    let of_permits = |calls: Vec<_>| {
+        permits::check_history(&mut *live.borrow_mut(), &calls);
+        Ok(())
+    };
+    TestRunner::new(config()).run(&permits::calls(), of_permits).unwrap();
     let of_transactions = |(places, start, calls): (Vec<u64>, u64, Vec<Vec<u64>>)| {
         transactions::check(&mut *live.borrow_mut(), &places, start, &calls);
         Ok(())

@@ -31,5 +31,6 @@ mod store_tests;
 pub use decode::ReplyError;
 pub use key::CALLERS_KEY;
 pub use link::{Breaker, CALL_TIME_BOUNDS, CallError, CallTimes, Health, NodeHealth, OpenError, Totals, Why};
-pub use store::{Leased, Permits, RedisStore, StoreError, Tagged, Told};
+pub use store::{Leased, RedisStore, StoreError, Tagged, Told};
+pub use tidegate_core::Permits;
 pub use url::{Address, Target, TargetError};

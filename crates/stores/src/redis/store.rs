@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Snapshot, State, Time, check_charges,
+    Charge, ChargeError, Decision, Decisions, Found, Key, Limit, Numbers, Op, Permits, Snapshot, State, Time,
+    check_charges,
 };
 
 use super::crossing::Crossing;
@@ -53,17 +54,6 @@ pub struct Told {
     pub state: State,
     /// When that was, by the store's clock.
     pub now: Time,
-}
-
-/// The state of permits after an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permits {
-    /// Whether it was done: a permit was acquired, or was there to be renewed or released.
-    pub done: bool,
-    /// Permits in use.
-    pub in_use: u64,
-    /// When the next lease ends, if nobody renews or releases.
-    pub next_end: Duration,
 }
 
 /// Why a store did not answer.
@@ -228,8 +218,9 @@ impl RedisStore {
     /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
     /// once, for longer.
     ///
-    /// All permits of a key have leases of one length. One that ends later than a lease from now was given before the
-    /// store's clock was set back, and is cut to that: so a holder that died keeps nobody out for longer than a lease.
+    /// A permit has a name of at least one byte. One whose lease ends later than the longest lease of the key from now was
+    /// given before the store's clock was set back, and is cut to that: so a holder that died keeps nobody out for longer
+    /// than that lease.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | CL.THROTTLE | `throttle.rs` |
 //! | TIDEGATE.CHECK | `check.rs` |
+//! | TIDEGATE.ACQUIRE, TIDEGATE.RENEW, TIDEGATE.RELEASE | `permits.rs` |
 //! | DEL, EXISTS, TTL: keys of CL.THROTTLE | `keys.rs` |
 //! | HELLO, AUTH, CLIENT and what else is about the connection | `connection.rs` |
 //! | INFO, COMMAND, CONFIG and what else is about the server | `server.rs` |
@@ -13,6 +14,7 @@
 mod check;
 mod connection;
 mod keys;
+mod permits;
 mod server;
 mod table;
 pub(super) mod throttle;
@@ -89,6 +91,9 @@ async fn execute(context: &mut Context<'_>, name: Name, command: &Command<'_>) {
     match name {
         Name::Throttle => throttle::run(context, command).await,
         Name::Check => check::run(context, command).await,
+        Name::Acquire => permits::acquire(context, command).await,
+        Name::Renew => permits::renew(context, command).await,
+        Name::Release => permits::release(context, command).await,
         Name::Del => keys::delete(context, command).await,
         Name::Exists => keys::exists(context, command).await,
         Name::Ttl => keys::time_left(context, command, 1_000_000_000).await,

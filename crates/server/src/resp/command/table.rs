@@ -5,6 +5,9 @@
 pub(super) enum Name {
     Throttle,
     Check,
+    Acquire,
+    Renew,
+    Release,
     Del,
     Exists,
     Ttl,
@@ -69,6 +72,9 @@ const WRITE: &[&str] = &["fast", "write"];
 pub(super) static ALL_COMMANDS: &[Spec] = &[
     spec("cl.throttle", Name::Throttle, -5, "rate limit", WRITE, ONE, "Takes from a limit that the command brings: key max_burst count period [quantity]."),
     spec("tidegate.check", Name::Check, -4, "rate limit", WRITE, NONE, "Takes from the configured limits: domain key value [key value ...] [COST n]."),
+    spec("tidegate.acquire", Name::Acquire, -4, "permits", WRITE, ONE, "Takes one of so many permits of a key for a time: key limit lease_ms [id]."),
+    spec("tidegate.renew", Name::Renew, 4, "permits", WRITE, ONE, "Holds a permit for longer: key id lease_ms."),
+    spec("tidegate.release", Name::Release, 3, "permits", WRITE, ONE, "Gives a permit back: key id."),
     spec("del", Name::Del, -2, "generic", WRITE, ALL, "Forgets keys of CL.THROTTLE."),
     spec("unlink", Name::Del, -2, "generic", WRITE, ALL, "Forgets keys of CL.THROTTLE."),
     spec("exists", Name::Exists, -2, "generic", READ, ALL, "Counts the keys of CL.THROTTLE that something was taken from."),

@@ -19,7 +19,7 @@ static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(1));
 enum Held {
     Text(Vec<u8>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
-    Sorted(BTreeMap<Vec<u8>, u64>),
+    Sorted(BTreeMap<Vec<u8>, i64>),
 }
 
 /// The keys. None is ever forgotten because its time is over: a test asks when that would be.
@@ -130,6 +130,11 @@ fn number(digits: &[u8]) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{digits:?} is no whole number"))
 }
 
+fn signed(digits: &[u8]) -> i64 {
+    let digits = std::str::from_utf8(digits).unwrap();
+    digits.parse().unwrap_or_else(|_| panic!("{digits:?} is no whole number"))
+}
+
 fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue> {
     let words: Vec<Vec<u8>> = words.iter().map(word).collect();
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -186,21 +191,23 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             counted(1)
         }
         [b"ZADD", key, score, member] => {
-            counted(usize::from(sorted(keys, key).insert(member.to_vec(), number(score)).is_none()))
+            counted(usize::from(sorted(keys, key).insert(member.to_vec(), signed(score)).is_none()))
         }
         [b"ZSCORE", key, member] => {
             found(sorted(keys, key).get(*member).map(|score| score.to_string().into_bytes()).as_ref())
         }
         [b"ZCARD", key] => counted(sorted(keys, key).len()),
         [b"ZREM", key, member] => counted(usize::from(sorted(keys, key).remove(*member).is_some())),
-        [b"ZREMRANGEBYSCORE", key, b"-inf", most] => {
-            sorted(keys, key).retain(|_, score| *score > number(most));
+        [b"ZREMRANGEBYSCORE", key, least, most] => {
+            sorted(keys, key).retain(|_, score| !(signed(least)..=signed(most)).contains(score));
             counted(0)
         }
         [b"ZRANGE", key, place, same, b"WITHSCORES"] if place == same => {
-            let ordered = sorted(keys, key).iter().map(|(member, score)| (*score, member));
-            let end = if *place == b"0" { ordered.min() } else { ordered.max() };
-            let pair = end.map(|(score, member)| [member.clone(), score.to_string().into_bytes()]);
+            let mut ordered: Vec<(i64, &Vec<u8>)> =
+                sorted(keys, key).iter().map(|(member, score)| (*score, member)).collect();
+            ordered.sort();
+            let found = if *place == b"-1" { ordered.pop() } else { ordered.get(number(place) as usize).copied() };
+            let pair = found.map(|(score, member)| [member.clone(), score.to_string().into_bytes()]);
             let words = pair.iter().flatten().map(|word| lua.create_string(word)).collect::<mlua::Result<Vec<_>>>()?;
             Ok(LuaValue::Table(lua.create_sequence_from(words)?))
         }
@@ -217,7 +224,7 @@ fn hash<'k>(keys: &'k Keys, key: &[u8]) -> &'k BTreeMap<Vec<u8>, Vec<u8>> {
     }
 }
 
-fn sorted<'k>(keys: &'k mut Keys, key: &[u8]) -> &'k mut BTreeMap<Vec<u8>, u64> {
+fn sorted<'k>(keys: &'k mut Keys, key: &[u8]) -> &'k mut BTreeMap<Vec<u8>, i64> {
     match keys.held.entry(key.to_vec()).or_insert_with(|| Held::Sorted(BTreeMap::new())) {
         Held::Sorted(members) => members,
         Held::Text(_) | Held::Hash(_) => panic!("it is no sorted set"),

@@ -1,0 +1,143 @@
+//! The arithmetic of permits with leases: who holds a place under a key, and until when.
+//!
+//! Pure, as the algorithms are: the instant is given. `crates/stores/src/redis/lua/permits.lua` does the same in Redis;
+//! `spec/permits.md` says it in words.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::Time;
+
+/// What is asked of the permits of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitOp {
+    /// Takes one of `limit` permits for the length of a lease. Who holds it already holds it once, for longer.
+    Acquire {
+        /// Permits of the key.
+        limit: u64,
+        /// How long it is held, unless it is renewed.
+        lease: Duration,
+    },
+    /// Holds a permit for another lease from now on.
+    Renew {
+        /// How long it is held from now on.
+        lease: Duration,
+    },
+    /// Gives a permit back.
+    Release,
+}
+
+/// The permits of a key after an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permits {
+    /// Whether it was done: a permit was acquired, or was there to be renewed or released.
+    pub done: bool,
+    /// Permits in use.
+    pub in_use: u64,
+    /// When the next lease ends, if nobody renews or releases.
+    pub next_end: Duration,
+}
+
+/// Those who hold a permit of one key.
+///
+/// A lease that ends now has ended. A renewal never cuts a lease short. A lease that ends later than the longest one of the
+/// key from now was given before the clock was set back: the next acquire cuts it to that, so that a holder that died
+/// keeps nobody out for longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    ends: HashMap<u128, Time>,
+    /// The same by their ends.
+    order: BTreeSet<(Time, u128)>,
+    /// The longest lease since somebody held a permit.
+    longest: Duration,
+}
+
+impl Holders {
+    /// Does an op at an instant, for the holder of this number.
+    pub fn decide(&mut self, now: Time, holder: u128, op: PermitOp) -> Permits {
+        self.expire(now);
+        let done = match op {
+            PermitOp::Acquire { limit, lease } => {
+                self.repair(now, lease);
+                let fits = self.ends.contains_key(&holder) || self.in_use() < limit;
+                if fits {
+                    self.hold(now, holder, lease);
+                }
+                fits
+            }
+            PermitOp::Renew { lease } => {
+                let is_held = self.ends.contains_key(&holder);
+                if is_held {
+                    self.hold(now, holder, lease);
+                }
+                is_held
+            }
+            PermitOp::Release => self.ends.remove(&holder).is_some_and(|end| self.order.remove(&(end, holder))),
+        };
+        if self.is_empty() {
+            self.longest = Duration::ZERO;
+        }
+        let next_end = self.next_end().map_or(0, |end| end.as_nanos().saturating_sub(now.as_nanos()));
+        Permits { done, in_use: self.in_use(), next_end: Duration::from_nanos(next_end) }
+    }
+
+    /// Forgets those whose lease has ended. Tells how many.
+    pub fn expire(&mut self, now: Time) -> usize {
+        let before = self.order.len();
+        while let Some((_, holder)) = self.order.first().copied().filter(|(end, _)| *end <= now) {
+            self.order.pop_first();
+            self.ends.remove(&holder);
+        }
+        if self.is_empty() {
+            self.longest = Duration::ZERO;
+        }
+        before - self.order.len()
+    }
+
+    /// Permits in use, those whose lease has ended since the last op among them.
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        self.order.len() as u64
+    }
+
+    /// Whether nobody holds a permit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Whether this one holds a permit, if its lease has not ended.
+    #[must_use]
+    pub fn has(&self, holder: u128) -> bool {
+        self.ends.contains_key(&holder)
+    }
+
+    /// When the next lease ends.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Time> {
+        self.order.first().map(|(end, _)| *end)
+    }
+
+    fn hold(&mut self, now: Time, holder: u128, lease: Duration) {
+        let known = self.ends.get(&holder).copied();
+        let end = now.plus(lease).max(known.unwrap_or_default());
+        self.longest = self.longest.max(lease);
+        self.put(holder, known, end);
+    }
+
+    /// Cuts leases that end later than any can that was given by this clock.
+    fn repair(&mut self, now: Time, lease: Duration) {
+        let latest = now.plus(self.longest.max(lease));
+        while let Some((end, holder)) = self.order.last().copied().filter(|(end, _)| *end > latest) {
+            self.put(holder, Some(end), latest);
+        }
+    }
+
+    fn put(&mut self, holder: u128, known: Option<Time>, end: Time) {
+        if let Some(known) = known {
+            self.order.remove(&(known, holder));
+        }
+        self.order.insert((end, holder));
+        self.ends.insert(holder, end);
+    }
+}

@@ -1,0 +1,187 @@
+//! Permits with leases, beside a literal model of them, and never more of them than the limit.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::{FakeClock, Holders, Key, LeasedSemaphore, NoRoom, PermitOp, Permits, Time};
+
+/// The rules of `spec/permits.md`, word by word: a list of holders with the ends of their leases.
+#[derive(Default)]
+struct Model {
+    held: Vec<(u128, u64)>,
+    longest: u64,
+}
+
+impl Model {
+    fn decide(&mut self, now: u64, holder: u128, op: PermitOp) -> Permits {
+        self.held.retain(|(_, end)| *end > now);
+        if self.held.is_empty() {
+            self.longest = 0;
+        }
+        let place = |model: &Model| model.held.iter().position(|(other, _)| *other == holder);
+        let done = match op {
+            PermitOp::Acquire { limit, lease } => {
+                let lease = nanos(lease);
+                let latest = now + self.longest.max(lease);
+                self.held.iter_mut().for_each(|(_, end)| *end = latest.min(*end));
+                match place(self) {
+                    Some(place) => self.hold(place, now, lease),
+                    None if (self.held.len() as u64) < limit => {
+                        self.held.push((holder, 0));
+                        self.hold(self.held.len() - 1, now, lease)
+                    }
+                    None => false,
+                }
+            }
+            PermitOp::Renew { lease } => place(self).is_some_and(|place| self.hold(place, now, nanos(lease))),
+            PermitOp::Release => place(self).map(|place| self.held.remove(place)).is_some(),
+        };
+        if self.held.is_empty() {
+            self.longest = 0;
+        }
+        let next_end = self.held.iter().map(|(_, end)| end - now).min().unwrap_or(0);
+        Permits { done, in_use: self.held.len() as u64, next_end: Duration::from_nanos(next_end) }
+    }
+
+    fn hold(&mut self, place: usize, now: u64, lease: u64) -> bool {
+        self.held[place].1 = self.held[place].1.max(now + lease);
+        self.longest = self.longest.max(lease);
+        true
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap()
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(name).unwrap()
+}
+
+/// An op with small numbers, so that holders meet and leases end.
+fn op() -> impl Strategy<Value = PermitOp> {
+    let lease = (1_u64..30).prop_map(Duration::from_nanos);
+    prop_oneof![
+        3 => (0_u64..5, lease.clone()).prop_map(|(limit, lease)| PermitOp::Acquire { limit, lease }),
+        1 => lease.prop_map(|lease| PermitOp::Renew { lease }),
+        1 => Just(PermitOp::Release),
+    ]
+}
+
+/// Calls, each so much later than the one before. Some come after the clock was set back.
+fn calls(steps: std::ops::Range<i64>) -> impl Strategy<Value = Vec<(i64, u128, PermitOp)>> {
+    prop::collection::vec((steps, 0_u128..6, op()), 1..80)
+}
+
+proptest! {
+    #[test]
+    fn they_are_as_the_model_says(calls in calls(-8..12)) {
+        let (mut holders, mut model, mut now) = (Holders::default(), Model::default(), 1_000_u64);
+        for (step, holder, op) in calls {
+            now = now.saturating_add_signed(step);
+            let told = holders.decide(Time::from_nanos(now), holder, op);
+            prop_assert_eq!(told, model.decide(now, holder, op), "{:?} of {} at {}", op, holder, now);
+        }
+    }
+
+    /// Counted by what holders were promised, not by what is kept of them.
+    #[test]
+    fn never_more_are_held_than_the_limit(limit in 1_u64..4, calls in calls(0..12)) {
+        let (clock, mut promised, mut now) = (FakeClock::new(), Vec::<(u128, u64)>::new(), 0_u64);
+        let semaphore = LeasedSemaphore::new(clock.clone().into());
+        for (step, holder, op) in calls {
+            let step = step.unsigned_abs();
+            now += step;
+            clock.advance(Duration::from_nanos(step));
+            promised.retain(|(_, end)| *end > now);
+            let name = holder.to_string();
+            let (done, lease) = match op {
+                PermitOp::Acquire { lease, .. } => {
+                    (semaphore.acquire(key("pool"), key(&name), limit, lease).unwrap().done, lease)
+                }
+                PermitOp::Renew { lease } => (semaphore.renew(key("pool"), key(&name), lease).done, lease),
+                PermitOp::Release => {
+                    let is_held = promised.iter().any(|(other, _)| *other == holder);
+                    prop_assert_eq!(semaphore.release(key("pool"), key(&name)).done, is_held);
+                    promised.retain(|(other, _)| *other != holder);
+                    continue;
+                }
+            };
+            if done {
+                let known = promised.iter().position(|(other, _)| *other == holder);
+                let end = known.map_or(0, |place| promised.swap_remove(place).1).max(now + nanos(lease));
+                promised.push((holder, end));
+            } else if matches!(op, PermitOp::Acquire { .. }) {
+                prop_assert_eq!(promised.len() as u64, limit, "denied though there was a place");
+            }
+            prop_assert!(promised.len() as u64 <= limit, "{:?}", promised);
+            prop_assert_eq!(semaphore.held(), promised.len());
+        }
+    }
+}
+
+#[test]
+fn a_short_lease_beside_a_long_one_does_not_end_it() {
+    let clock = FakeClock::new();
+    let semaphore = LeasedSemaphore::new(clock.clone().into());
+    let acquire =
+        |permit, millis| semaphore.acquire(key("pool"), key(permit), 2, Duration::from_millis(millis)).unwrap();
+    assert!(acquire("long", 60_000).done);
+    assert!(acquire("short", 10).done);
+    clock.advance(Duration::from_millis(10));
+    assert!(acquire("third", 10).done, "the short one has ended");
+    clock.advance(Duration::from_millis(59_989));
+    assert!(acquire("fourth", 10).done);
+    assert!(!acquire("fifth", 10).done, "the long one has not");
+    clock.advance(Duration::from_millis(1));
+    assert!(acquire("fifth", 10).done);
+}
+
+#[test]
+fn room_is_bounded_over_all_keys_and_comes_back_by_itself() {
+    let clock = FakeClock::new();
+    let semaphore = LeasedSemaphore::with_room(clock.clone().into(), 100);
+    let lease = Duration::from_secs(10);
+    let names: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
+    for name in &names {
+        assert!(semaphore.acquire(key(name), key("holder"), 5, lease).unwrap().done);
+    }
+    assert_eq!(semaphore.acquire(key("other"), key("holder"), 5, lease), Err(NoRoom { permits: 100 }));
+    assert!(semaphore.acquire(key("key:7"), key("holder"), 5, lease).unwrap().done, "who holds one needs no more room");
+    assert!(semaphore.release(key("key:7"), key("holder")).done);
+    assert!(semaphore.acquire(key("other"), key("holder"), 5, lease).unwrap().done);
+    clock.advance(lease);
+    for name in &names {
+        let other = format!("other:{name}");
+        assert!(semaphore.acquire(key(&other), key("holder"), 5, lease).unwrap().done, "what ended made room");
+    }
+    assert_eq!(semaphore.held(), 100);
+    clock.advance(lease);
+    assert_eq!(semaphore.held(), 0);
+}
+
+#[test]
+fn threads_never_hold_more_than_the_limit() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let semaphore = LeasedSemaphore::new(tidegate_core::Clock::system());
+    let (inside, acquired) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (semaphore, inside, acquired) = (&semaphore, &inside, &acquired);
+            scope.spawn(move || {
+                let name = number.to_string();
+                for _ in 0..2_000 {
+                    if semaphore.acquire(key("pool"), key(&name), 3, Duration::from_secs(60)).unwrap().done {
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 3, "too many at once");
+                        acquired.fetch_add(1, Ordering::Relaxed);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        assert!(semaphore.release(key("pool"), key(&name)).done);
+                    }
+                }
+            });
+        }
+    });
+    assert!(acquired.load(Ordering::Relaxed) > 0);
+    assert_eq!(semaphore.held(), 0);
+}

@@ -1,0 +1,193 @@
+//! `/v1/permits`: so many at once for each key, each for the length of a lease.
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, StatusCode};
+use hyper::body::Incoming;
+use serde::Serialize;
+use tidegate_core::Retry;
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
+use tidegate_engine::{Acquired, Denial};
+use tidegate_policy::read_duration;
+
+use super::answer::{Answered, Failure, Reply, add_headers, empty, json, quote};
+use super::body::{self, Fields, text, utf8};
+use super::check::once;
+use super::query::{Query, decode, whole};
+use super::routes;
+use super::told::{self, nanos};
+use crate::headers::{self, OWN_LIMIT_NAME};
+use crate::service::{Protocol, Service};
+
+const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
+const KEYS: &str = "name what is shared, like key=job:42";
+const LEASES: &str = r#"write a time like "30s" or "500ms", or seconds as a number, up to 24 hours"#;
+const IDS: &str = "leave it out to get a new one, or bring one as text";
+
+/// A permit that is held.
+#[derive(Serialize)]
+struct Held<'a> {
+    id: &'a str,
+    in_use: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    lease_ns: u64,
+}
+
+/// What a denial adds to its problem.
+#[derive(Serialize)]
+struct Full {
+    in_use: u64,
+    limit: u64,
+    retry_after_ns: u64,
+}
+
+/// The name of a permit in a path like `/v1/permits/6f1c`, still encoded.
+pub(super) fn of_path(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/permits/").filter(|id| !id.is_empty() && !id.contains('/'))
+}
+
+/// All that is asked below `/v1/permits`.
+pub(super) async fn any(service: &Service, parts: &Parts, body: Incoming) -> Answered {
+    let path = parts.uri.path();
+    let route = routes::find(path).ok_or_else(|| routes::unknown(path))?;
+    if !route.methods.contains(&parts.method.as_str()) {
+        return Err(Failure::method(&route.methods.join(", ")));
+    }
+    let query = parts.uri.query();
+    let reply = match of_path(path) {
+        None => {
+            let body = body::read(body).await?;
+            service.timed(Protocol::Http, pin!(acquire(service, &body))).await?
+        }
+        Some(id) if parts.method == Method::PUT => {
+            service.timed(Protocol::Http, pin!(renew(service, id, query))).await?
+        }
+        Some(id) => service.timed(Protocol::Http, pin!(release(service, id, query))).await?,
+    };
+    Ok(once(reply))
+}
+
+/// A permit that is asked for.
+struct Asked<'a> {
+    key: Cow<'a, str>,
+    limit: u64,
+    lease: Duration,
+    id: Option<Cow<'a, str>>,
+}
+
+fn asked(body: &[u8]) -> Result<Asked<'_>, Failure> {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
+    let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
+    let remedy = format_args!("use 1 to {PERMIT_LIMIT_MAX} permits");
+    let limit = fields.whole("limit", remedy)?.ok_or_else(|| Failure::bad("limit", "missing", remedy))?;
+    let written = fields.need("lease", LEASES)?;
+    let lease = match written.get().starts_with('"') {
+        true => lease(&text("lease", written, LEASES)?)?,
+        false => Duration::from_secs(whole("lease", written.get(), LEASES)?),
+    };
+    let id = fields.text("id", IDS)?;
+    fields.finish("a permit")?;
+    Ok(Asked { key, limit, lease, id })
+}
+
+/// Takes a permit, if one is free.
+async fn acquire(service: &Service, body: &[u8]) -> Answered {
+    let Asked { key, limit, lease, id } = asked(body)?;
+    let id = id.as_deref().map(str::as_bytes);
+    let Acquired { id, permits } = service.engine.acquire_permit(key.as_bytes(), limit, lease, id).await?;
+    if !permits.done {
+        let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end) };
+        return Ok(full(service, &members, permits.next_end));
+    }
+    let held = Held { id: &id, in_use: permits.in_use, limit: Some(limit), lease_ns: nanos(lease) };
+    Ok(json(StatusCode::CREATED, &held))
+}
+
+/// Holds a permit for another lease.
+async fn renew(service: &Service, id: &str, query: Option<&str>) -> Answered {
+    let mut query = Query::parse(query)?;
+    let (key, written) = (query.need("key", KEYS)?, query.need("lease", "say for how long, like lease=30s")?);
+    query.finish()?;
+    let (id, lease) = (decode(id, false)?, lease(&written)?);
+    let permits = service.engine.renew_permit(key.as_bytes(), id.as_bytes(), lease).await?;
+    match permits.done {
+        true => {
+            let held = Held { id: &id, in_use: permits.in_use, limit: None, lease_ns: nanos(lease) };
+            Ok(json(StatusCode::OK, &held))
+        }
+        false => Err(gone(&id)),
+    }
+}
+
+/// Gives a permit back.
+async fn release(service: &Service, id: &str, query: Option<&str>) -> Answered {
+    let mut query = Query::parse(query)?;
+    let key = query.need("key", KEYS)?;
+    query.finish()?;
+    let id = decode(id, false)?;
+    let permits = service.engine.release_permit(key.as_bytes(), id.as_bytes()).await?;
+    if permits.done { Ok(empty(StatusCode::NO_CONTENT)) } else { Err(gone(&id)) }
+}
+
+/// A time like `30s`, or whole seconds.
+fn lease(text: &str) -> Result<Duration, Failure> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = || text.parse().ok().filter(|_| is_digits).map(Duration::from_secs);
+    let read = read_duration(text).or_else(seconds);
+    read.ok_or_else(|| Failure::bad("lease", format_args!("{} is no time", quote(text)), LEASES))
+}
+
+/// Too many are at it.
+fn full(service: &Service, members: &Full, wait: Duration) -> Reply {
+    let (status, problem) = headers::problem_of(Denial::OverLimit, &[OWN_LIMIT_NAME], false);
+    let mut reply = told::denied(status, Some(problem), members);
+    let wait = Some(Retry::Unknown(wait));
+    if let Some(seconds) = headers::retry_seconds(wait, Duration::ZERO, service.engine.clock().now()) {
+        add_headers(&mut reply, vec![("retry-after", seconds.to_string())]);
+    }
+    reply
+}
+
+/// Nobody can tell whether it was ever there: what is over is forgotten.
+fn gone(id: &str) -> Failure {
+    let detail = format!(
+        "id: {} holds no permit of this key: its lease has ended, or it was released; POST /v1/permits acquires anew",
+        quote(id)
+    );
+    Failure::new(StatusCode::NOT_FOUND, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        for (path, expected) in [
+            ("/v1/permits", None),
+            ("/v1/permits/", None),
+            ("/v1/permits/a", Some("a")),
+            ("/v1/permits/a%2Fb", Some("a%2Fb")),
+            ("/v1/permits/a/b", None),
+            ("/v1/permitsa", None),
+        ] {
+            assert_eq!(of_path(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn leases() {
+        for (text, millis) in [("30s", 30_000), ("500ms", 500), ("1m30s", 90_000), ("7", 7_000)] {
+            assert_eq!(lease(text).unwrap(), Duration::from_millis(millis), "{text}");
+        }
+        for text in ["", "soon", "-1s", "1.5s", "+7", "99999999999999999999", "s"] {
+            assert!(lease(text).is_err(), "{text}");
+        }
+    }
+}
