@@ -60,9 +60,9 @@ async fn the_guide_tells_all_permissions() {
     let url = format!("redis://tidegate:password@127.0.0.1:{}?timeout=5s", server.port);
     set_user(&server, &words);
     do_all(&url).await.unwrap();
-    // Without any of them something is refused. What only a Sentinel or a Cluster is asked is not needed here, nor what is
-    // a courtesy.
-    let elsewhere = ["+ping", "+client|setname", "+role", "+cluster|slots", "+asking"];
+    // Without any of them something is refused. What only a Sentinel, a Cluster or another database than the first is asked
+    // is not needed here, nor what is a courtesy.
+    let elsewhere = ["+ping", "+client|setname", "+role", "+cluster|slots", "+asking", "+select"];
     for word in words.iter().filter(|word| word.starts_with('+') && !elsewhere.contains(&word.as_str())) {
         let without: Vec<String> = words.iter().filter(|other| *other != word).cloned().collect();
         set_user(&server, &without);
