@@ -8,6 +8,7 @@
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
+//! | what answers tell of limits: headers and problem bodies | `http_headers.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
@@ -17,6 +18,7 @@
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
+pub mod http_headers;
 
 mod admin;
 mod batch;
