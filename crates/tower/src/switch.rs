@@ -1,0 +1,62 @@
+//! Whether a layer acts, and what it has done: the kill switch and the dark launch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use tidegate_core::shed::{Judgement, Mode};
+
+/// Tells a layer, at any moment, whether to act, only to watch, or to stay out of the way, and tells what it has done.
+/// Clones are of the same layer.
+///
+/// In [`Mode::Shadow`] a layer refuses nothing and delays nothing: it counts what it would have refused.
+#[derive(Clone, Debug, Default)]
+pub struct Switch(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    mode: AtomicU8,
+    refused: AtomicU64,
+    would_refuse: AtomicU64,
+}
+
+impl Switch {
+    /// What the layer does now.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.0.mode.load(Ordering::Relaxed) {
+            0 => Mode::Enforce,
+            1 => Mode::Shadow,
+            _ => Mode::Off,
+        }
+    }
+
+    /// Changes what the layer does, from the next request on. Who waits goes on waiting.
+    pub fn set_mode(&self, mode: Mode) {
+        let number = match mode {
+            Mode::Enforce => 0,
+            Mode::Shadow => 1,
+            Mode::Off => 2,
+        };
+        self.0.mode.store(number, Ordering::Relaxed);
+    }
+
+    /// Requests that were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Requests that passed in [`Mode::Shadow`] and would have been refused, or would have had to wait.
+    #[must_use]
+    pub fn would_refuse(&self) -> u64 {
+        self.0.would_refuse.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count(&self, judgement: Judgement) {
+        match judgement {
+            Judgement::Pass => {}
+            Judgement::WouldShed => drop(self.0.would_refuse.fetch_add(1, Ordering::Relaxed)),
+            Judgement::Shed => drop(self.0.refused.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
