@@ -132,6 +132,7 @@ struct Shared {
     speaks: Speaks,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one for each layer, and a box would cost each request a look")]
 enum Judge {
     Limit(LimitJudge),
     Policy(PolicyJudge),

@@ -22,13 +22,16 @@ pub(super) struct PolicyJudge {
     pub(super) engine: Arc<Engine>,
     pub(super) domain: Box<str>,
     /// What is asked about: the entries of each descriptor.
-    pub(super) descriptors: Box<[Box<[(Arc<str>, Extractor)]>]>,
+    pub(super) descriptors: Box<[Wanted]>,
     /// Whether a request that lacks an entry is refused, rather than asked about without it.
     pub(super) denies_missing: bool,
     pub(super) peer: Peer,
     pub(super) cost: Option<CostOf>,
     pub(super) tells_passed: bool,
 }
+
+/// The entries of a descriptor, and where their values stand.
+pub(super) type Wanted = Box<[(Arc<str>, Extractor)]>;
 
 /// The entries of all descriptors of a request.
 type Entries = Vec<Vec<(Arc<str>, String)>>;
