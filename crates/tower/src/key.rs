@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;
-use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{KeyBuf, KeyError};
 use tidegate_policy::canonical_path;
 
@@ -16,20 +15,7 @@ use crate::bounds::KEY_PARTS_MAX;
 use crate::error::shortened;
 use crate::{ClientAddress, ConfigError, Head};
 
-/// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MissingKey {
-    /// All of them count as one.
-    #[default]
-    Share,
-    /// It passes, and is not counted: right where another layer limits those without a key. A key that is too long is
-    /// refused, since whoever sent it chose it.
-    Skip,
-    /// It is refused with 400 (INVALID_ARGUMENT for gRPC).
-    Deny,
-}
-
-/// Whom a request counts on; see [`MissingKey`] for those without.
+/// Whom a request counts on; see [`MissingKey`](crate::MissingKey) for those without.
 ///
 /// ```
 /// use tidegate_tower::KeyBy;
@@ -174,9 +160,10 @@ pub(crate) struct Extractor(Box<[Part]>);
 pub(crate) enum Value<'a> {
     Text(Cow<'a, [u8]>),
     Address(IpAddr, [u8; 16]),
+    Joined(KeyBuf),
 }
 
-/// Why a request has no key.
+/// Why a request has no key. Whether one part is too long is for whoever makes a key of it to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     Missing,
@@ -189,6 +176,7 @@ impl Value<'_> {
             Value::Text(text) => text,
             Value::Address(IpAddr::V4(_), octets) => octets.get(..4).unwrap_or_default(),
             Value::Address(IpAddr::V6(_), octets) => octets,
+            Value::Joined(key) => key.as_key().as_bytes(),
         }
     }
 
@@ -197,6 +185,8 @@ impl Value<'_> {
         match self {
             Value::Text(text) => String::from_utf8(text.into_owned()).ok(),
             Value::Address(address, _) => Some(address.to_string()),
+            // An entry has one part.
+            Value::Joined(_) => None,
         }
     }
 }
@@ -204,21 +194,20 @@ impl Value<'_> {
 impl Extractor {
     /// The key of a request: of one part its bytes, of several each with its length before it.
     pub(crate) fn key<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
-        let key = match &*self.0 {
-            [part] => part.value(head).ok_or(NoKey::Missing)?,
-            parts => {
-                let mut values = Vec::with_capacity(parts.len());
-                for part in parts {
-                    values.push(part.value(head).ok_or(NoKey::Missing)?);
-                }
-                match KeyBuf::from_parts(values.iter().map(Value::as_bytes)) {
-                    Ok(key) => Value::Text(Cow::Owned(key.as_key().as_bytes().to_vec())),
-                    Err(KeyError::TooLong { .. }) => return Err(NoKey::TooLong),
-                    Err(KeyError::Empty) => return Err(NoKey::Missing),
-                }
-            }
-        };
-        if key.as_bytes().len() > KEY_BYTES_MAX { Err(NoKey::TooLong) } else { Ok(key) }
+        let [part] = &*self.0 else { return self.joined(head) };
+        part.value(head).ok_or(NoKey::Missing)
+    }
+
+    fn joined<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
+        let mut values = Vec::with_capacity(self.0.len());
+        for part in &self.0 {
+            values.push(part.value(head).ok_or(NoKey::Missing)?);
+        }
+        match KeyBuf::from_parts(values.iter().map(Value::as_bytes)) {
+            Ok(key) => Ok(Value::Joined(key)),
+            Err(KeyError::TooLong { .. }) => Err(NoKey::TooLong),
+            Err(KeyError::Empty) => Err(NoKey::Missing),
+        }
     }
 
     /// The value of an entry; nothing if it is missing, or is not text.

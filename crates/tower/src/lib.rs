@@ -4,6 +4,7 @@
 //! |---|---|
 //! | limits on rates, by a limit or by a policy | `rate/` |
 //! | whom a request counts on | `key.rs`, `address.rs` |
+//! | requests that do not tell who they are from | `missing_key.rs` |
 //! | what a closure sees of a request or a response | `head.rs`, `response.rs` |
 //! | denials as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs`, `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
@@ -19,6 +20,7 @@ mod error;
 mod grpc;
 mod head;
 mod key;
+mod missing_key;
 mod rate;
 mod response;
 mod retry;
@@ -29,7 +31,8 @@ pub use answer::Speaks;
 pub use body::LayerBody;
 pub use error::ConfigError;
 pub use head::Head;
-pub use key::{KeyBy, MissingKey};
+pub use key::KeyBy;
+pub use missing_key::MissingKey;
 pub use rate::{ByLimit, ByPolicy, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Settle};
 pub use response::ResponseHead;
 pub use retry::{RetryBuilder, RetryPolicy, retry_after};

@@ -70,7 +70,8 @@ impl RateLimitLayer {
 
     /// The rules that stand under a domain of an engine. They see the method, host, path, query, headers and the client's
     /// address of each request, and the entries of its descriptors. Rules on shared stores hold for all processes that ask
-    /// them; if such a store does not answer, each rule's own choice does.
+    /// them; if such a store does not answer, each rule's own choice does. Rules that count responses hear of each one; of a
+    /// request that ends in an error of the service there is none.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -12,6 +12,7 @@ use tidegate_policy::{Headers, Shown};
 use super::{Later, Ticket, Told, Verdict};
 use crate::answer::{Denied, Why, add};
 use crate::key::{Extractor, NoKey};
+use crate::missing_key::{Named, named};
 use crate::{Head, MissingKey, ResponseHead};
 
 /// What a response changes of what its request took.
@@ -78,15 +79,17 @@ impl LimitJudge {
 
     pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
         let value = self.key.key(head);
-        let key = match &value {
-            Ok(value) => Key::new(value.as_bytes()).map_err(|_| NoKey::Missing),
-            Err(no_key) => Err(*no_key),
+        let named = match &value {
+            Ok(value) => named(Some(value.as_bytes()), self.missing),
+            Err(NoKey::Missing) => named(None, self.missing),
+            Err(NoKey::TooLong) if self.missing == MissingKey::Share => Named::Nobody,
+            Err(NoKey::TooLong) => Named::Denied,
         };
-        let key = match (key, self.missing) {
-            (Ok(key), _) => Some(key),
-            (Err(_), MissingKey::Share) => None,
-            (Err(NoKey::Missing), MissingKey::Skip) => return Verdict::Pass(None),
-            (Err(_), MissingKey::Skip | MissingKey::Deny) => return Verdict::Deny(Denied::plain(Why::NoKey)),
+        let key = match named {
+            Named::Key(key) => Some(key),
+            Named::Nobody => None,
+            Named::Skipped => return Verdict::Pass(None),
+            Named::Denied => return Verdict::Deny(Denied::plain(Why::NoKey)),
         };
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         let decision = self.decide(key, Op::Take(units));

@@ -103,10 +103,8 @@ impl PolicyJudge {
                 wait,
             }));
         }
-        let told = match self.tells_passed {
-            true => Told::All(http_headers::headers(&outcome, Some(Headers::Standard), now)),
-            false => Told::Nothing,
-        };
+        let headers = self.tells_passed.then(|| http_headers::headers(&outcome, Some(Headers::Standard), now));
+        let told = headers.filter(|headers| !headers.is_empty()).map_or(Told::Nothing, Told::All);
         let counts_response = outcome.judgements().any(|one| one.rule.is_some_and(|rule| rule.counts_responses()));
         let later = match counts_response {
             true => Later::Report(Box::new(Report {

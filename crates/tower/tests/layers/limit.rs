@@ -90,6 +90,14 @@ async fn requests_without_a_key() {
         assert_eq!(answers, expected, "{missing:?}");
         assert_eq!(status(&layer, from("ann")).await, 200, "who has one counts apart");
     }
+    // Of several parts the whole is too long.
+    let half = "x".repeat(tidegate_core::bounds::KEY_BYTES_MAX / 2);
+    let halves = || get("/", &[("x-user", &half), ("x-org", &half)]);
+    for (missing, expected) in [(MissingKey::Share, [200, 429]), (MissingKey::Skip, [400, 400])] {
+        let (_, builder) = limit("1/minute", KeyBy::header("x-user").and(KeyBy::header("x-org")));
+        let layer = builder.missing_key(missing).build().unwrap();
+        assert_eq!([status(&layer, halves()).await, status(&layer, halves()).await], expected, "{missing:?}");
+    }
     let (_, builder) = limit("1/minute", KeyBy::header("x-user"));
     let layer = builder.missing_key(MissingKey::Deny).build().unwrap();
     insta::assert_snapshot!("without_key", shown(ask(&layer, get("/", &[])).await).await);
