@@ -32,6 +32,9 @@ pub const OWN_LIMIT_NAME: &str = "request";
 /// The largest integer of RFC 9651.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
+/// What one limit takes in a header, mostly.
+const VALUE_BYTES: usize = 48;
+
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The letters of the parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
@@ -220,7 +223,7 @@ fn standard<'t>(
     denied: bool,
     headers: &mut Vec<Header>,
 ) {
-    let (mut policies, mut limits) = (String::new(), String::new());
+    let (mut policies, mut limits) = (String::with_capacity(VALUE_BYTES), String::with_capacity(VALUE_BYTES));
     for one in told {
         policy(draft, &mut policies, one.name, one.shown);
         if one.denies || !denied {
@@ -259,8 +262,7 @@ pub fn policy_value(name: &str, shown: Shown) -> String {
 /// The value of `RateLimit` for one limit; for `wait`, see [`wait()`].
 #[must_use]
 pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
-    // The name, its quotes and two numbers with their letters.
-    let mut value = String::with_capacity(name.len() + 24);
+    let mut value = String::with_capacity(VALUE_BYTES);
     left(&DRAFT_11, &mut value, name, remaining, wait);
     value
 }
@@ -282,6 +284,11 @@ fn legacy(one: &LimitNumbers<'_>, reset: u64, headers: &mut Vec<Header>) {
 /// percent-encoded.
 fn item(list: &mut String, name: &str) {
     list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    // Most names need no care.
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+        list.push_str(name);
+        return list.push('"');
+    }
     for byte in name.bytes() {
         match byte {
             b'"' | b'\\' => list.extend(['\\', char::from(byte)]),

@@ -2,7 +2,7 @@
 
 use crate::ask::{Http, Resp, Said, passed_grpc};
 use crate::fleet::{Fleet, PATIENT, charged, shared};
-use crate::servers::{Server, Setup};
+use crate::servers::{Server, Setup, valkey};
 use crate::tidegate::Tidegate;
 
 const CLIENTS: usize = 8;
@@ -25,11 +25,14 @@ pub(crate) fn passed(client: impl Fn(usize) -> u64 + Sync) -> u64 {
 
 #[test]
 fn as_many_throttled_commands_pass_as_the_limit_says() {
-    let redis = Server::start(&Setup::default());
-    let nodes = [(); 2].map(|()| Tidegate::start(&["--store", &url(&redis)]));
-    let command = format!("CL.THROTTLE one {} {LIMIT} {}", LIMIT - 1, 30 * 86_400);
-    let passed = passed(|number| Resp::open(nodes[number % 2].resp).passed(&command, TRIES));
-    assert_eq!(passed, LIMIT);
+    for (scheme, program) in [("redis", None), ("valkey", Some(valkey()))] {
+        let server = Server::start(&Setup { program, ..Setup::default() });
+        let store = format!("{scheme}://127.0.0.1:{}?{PATIENT}", server.port);
+        let nodes = [(); 2].map(|()| Tidegate::start(&["--store", &store]));
+        let command = format!("CL.THROTTLE one {} {LIMIT} {}", LIMIT - 1, 30 * 86_400);
+        let passed = passed(|number| Resp::open(nodes[number % 2].resp).passed(&command, TRIES));
+        assert_eq!(passed, LIMIT, "{scheme}");
+    }
 }
 
 /// Four clients speak Redis' protocol, two HTTP and two gRPC, and all mean the same key of one rule. Those of HTTP and

@@ -18,6 +18,9 @@ use crate::headers::{Header, PROBLEM_TYPE};
 pub(super) type Reply = Response<Full<Bytes>>;
 
 pub(super) const JSON: &str = "application/json";
+/// Bytes that the answer to a check takes, and some more.
+const BODY_BYTES: usize = 192;
+
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What each route gives: an answer, or what is wrong with the request.
@@ -40,8 +43,11 @@ pub(super) fn empty(status: StatusCode) -> Reply {
 
 /// An answer of JSON.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Reply {
+    // Most are short: one allocation will do.
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
     // What is told here are numbers and text, which always are JSON.
-    reply(status, JSON, serde_json::to_vec(body).unwrap_or_default())
+    let _ = serde_json::to_writer(&mut bytes, body);
+    reply(status, JSON, bytes)
 }
 
 /// Forbids to keep an answer: it was true once, and asking again counts again.

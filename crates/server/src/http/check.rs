@@ -17,7 +17,7 @@ const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"use
 pub(super) async fn post(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let text = utf8(body)?.trim_ascii_start();
     if text.starts_with('[') {
-        return several(service, text).await;
+        return Box::pin(several(service, text)).await;
     }
     match Asked::parse(text)? {
         Asked::Rules(subject) => by_rules(service, via, &subject).await,

@@ -116,17 +116,19 @@ impl HttpDoor {
         let via = Via::with_headers(Protocol::Http, &parts.headers);
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, "/v1/check") => {
-                timed(service, pin!(check::post(service, via, &body::read(body).await?))).await
+                let body = body::read(body).await?;
+                timed(service, pin!(check::post(service, via, &body))).await
             }
             (&Method::GET, "/v1/check") => timed(service, pin!(check::get(service, query))).await,
-            (_, "/v1/auth") => timed(service, pin!(auth::any(service, via, caller, parts))).await,
+            (_, "/v1/auth") => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
             (&Method::POST, "/v1/report") => Box::pin(report::post(service, &body::read(body).await?)).await,
             (&Method::GET, "/metrics") => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
             (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
             (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
             (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
             (&Method::POST, "/json") => {
-                timed(service, pin!(reference::json(service, via, &body::read(body).await?))).await
+                let body = body::read(body).await?;
+                timed(service, Box::pin(reference::json(service, via, &body)).as_mut()).await
             }
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),

@@ -162,6 +162,11 @@ fn all_on_a_redis_alone() {
 }
 
 #[test]
+fn all_on_a_valkey() {
+    check_live(&Live::on_valkey().into(), 100);
+}
+
+#[test]
 fn all_on_a_redis_behind_sentinels() {
     check_live(&Live::behind_sentinels().into(), 50);
 }

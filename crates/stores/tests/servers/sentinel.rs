@@ -4,7 +4,7 @@ use std::fs::write;
 
 use tempfile::TempDir;
 
-use super::{Certificates, Process, Server, Setup, admin, command, free_port, wait_until};
+use super::{Certificates, Process, Server, Setup, admin, command, free_port, program, wait_until};
 
 /// How the Sentinels call the primary.
 pub(crate) const NAME: &str = "tide";
@@ -122,6 +122,6 @@ fn run(lines: &[String]) -> (TempDir, Process) {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path().join("sentinel.conf"), lines.join("\n")).unwrap();
     let arguments = ["sentinel.conf".to_owned(), "--sentinel".to_owned()];
-    let process = Process::redis(directory.path(), &arguments, &[]);
+    let process = Process::redis(&program(), directory.path(), &arguments, &[]);
     (directory, process)
 }

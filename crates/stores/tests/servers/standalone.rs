@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Certificates, Process, admin, command, free_port, wait_until};
+use super::{Certificates, Process, admin, command, free_port, program, wait_until};
 
 /// What a server is to be like.
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) settings: &'a [&'a str],
     /// Variables of its environment.
     pub(crate) variables: &'a [(&'a str, &'a str)],
+    /// Another program than the one that the environment says.
+    pub(crate) program: Option<PathBuf>,
 }
 
 pub(crate) struct Server {
@@ -29,6 +31,7 @@ pub(crate) struct Server {
     password: Option<String>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
+    program: PathBuf,
     directory: TempDir,
     process: Mutex<Option<Process>>,
 }
@@ -65,13 +68,22 @@ impl Server {
         }
         let password = setup.password.map(str::to_owned);
         let variables = setup.variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let speaks_tls = setup.tls.is_some();
-        Server { port, tls_port, speaks_tls, password, arguments, variables, directory, process: Mutex::new(None) }
+        Server {
+            port,
+            tls_port,
+            speaks_tls: setup.tls.is_some(),
+            password,
+            arguments,
+            variables,
+            program: setup.program.clone().unwrap_or_else(program),
+            directory,
+            process: Mutex::new(None),
+        }
     }
 
     /// Starts it, again if it was killed.
     pub(crate) fn run(&self) {
-        let process = Process::redis(self.directory.path(), &self.arguments, &self.variables);
+        let process = Process::redis(&self.program, self.directory.path(), &self.arguments, &self.variables);
         *self.process.lock().unwrap() = Some(process);
         wait_until("redis-server answers", || {
             if self.process.lock().unwrap().as_mut().is_some_and(Process::has_ended) {

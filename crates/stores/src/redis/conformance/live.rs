@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{End, Runs, told_the_time};
-use crate::redis::link::servers::{Cluster, Server, Setup, Trio};
+use crate::redis::link::servers::{Cluster, Server, Setup, Trio, valkey};
 use crate::redis::link::{Arg, Redis, Script};
 use crate::redis::script::Scripts;
 
@@ -34,6 +34,11 @@ impl Live {
     pub(super) fn alone() -> Live {
         let server = Server::start(&Setup::default());
         Live::at(format!("redis://127.0.0.1:{}", server.port), Servers::One(server))
+    }
+
+    pub(super) fn on_valkey() -> Live {
+        let server = Server::start(&Setup { program: Some(valkey()), ..Setup::default() });
+        Live::at(format!("valkey://127.0.0.1:{}", server.port), Servers::One(server))
     }
 
     pub(super) fn behind_sentinels() -> Live {
