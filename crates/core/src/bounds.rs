@@ -54,6 +54,9 @@ pub const LOG_ENTRIES_MAX: usize = BLOCK_ENTRIES * ((1 << 28) - 2);
 /// Log entries up to which a limiter makes room for the whole log of every key: 18 MB, touched only as they are used.
 pub const WHOLE_LOGS_ENTRIES_MAX: usize = 1_000_000;
 
+/// Largest limit of a permit counter: it shares one word with the count and a mark.
+pub const PERMIT_COUNTER_MAX: u64 = (1 << 31) - 1;
+
 /// Largest adaptive limit: as many as a semaphore has permits, and exact as a float.
 pub const ADAPTIVE_LIMIT_MAX: u64 = PERMITS_MAX;
 

@@ -8,6 +8,7 @@
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs` |
+//! | a count of permits whose limit changes | `permit_counter.rs` |
 //! | the only place where time is read | `clock.rs` |
 //! | limits on what is in flight that learn by themselves | `adaptive/` |
 //! | whom to turn away under load | `shed/` |
@@ -28,6 +29,7 @@ mod key;
 mod limit;
 mod limiter;
 mod memory;
+mod permit_counter;
 mod rate;
 mod remote;
 mod semaphore;
@@ -45,6 +47,7 @@ pub use key::{Key, KeyBuf, KeyError};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
+pub use permit_counter::PermitCounter;
 pub use rate::Rate;
 pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};

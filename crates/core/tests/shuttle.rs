@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
-use tidegate_core::{Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, Rate, Semaphore, Time};
+use tidegate_core::{
+    Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, PermitCounter, Rate, Semaphore, Time,
+};
 
 use shapes::every_shape;
 
@@ -301,5 +303,113 @@ fn permits_are_never_exceeded_and_all_come_back() {
         };
         sum_of((0..3).map(enter).collect());
         assert_eq!(semaphore.in_use(key("pool")), 0);
+    });
+}
+
+/// A queue before a counter, as the layers have it: those who wait are kept under a lock, and told through a channel.
+struct Queue {
+    permits: PermitCounter,
+    waiting: shuttle::sync::Mutex<std::collections::VecDeque<shuttle::sync::mpsc::Sender<()>>>,
+}
+
+impl Queue {
+    fn acquire(&self) {
+        if self.permits.try_acquire().is_some() {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap();
+        if self.permits.acquire_or_wait().is_some() {
+            return;
+        }
+        let (told, tell) = shuttle::sync::mpsc::channel();
+        waiting.push_back(told);
+        drop(waiting);
+        tell.recv().unwrap();
+    }
+
+    fn serve(&self) {
+        let mut waiting = self.waiting.lock().unwrap();
+        while !waiting.is_empty() && self.permits.try_acquire_for_waiting().is_some() {
+            waiting.pop_front().unwrap().send(()).unwrap();
+        }
+        if waiting.is_empty() {
+            self.permits.nobody_waits();
+        }
+    }
+
+    fn release(&self) {
+        if self.permits.release() {
+            self.serve();
+        }
+    }
+
+    fn set_limit(&self, limit: u64) {
+        if self.permits.set_limit(limit) {
+            self.serve();
+        }
+    }
+}
+
+/// A wake-up that is lost shows as a deadlock, a count that is lost as a place that is taken in the end.
+#[test]
+fn a_resized_counter_forgets_nobody_who_waits() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    check(SCHEDULES, || {
+        let waiting = shuttle::sync::Mutex::new(std::collections::VecDeque::new());
+        let queue = Arc::new(Queue { permits: PermitCounter::new(2).unwrap(), waiting });
+        let inside = Arc::new(AtomicU64::new(0));
+        let work = |_| -> Task {
+            let (queue, inside) = (Arc::clone(&queue), Arc::clone(&inside));
+            Box::new(move || {
+                for _ in 0..2 {
+                    queue.acquire();
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 3, "more are inside than any limit allowed");
+                    thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    queue.release();
+                }
+                0
+            })
+        };
+        let mut tasks: Vec<Task> = (0..4).map(work).collect();
+        let resized = Arc::clone(&queue);
+        tasks.push(Box::new(move || {
+            for limit in [1, 3, 1, 2] {
+                resized.set_limit(limit);
+                thread::yield_now();
+            }
+            0
+        }));
+        sum_of(tasks);
+        assert_eq!((queue.permits.in_use(), queue.permits.limit()), (0, 2));
+        assert!(queue.permits.try_acquire().is_some(), "somebody is still marked as waiting");
+    });
+}
+
+/// With a limit of one throughout, two are never inside together, whatever else is resized to the same.
+#[test]
+fn a_counter_never_admits_more_than_its_limit() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    check(SCHEDULES, || {
+        let permits = Arc::new(PermitCounter::new(1).unwrap());
+        let inside = Arc::new(AtomicU64::new(0));
+        let enter = |number: u64| -> Task {
+            let (permits, inside) = (Arc::clone(&permits), Arc::clone(&inside));
+            Box::new(move || {
+                for _ in 0..2 {
+                    if permits.try_acquire().is_some() {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+                        thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        assert!(!permits.release());
+                    } else if number == 0 {
+                        assert!(!permits.set_limit(1));
+                    }
+                }
+                0
+            })
+        };
+        sum_of((0..3).map(enter).collect());
+        assert_eq!(permits.in_use(), 0);
     });
 }

@@ -19,3 +19,26 @@ pub const RETRIES_SAVED_MAX: u64 = 100;
 
 /// Longest value of `Retry-After` that is read: a date takes 29 bytes.
 pub const RETRY_AFTER_BYTES_MAX: usize = 64;
+
+/// Most that wait before a limit: each holds a request, a timer and its caller's connection.
+pub const QUEUE_DEPTH_MAX: usize = 1 << 20;
+
+/// Longest that somebody may wait before a limit or a shaper: no caller is still there after an hour.
+pub const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Longest time after which a caller is told to come back.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
+
+/// When a caller is told to come back if nothing is said.
+pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Most workers of a service: as many as an adaptive limit can let in.
+pub const WORKERS_MAX: u64 = tidegate_core::bounds::ADAPTIVE_LIMIT_MAX;
+
+/// Largest cost of a call that is shaped: at the slowest rate, the sum of all that wait stays within 128 bits.
+pub const SHAPE_COST_MAX: u64 = 1_000_000_000;
+
+/// How late a shaper's call may go and still count as on time. Timers of the runtime wake up to some milliseconds late;
+/// without this a fast rate would never be reached. What is later is lost, so that neither a pause nor a process that
+/// stood still is caught up by a burst.
+pub const SHAPE_CATCH_UP: Duration = Duration::from_millis(5);

@@ -1,0 +1,221 @@
+//! How many are in, how many may be, and whether somebody waits: in one word, so that all three change together.
+
+use std::fmt;
+
+use crate::LimitError;
+use crate::bounds::PERMIT_COUNTER_MAX;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Counts permits under a limit that may change at any moment. It takes no lock and knows no queue, but leaves room for
+/// one: whoever keeps those who wait, under a lock of its own, marks here that there are some. While they are, nobody
+/// overtakes them, and whoever gives a permit back is told to serve them.
+///
+/// ```
+/// use tidegate::PermitCounter;
+///
+/// let permits = PermitCounter::new(2)?;
+/// assert_eq!(permits.try_acquire(), Some(1));
+/// assert_eq!(permits.try_acquire(), Some(2));
+/// permits.set_limit(1);
+/// permits.release();
+/// assert_eq!(permits.try_acquire(), None); // One is still in.
+/// # Ok::<(), tidegate::LimitError>(())
+/// ```
+pub struct PermitCounter(AtomicU64);
+
+/// The word, taken apart: the lower half counts who is in, the upper one is the limit below a mark that somebody waits.
+#[derive(Clone, Copy)]
+struct Parts {
+    in_use: u64,
+    limit: u64,
+    waited_for: bool,
+}
+
+const LIMIT_SHIFT: u32 = 32;
+const WAITED_FOR: u64 = 1 << 63;
+const IN_USE_MAX: u64 = (1 << LIMIT_SHIFT) - 1;
+
+impl Parts {
+    fn of(word: u64) -> Parts {
+        Parts {
+            in_use: word & IN_USE_MAX,
+            limit: (word & !WAITED_FOR) >> LIMIT_SHIFT,
+            waited_for: word & WAITED_FOR != 0,
+        }
+    }
+
+    fn word(self) -> u64 {
+        let mark = if self.waited_for { WAITED_FOR } else { 0 };
+        mark | (self.limit << LIMIT_SHIFT) | self.in_use
+    }
+
+    fn one_more(self) -> Parts {
+        Parts { in_use: (self.in_use + 1).min(IN_USE_MAX), ..self }
+    }
+
+    fn has_room(self) -> bool {
+        self.in_use < self.limit
+    }
+}
+
+impl PermitCounter {
+    /// A counter with nobody in.
+    ///
+    /// # Errors
+    /// If the limit is zero or too large.
+    pub fn new(limit: u64) -> Result<PermitCounter, LimitError> {
+        match limit {
+            0 => Err(LimitError::Zero { field: "limit" }),
+            1..=PERMIT_COUNTER_MAX => {
+                Ok(PermitCounter(AtomicU64::new(Parts { in_use: 0, limit, waited_for: false }.word())))
+            }
+            value => Err(LimitError::TooLarge { field: "limit", value, max: PERMIT_COUNTER_MAX }),
+        }
+    }
+
+    /// Takes a permit if one is free and nobody waits. Tells how many are out then, this one among them.
+    #[inline]
+    #[must_use = "a permit that was taken must be released"]
+    pub fn try_acquire(&self) -> Option<u64> {
+        self.acquire_if(|parts| parts.has_room() && !parts.waited_for)
+    }
+
+    /// Takes a permit for one of those who wait. To be called under the lock that keeps them.
+    #[must_use = "a permit that was taken must be released"]
+    pub fn try_acquire_for_waiting(&self) -> Option<u64> {
+        self.acquire_if(Parts::has_room)
+    }
+
+    /// Takes a permit whether or not one is free, for a limit that only watches.
+    pub fn acquire_anyway(&self) -> u64 {
+        self.acquire_if(|_| true).unwrap_or(IN_USE_MAX)
+    }
+
+    /// Takes a permit if one is free and nobody waits; else marks that somebody does, in the same moment. To be called
+    /// under the lock that keeps those who wait, by one who then joins them.
+    #[must_use = "a permit that was taken must be released"]
+    pub fn acquire_or_wait(&self) -> Option<u64> {
+        let before = self.update(|parts| {
+            if parts.has_room() && !parts.waited_for { parts.one_more() } else { Parts { waited_for: true, ..parts } }
+        });
+        (before.has_room() && !before.waited_for).then(|| before.one_more().in_use)
+    }
+
+    /// Gives a permit back. True if somebody waits: then the caller takes the lock that keeps them, and serves them.
+    #[inline]
+    #[must_use = "those who wait must be served"]
+    pub fn release(&self) -> bool {
+        self.update(|parts| Parts { in_use: parts.in_use.saturating_sub(1), ..parts }).waited_for
+    }
+
+    /// Nobody waits any more. To be called under the lock that kept them.
+    pub fn nobody_waits(&self) {
+        self.update(|parts| Parts { waited_for: false, ..parts });
+    }
+
+    /// Changes the limit, which stays between 1 and the largest one. Who is in stays. True if somebody waits: then the
+    /// caller takes the lock that keeps them, and serves them.
+    #[must_use = "those who wait must be served"]
+    pub fn set_limit(&self, limit: u64) -> bool {
+        self.update(|parts| Parts { limit: limit.clamp(1, PERMIT_COUNTER_MAX), ..parts }).waited_for
+    }
+
+    /// How many may be in.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.parts().limit
+    }
+
+    /// How many are in. More than the limit, if that has fallen.
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        self.parts().in_use
+    }
+
+    fn parts(&self) -> Parts {
+        Parts::of(self.0.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn acquire_if(&self, may: impl Fn(Parts) -> bool) -> Option<u64> {
+        let next = |word| {
+            let parts = Parts::of(word);
+            may(parts).then(|| parts.one_more().word())
+        };
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next)
+            .ok()
+            .map(|word| Parts::of(word).one_more().in_use)
+    }
+
+    /// Changes the word, and tells what it was before.
+    #[inline]
+    fn update(&self, change: impl Fn(Parts) -> Parts) -> Parts {
+        let next = |word| Some(change(Parts::of(word)).word());
+        let (Ok(before) | Err(before)) = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+        Parts::of(before)
+    }
+}
+
+impl fmt::Debug for PermitCounter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { in_use, limit, waited_for } = self.parts();
+        let mut shown = formatter.debug_struct("PermitCounter");
+        shown.field("in_use", &in_use).field("limit", &limit).field("waited_for", &waited_for).finish()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_overtakes_who_waits() {
+        let permits = PermitCounter::new(1).unwrap();
+        assert_eq!(permits.acquire_or_wait(), Some(1));
+        assert_eq!(permits.acquire_or_wait(), None);
+        assert!(permits.release(), "somebody waits");
+        assert_eq!(permits.try_acquire(), None);
+        assert_eq!(permits.acquire_or_wait(), None);
+        assert_eq!(permits.try_acquire_for_waiting(), Some(1));
+        assert_eq!(permits.try_acquire_for_waiting(), None);
+        permits.nobody_waits();
+        assert!(!permits.release());
+        assert_eq!(permits.try_acquire(), Some(1));
+    }
+
+    #[test]
+    fn a_limit_that_falls_lets_nobody_in_until_there_is_room() {
+        let permits = PermitCounter::new(3).unwrap();
+        for _ in 0..3 {
+            assert!(permits.try_acquire().is_some());
+        }
+        assert!(!permits.set_limit(2));
+        assert!(!permits.release());
+        assert_eq!((permits.try_acquire(), permits.in_use()), (None, 2));
+        assert!(!permits.release());
+        assert_eq!(permits.try_acquire(), Some(2));
+        assert_eq!(permits.acquire_anyway(), 3);
+        assert!(!permits.set_limit(0));
+        assert_eq!((permits.limit(), permits.in_use()), (1, 3));
+        assert!(!permits.set_limit(u64::MAX));
+        assert_eq!((permits.limit(), permits.in_use()), (PERMIT_COUNTER_MAX, 3));
+    }
+
+    #[test]
+    fn what_was_never_taken_gives_nothing_back() {
+        let permits = PermitCounter::new(1).unwrap();
+        assert!(!permits.release());
+        assert_eq!((permits.in_use(), permits.limit()), (0, 1));
+    }
+
+    #[test]
+    fn bad_limits_are_refused() {
+        for (limit, expected) in [
+            (0, "limit: 0 is too small; use at least 1"),
+            (u64::MAX, "limit: 18446744073709551615 is too large; use at most 2147483647"),
+        ] {
+            assert_eq!(PermitCounter::new(limit).unwrap_err().to_string(), expected);
+        }
+    }
+}

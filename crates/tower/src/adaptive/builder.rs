@@ -1,0 +1,137 @@
+//! How an adaptive layer is set up.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_core::adaptive::{AdaptiveLimit, Partitions, Window, WindowConfig};
+use tidegate_core::shed::Mode;
+
+use super::{AdaptiveLayer, Judge, Learner, Outcome, PartitionOf, Places, Shared, outcome};
+use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
+use crate::ended::Ended;
+use crate::gate::{Gate, Queue};
+use crate::head::Head;
+use crate::protect_error::{ProtectError, check_time};
+use crate::runtime_clock::RuntimeClock;
+use crate::switch::Switch;
+
+/// Sets an [`AdaptiveLayer`] up.
+pub struct AdaptiveBuilder {
+    limit: AdaptiveLimit,
+    window: Option<WindowConfig>,
+    queue: Option<Queue>,
+    partitions: Option<(Vec<f64>, PartitionOf)>,
+    judge: Judge,
+    retry_after: Duration,
+    mode: Mode,
+}
+
+impl AdaptiveBuilder {
+    pub(super) fn new(limit: AdaptiveLimit) -> AdaptiveBuilder {
+        AdaptiveBuilder {
+            limit,
+            window: Some(WindowConfig::default()),
+            queue: None,
+            partitions: None,
+            judge: Box::new(outcome::by_default),
+            retry_after: RETRY_AFTER_DEFAULT,
+            mode: Mode::Enforce,
+        }
+    }
+
+    /// Which samples are made into one: those of a second, if nothing is said.
+    #[must_use]
+    pub fn window(self, window: WindowConfig) -> AdaptiveBuilder {
+        AdaptiveBuilder { window: Some(window), ..self }
+    }
+
+    /// Each request moves the limit by itself.
+    #[must_use]
+    pub fn without_window(self) -> AdaptiveBuilder {
+        AdaptiveBuilder { window: None, ..self }
+    }
+
+    /// Those who are not let in wait. Without a queue they are refused at once, as most adaptive limits do: what waits
+    /// here is not measured.
+    #[must_use]
+    pub fn queue(self, queue: Queue) -> AdaptiveBuilder {
+        AdaptiveBuilder { queue: Some(queue), ..self }
+    }
+
+    /// Shares of the limit that are guaranteed, and which of them a request belongs to, by its place in the list. None,
+    /// and any other place, have no guarantee and use what is free. A limit with shares has no queue.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Vegas, VegasConfig};
+    /// # use tidegate_tower::AdaptiveLayer;
+    /// let layer = AdaptiveLayer::builder(Vegas::new(VegasConfig::default())?)
+    ///     .partitions([0.9, 0.1], |head| Some(usize::from(head.uri().path().starts_with("/batch"))))
+    ///     .build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn partitions<F>(self, shares: impl Into<Vec<f64>>, partition: F) -> AdaptiveBuilder
+    where
+        F: Fn(Head<'_>) -> Option<usize> + Send + Sync + 'static,
+    {
+        AdaptiveBuilder { partitions: Some((shares.into(), Box::new(partition))), ..self }
+    }
+
+    /// How a request went. If nothing is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED,
+    /// DEADLINE_EXCEEDED and UNAVAILABLE, and errors of a timeout of tokio or the system are drops; all other errors
+    /// are ignored, since they are the handler's own.
+    #[must_use]
+    pub fn judge<F>(self, judge: F) -> AdaptiveBuilder
+    where
+        F: Fn(Ended<'_>) -> Outcome + Send + Sync + 'static,
+    {
+        AdaptiveBuilder { judge: Box::new(judge), ..self }
+    }
+
+    /// When those who are refused are told to come back: after a second, if nothing is said.
+    #[must_use]
+    pub fn retry_after(self, after: Duration) -> AdaptiveBuilder {
+        AdaptiveBuilder { retry_after: after, ..self }
+    }
+
+    /// Whether it acts at first.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> AdaptiveBuilder {
+        AdaptiveBuilder { mode, ..self }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a number is out of its range, shares add up to more than 1, or there are shares and a queue.
+    pub fn build(self) -> Result<AdaptiveLayer, ProtectError> {
+        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let places = match self.partitions {
+            None => Places::One(Gate::with_queue(self.limit.limit(), self.queue)?),
+            Some(_) if self.queue.is_some() => return Err(ProtectError::NoQueue { with: "limits with shares" }),
+            Some((shares, partition)) => {
+                let partitions = Mutex::new(Partitions::new(self.limit.limit(), &shares)?);
+                Places::Divided { partitions, partition }
+            }
+        };
+        let window = self.window.map(Window::new).transpose()?;
+        let switch = Switch::default();
+        switch.set_mode(self.mode);
+        Ok(AdaptiveLayer(Arc::new(Shared {
+            places,
+            learner: Mutex::new(Learner { limit: self.limit, window }),
+            judge: self.judge,
+            clock: RuntimeClock::start(),
+            switch,
+            retry_after: self.retry_after,
+        })))
+    }
+}
+
+impl fmt::Debug for AdaptiveBuilder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("AdaptiveBuilder");
+        shown.field("limit", &self.limit.name()).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

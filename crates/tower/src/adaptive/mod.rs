@@ -1,0 +1,330 @@
+//! How many requests may be in progress at once, learnt from how long they take and which are dropped.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the layer, its permits, and what they teach | `mod.rs` |
+//! | how it is set up | `builder.rs` |
+//! | what counts as a drop | `outcome.rs` |
+
+mod builder;
+mod outcome;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::Time;
+use tidegate_core::adaptive::{AdaptiveLimit, Partitions, Sample, Window};
+use tidegate_core::shed::{Judgement, Mode};
+use tower_layer::Layer;
+
+use crate::ended::Ended;
+use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::head::Head;
+use crate::refusal::{Reason, Refusal};
+use crate::runtime_clock::{RuntimeClock, between};
+use crate::switch::Switch;
+
+pub use builder::AdaptiveBuilder;
+pub use outcome::Outcome;
+
+/// Lets as many requests in at once as the service behind can bear, which it finds out by itself. The others wait in a
+/// bounded queue, if there is one, or are answered 503 with Retry-After (UNAVAILABLE for gRPC).
+///
+/// Each request that ends is a sample; windows of them move the limit. In [`Mode::Shadow`] it learns and refuses nothing.
+///
+/// ```
+/// use tidegate_core::adaptive::{Gradient2, Gradient2Config};
+/// use tidegate_tower::AdaptiveLayer;
+///
+/// let limit = Gradient2::new(Gradient2Config { long_window: 100, drop_backoff: 0.5, ..Gradient2Config::default() })?;
+/// let layer = AdaptiveLayer::builder(limit).build()?;
+/// assert_eq!(layer.handle().limit(), 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct AdaptiveLayer(Arc<Shared>);
+
+struct Shared {
+    places: Places,
+    learner: Mutex<Learner>,
+    judge: Judge,
+    clock: RuntimeClock,
+    switch: Switch,
+    retry_after: Duration,
+}
+
+enum Places {
+    One(Arc<Gate>),
+    Divided { partitions: Mutex<Partitions>, partition: PartitionOf },
+}
+
+/// What is learnt, under one lock, so that limits are published in the order in which they were found.
+struct Learner {
+    limit: AdaptiveLimit,
+    window: Option<Window>,
+}
+
+type PartitionOf = Box<dyn Fn(Head<'_>) -> Option<usize> + Send + Sync>;
+type Judge = Box<dyn Fn(Ended<'_>) -> Outcome + Send + Sync>;
+
+impl AdaptiveLayer {
+    /// A layer to be set up, for one of the limits of `tidegate::adaptive`.
+    #[must_use]
+    pub fn builder(limit: impl Into<AdaptiveLimit>) -> AdaptiveBuilder {
+        AdaptiveBuilder::new(limit.into())
+    }
+
+    /// What this layer is asked and told from outside.
+    #[must_use]
+    pub fn handle(&self) -> AdaptiveHandle {
+        AdaptiveHandle(Arc::clone(&self.0))
+    }
+}
+
+impl Shared {
+    fn refusal(&self, reason: Reason) -> Refusal {
+        self.switch.count(Judgement::Shed);
+        Refusal::unavailable(reason, self.retry_after)
+    }
+
+    fn permit(self: &Arc<Shared>, in_flight: u64, place: Place) -> AdaptivePermit {
+        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, place }
+    }
+
+    fn permit_at_gate(self: &Arc<Shared>, permit: GatePermit) -> AdaptivePermit {
+        self.permit(permit.in_flight(), Place::Gate { _permit: permit })
+    }
+
+    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, GateWait> {
+        if mode == Mode::Shadow {
+            let (permit, had_room) = gate.enter_anyway();
+            self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
+            return Entered::In(self.permit_at_gate(permit));
+        }
+        match gate.enter(None) {
+            Entry::In(permit) => Entered::In(self.permit_at_gate(permit)),
+            Entry::Wait(wait) => Entered::Wait(wait),
+            Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+        }
+    }
+
+    fn enter_part(
+        self: &Arc<Shared>,
+        partitions: &Mutex<Partitions>,
+        part: Option<usize>,
+        mode: Mode,
+    ) -> Entered<AdaptivePermit, GateWait> {
+        let now = self.clock.now();
+        let (admitted, in_flight) = {
+            let mut partitions = lock(partitions);
+            (partitions.try_acquire(part, now), partitions.in_use())
+        };
+        if admitted {
+            return Entered::In(self.permit(in_flight, Place::Part(part)));
+        }
+        if mode == Mode::Shadow {
+            self.switch.count(Judgement::WouldShed);
+            return Entered::In(self.permit(in_flight.saturating_add(1), Place::Nothing));
+        }
+        Entered::Refused(self.refusal(Reason::Busy))
+    }
+
+    /// Learns from a request that ended now.
+    fn learn(&self, started: Time, in_flight: u64, dropped: bool) {
+        let now = self.clock.now();
+        let sample = Sample { rtt: between(started, now), in_flight, dropped };
+        let mut learner = lock(&self.learner);
+        let sample = match &mut learner.window {
+            Some(window) => window.add(now, sample),
+            None => Some(sample),
+        };
+        let Some(sample) = sample else { return };
+        let limit = learner.limit.update(sample);
+        let serve = match &self.places {
+            Places::One(gate) => gate.set_limit(limit).then_some(gate),
+            Places::Divided { partitions, .. } => {
+                lock(partitions).set_total(limit);
+                None
+            }
+        };
+        drop(learner);
+        if let Some(gate) = serve {
+            gate.serve();
+        }
+    }
+}
+
+/// Whoever panicked under a lock left what it guards whole: the arithmetic changes its numbers one after another.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Doorkeeper for AdaptiveLayer {
+    type Permit = AdaptivePermit;
+    type Wait = GateWait;
+
+    #[inline]
+    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, GateWait> {
+        let shared = &self.0;
+        match (shared.switch.mode(), &shared.places) {
+            (Mode::Off, _) => Entered::In(AdaptivePermit::nothing()),
+            (mode, Places::One(gate)) => shared.enter_gate(gate, mode),
+            (mode, Places::Divided { partitions, partition }) => shared.enter_part(partitions, partition(head), mode),
+        }
+    }
+
+    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<AdaptivePermit, Refusal> {
+        told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
+    }
+
+    fn ended(permit: AdaptivePermit, end: Ended<'_>) {
+        let outcome = match &permit.shared {
+            Some(shared) => (shared.judge)(end),
+            None => Outcome::Ignored,
+        };
+        permit.end(outcome);
+    }
+}
+
+impl<S> Layer<S> for AdaptiveLayer {
+    type Service = Guarded<S, AdaptiveLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, AdaptiveLayer> {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl fmt::Debug for AdaptiveLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handle = self.handle();
+        let mut shown = formatter.debug_struct("AdaptiveLayer");
+        shown.field("limit", &handle.limit()).field("in_flight", &handle.in_flight()).finish_non_exhaustive()
+    }
+}
+
+/// What an [`AdaptiveLayer`] is asked and told from outside. Clones are of the same layer.
+#[derive(Clone)]
+pub struct AdaptiveHandle(Arc<Shared>);
+
+impl AdaptiveHandle {
+    /// Whether it acts, and what it has refused.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// How many may be in progress.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        lock(&self.0.learner).limit.limit()
+    }
+
+    /// How many are in progress.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        match &self.0.places {
+            Places::One(gate) => gate.in_flight(),
+            Places::Divided { partitions, .. } => lock(partitions).in_use(),
+        }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        match &self.0.places {
+            Places::One(gate) => gate.waiting(),
+            Places::Divided { .. } => 0,
+        }
+    }
+
+    /// For how long the first in line has been waiting: a measure for a shedder before this layer.
+    #[must_use]
+    pub fn queue_delay(&self) -> Duration {
+        match &self.0.places {
+            Places::One(gate) => gate.queue_delay(),
+            Places::Divided { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Takes a place as a request would, waiting if there is a queue, for work that is no request. Whoever drops the
+    /// future leaves the queue. The switch has no say: the place is counted in every mode.
+    ///
+    /// # Errors
+    /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
+    pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
+        let gate = match &self.0.places {
+            Places::One(gate) => gate,
+            Places::Divided { partitions, .. } => {
+                return match self.0.enter_part(partitions, None, Mode::Enforce) {
+                    Entered::In(permit) => Ok(permit),
+                    Entered::Refused(refusal) => Err(refusal),
+                    Entered::Wait(_) => Err(self.0.refusal(Reason::Busy)),
+                };
+            }
+        };
+        let told = match gate.enter(None) {
+            Entry::In(permit) => Ok(permit),
+            Entry::Wait(wait) => wait.await,
+            Entry::Refused(reason) => Err(reason),
+        };
+        told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
+    }
+}
+
+impl fmt::Debug for AdaptiveHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("AdaptiveHandle");
+        shown.field("limit", &self.limit()).field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
+
+/// A place under an adaptive limit. It is given back when this is dropped. How the work went is told by
+/// [`AdaptivePermit::end`]; if it is only dropped, nothing is learnt from it.
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct AdaptivePermit {
+    /// Nothing if the layer was off.
+    shared: Option<Arc<Shared>>,
+    started: Time,
+    in_flight: u64,
+    place: Place,
+}
+
+enum Place {
+    Gate {
+        _permit: GatePermit,
+    },
+    Part(Option<usize>),
+    /// It was let in without being counted.
+    Nothing,
+}
+
+impl AdaptivePermit {
+    fn nothing() -> AdaptivePermit {
+        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, place: Place::Nothing }
+    }
+
+    /// Tells how the work went, and gives the place back.
+    pub fn end(self, outcome: Outcome) {
+        if let (Some(shared), true) = (&self.shared, outcome != Outcome::Ignored) {
+            shared.learn(self.started, self.in_flight, outcome == Outcome::Dropped);
+        }
+    }
+}
+
+impl Drop for AdaptivePermit {
+    fn drop(&mut self) {
+        if let (Place::Part(part), Some(shared)) = (&self.place, &self.shared)
+            && let Places::Divided { partitions, .. } = &shared.places
+        {
+            lock(partitions).release(*part);
+        }
+    }
+}
+
+impl fmt::Debug for AdaptivePermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AdaptivePermit").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}

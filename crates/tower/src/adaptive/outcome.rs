@@ -1,0 +1,121 @@
+//! What counts as a drop.
+
+use std::error::Error;
+use std::io;
+
+use http::StatusCode;
+use tokio::time::error::Elapsed;
+
+use crate::ended::Ended;
+
+/// How a request went, as a limit that learns sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It was done: its time counts.
+    Success,
+    /// It was lost to overload.
+    Dropped,
+    /// It tells nothing of the load: the handler's own errors, and answers that needed no work.
+    Ignored,
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The outcome if nothing else is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED
+/// and UNAVAILABLE, and errors that are known to be timeouts, are drops. All other errors are ignored.
+pub(super) fn by_default(end: Ended<'_>) -> Outcome {
+    match (end, end.grpc_status()) {
+        (_, Some(0)) => Outcome::Success,
+        (_, Some(1 | 4 | 14)) => Outcome::Dropped,
+        (_, Some(_)) => Outcome::Ignored,
+        (Ended::Response { status, .. }, None) => of_status(status),
+        (Ended::Error(error), None) => {
+            let timed_out = error.is::<Elapsed>()
+                || error.downcast_ref::<io::Error>().is_some_and(is_timeout)
+                || error.downcast_ref::<BoxError>().is_some_and(|error| any_timeout(error.as_ref()));
+            if timed_out { Outcome::Dropped } else { Outcome::Ignored }
+        }
+    }
+}
+
+fn of_status(status: StatusCode) -> Outcome {
+    match status {
+        StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Outcome::Dropped,
+        status if status.is_client_error() || status.is_server_error() => Outcome::Ignored,
+        _ => Outcome::Success,
+    }
+}
+
+/// Whether an error or one of its causes is a timeout that is known.
+fn any_timeout(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<Elapsed>() || error.downcast_ref::<io::Error>().is_some_and(is_timeout) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+
+    use super::*;
+
+    fn response(status: u16, grpc: Option<&str>) -> Outcome {
+        let mut response = Response::builder().status(status);
+        if let Some(grpc) = grpc {
+            response = response.header("grpc-status", grpc);
+        }
+        by_default(Ended::of(&response.body(()).map_err(BoxError::from)))
+    }
+
+    #[test]
+    fn overload_is_a_drop_and_the_handlers_own_errors_are_not() {
+        for (outcome, statuses) in [
+            (Outcome::Success, &[200, 204, 301, 101][..]),
+            (Outcome::Dropped, &[408, 429, 503, 504]),
+            (Outcome::Ignored, &[400, 404, 422, 500, 501, 502]),
+        ] {
+            for status in statuses {
+                assert_eq!(response(*status, None), outcome, "{status}");
+            }
+        }
+        for (outcome, states) in [
+            (Outcome::Success, &["0"][..]),
+            (Outcome::Dropped, &["1", "4", "14"]),
+            (Outcome::Ignored, &["2", "3", "5", "8", "13", "16", "99"]),
+        ] {
+            for state in states {
+                assert_eq!(response(200, Some(state)), outcome, "grpc-status {state}");
+            }
+        }
+        assert_eq!(response(200, Some("?")), Outcome::Success, "what cannot be read tells nothing");
+    }
+
+    #[test]
+    fn timeouts_that_are_known_are_drops() {
+        let timed_out = || io::Error::new(io::ErrorKind::TimedOut, "late");
+        let end: Result<Response<()>, io::Error> = Err(timed_out());
+        assert_eq!(by_default(Ended::of(&end)), Outcome::Dropped);
+        let end: Result<Response<()>, io::Error> = Err(io::Error::other("else"));
+        assert_eq!(by_default(Ended::of(&end)), Outcome::Ignored);
+        for (error, outcome) in [
+            (BoxError::from(timed_out()), Outcome::Dropped),
+            (BoxError::from(io::Error::other(timed_out())), Outcome::Ignored),
+            (BoxError::from("else"), Outcome::Ignored),
+        ] {
+            let end: Result<Response<()>, BoxError> = Err(error);
+            assert_eq!(by_default(Ended::of(&end)), outcome, "{end:?}");
+        }
+    }
+}

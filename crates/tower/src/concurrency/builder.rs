@@ -1,0 +1,129 @@
+//! How a concurrency layer is set up.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::Semaphore;
+use tidegate_core::bounds::KEYS_DEFAULT;
+use tidegate_core::shed::Mode;
+
+use super::{ConcurrencyLayer, KeyOf, Keyed, Places, Pool, Shared};
+use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
+use crate::gate::{Gate, KeyedGate, Queue};
+use crate::head::Head;
+use crate::missing_key::MissingKey;
+use crate::protect_error::{ProtectError, check_time};
+use crate::switch::Switch;
+
+/// Sets a [`ConcurrencyLayer`] up.
+pub struct ConcurrencyBuilder {
+    limit: u64,
+    queue: Option<Queue>,
+    key: Option<KeyOf>,
+    keys: usize,
+    missing: MissingKey,
+    too_many: bool,
+    retry_after: Duration,
+    mode: Mode,
+}
+
+impl ConcurrencyBuilder {
+    pub(super) fn new(limit: u64) -> ConcurrencyBuilder {
+        ConcurrencyBuilder {
+            limit,
+            queue: None,
+            key: None,
+            keys: KEYS_DEFAULT,
+            missing: MissingKey::default(),
+            too_many: false,
+            retry_after: RETRY_AFTER_DEFAULT,
+            mode: Mode::Enforce,
+        }
+    }
+
+    /// Those who are not let in wait. Without a queue they are refused at once.
+    #[must_use]
+    pub fn queue(self, queue: Queue) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { queue: Some(queue), ..self }
+    }
+
+    /// The limit is for each key, which the closure tells, and so is the queue, if there is one: each key has a line of
+    /// its own, of that depth.
+    ///
+    /// ```
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::builder(20).key(|head| head.header("x-api-key")).too_many_requests().build()?;
+    /// # Ok::<(), tidegate_tower::ProtectError>(())
+    /// ```
+    #[must_use]
+    pub fn key<F>(self, key: F) -> ConcurrencyBuilder
+    where
+        F: for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync + 'static,
+    {
+        ConcurrencyBuilder { key: Some(Box::new(key)), ..self }
+    }
+
+    /// Room for so many keys with requests in progress; 100,000 if nothing is said. Further ones are refused with 503.
+    #[must_use]
+    pub fn keys(self, keys: usize) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { keys, ..self }
+    }
+
+    /// What becomes of requests without a key. If nothing is said, they count as one.
+    #[must_use]
+    pub fn missing_key(self, missing: MissingKey) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { missing, ..self }
+    }
+
+    /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
+    /// of its own and not a service that is overloaded. Without a key this has no effect.
+    #[must_use]
+    pub fn too_many_requests(self) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { too_many: true, ..self }
+    }
+
+    /// When those who are refused are told to come back: after a second, if nothing is said.
+    #[must_use]
+    pub fn retry_after(self, after: Duration) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { retry_after: after, ..self }
+    }
+
+    /// Whether it acts at first.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> ConcurrencyBuilder {
+        ConcurrencyBuilder { mode, ..self }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a number is zero or too large, or a time is zero or too long.
+    pub fn build(self) -> Result<ConcurrencyLayer, ProtectError> {
+        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let places = match self.key {
+            None => Places::One(Gate::with_queue(self.limit, self.queue)?),
+            Some(key) => Places::Keyed(Keyed {
+                pool: match self.queue {
+                    Some(queue) => Pool::Queued(KeyedGate::new(self.limit, queue, self.keys)?),
+                    None => Pool::Semaphore(Semaphore::with_capacity(self.limit, self.keys)?),
+                },
+                nameless: Gate::with_queue(self.limit, self.queue)?,
+                key,
+                missing: self.missing,
+                too_many: self.too_many,
+            }),
+        };
+        let switch = Switch::default();
+        switch.set_mode(self.mode);
+        Ok(ConcurrencyLayer(Arc::new(Shared { places, switch, retry_after: self.retry_after })))
+    }
+}
+
+impl fmt::Debug for ConcurrencyBuilder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("ConcurrencyBuilder");
+        shown.field("limit", &self.limit).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

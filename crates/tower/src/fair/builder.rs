@@ -1,0 +1,108 @@
+//! How a fair layer is set up.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::fair::{DeficitRoundRobin, FairConfig};
+use tidegate_core::shed::Mode;
+use tidegate_core::{KeyBuf, KeyError};
+
+use super::{FairLayer, Shared, TenantOf};
+use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
+use crate::gate::{Gate, Room};
+use crate::missing_key::MissingKey;
+use crate::protect_error::{ProtectError, check_time};
+use crate::switch::Switch;
+
+/// Sets a [`FairLayer`] up.
+pub struct FairBuilder {
+    limit: u64,
+    tenant: TenantOf,
+    queue: FairConfig,
+    deadline: Duration,
+    missing: MissingKey,
+    retry_after: Duration,
+    mode: Mode,
+}
+
+/// How long a request waits at most if nothing is said.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(1);
+
+impl FairBuilder {
+    pub(super) fn new(limit: u64, tenant: TenantOf) -> FairBuilder {
+        FairBuilder {
+            limit,
+            tenant,
+            queue: FairConfig::default(),
+            deadline: DEADLINE_DEFAULT,
+            missing: MissingKey::default(),
+            retry_after: RETRY_AFTER_DEFAULT,
+            mode: Mode::Enforce,
+        }
+    }
+
+    /// How many may wait, of each tenant and of all. A request costs one unit.
+    #[must_use]
+    pub fn queue(self, queue: FairConfig) -> FairBuilder {
+        FairBuilder { queue, ..self }
+    }
+
+    /// How long a request waits at most: a second, if nothing is said.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> FairBuilder {
+        FairBuilder { deadline, ..self }
+    }
+
+    /// What becomes of requests without a tenant. If nothing is said, they are one tenant of weight 1.
+    #[must_use]
+    pub fn missing_key(self, missing: MissingKey) -> FairBuilder {
+        FairBuilder { missing, ..self }
+    }
+
+    /// When those who are refused are told to come back: after a second, if nothing is said.
+    #[must_use]
+    pub fn retry_after(self, after: Duration) -> FairBuilder {
+        FairBuilder { retry_after: after, ..self }
+    }
+
+    /// Whether it acts at first.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> FairBuilder {
+        FairBuilder { mode, ..self }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a number is zero or too large, or a time is zero or too long.
+    pub fn build(self) -> Result<FairLayer, ProtectError> {
+        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        check_time("deadline", self.deadline, WAIT_MAX)?;
+        let gate = Gate::new(self.limit, Room::Fair(DeficitRoundRobin::new(self.queue)?), self.deadline)?;
+        let switch = Switch::default();
+        switch.set_mode(self.mode);
+        Ok(FairLayer(Arc::new(Shared {
+            gate,
+            tenant: self.tenant,
+            missing: self.missing,
+            nameless: unguessable()?,
+            switch,
+            retry_after: self.retry_after,
+        })))
+    }
+}
+
+/// A key that is another in each process, of 16 bytes and their length.
+fn unguessable() -> Result<KeyBuf, KeyError> {
+    let random = RandomState::new();
+    KeyBuf::from_parts([[random.hash_one(0u8).to_be_bytes(), random.hash_one(1u8).to_be_bytes()].as_flattened()])
+}
+
+impl fmt::Debug for FairBuilder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("FairBuilder");
+        shown.field("limit", &self.limit).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

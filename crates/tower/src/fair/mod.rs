@@ -1,0 +1,197 @@
+//! Turns among tenants: each gets its share of a bounded pool, whatever the others ask for.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the layer and what it lets in | `mod.rs` |
+//! | how it is set up | `builder.rs` |
+
+mod builder;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::shed::{Judgement, Mode};
+use tidegate_core::{Key, KeyBuf};
+use tower_layer::Layer;
+
+use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::head::Head;
+use crate::missing_key::{MissingKey, Named, named};
+use crate::refusal::{Reason, Refusal};
+use crate::switch::Switch;
+
+pub use builder::FairBuilder;
+
+/// Lets so many requests in at once and has the others wait, in a line for each tenant. What becomes free goes to the
+/// tenants in turn (deficit round robin), in proportion to their weights: who asks for a hundred times as much waits
+/// in a longer line of its own, and nobody else does.
+///
+/// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
+/// gRPC).
+///
+/// ```
+/// use tidegate_tower::{FairLayer, Tenant};
+///
+/// let layer = FairLayer::builder(100, |head| Some(Tenant::new(head.header("x-tenant")?))).build()?;
+/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// ```
+#[derive(Clone)]
+pub struct FairLayer(Arc<Shared>);
+
+struct Shared {
+    gate: Arc<Gate>,
+    tenant: TenantOf,
+    missing: MissingKey,
+    /// What those without a key wait as: bytes that nobody can guess.
+    nameless: KeyBuf,
+    switch: Switch,
+    retry_after: Duration,
+}
+
+type TenantOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Tenant<'a>> + Send + Sync>;
+
+/// Who a request is from, and how much it counts beside the others.
+#[derive(Clone, Debug)]
+pub struct Tenant<'a> {
+    key: Cow<'a, [u8]>,
+    weight: u64,
+}
+
+impl<'a> Tenant<'a> {
+    /// A tenant of weight 1.
+    pub fn new(key: impl Into<Cow<'a, [u8]>>) -> Tenant<'a> {
+        Tenant { key: key.into(), weight: 1 }
+    }
+
+    /// The same tenant with another weight, 1 to 10,000. What is beyond counts as the nearest of them.
+    #[must_use]
+    pub fn weight(self, weight: u64) -> Tenant<'a> {
+        Tenant { weight: weight.clamp(1, tidegate_core::bounds::WEIGHT_MAX), ..self }
+    }
+}
+
+impl FairLayer {
+    /// A layer to be set up: how many may be in at once, and who a request is from.
+    #[must_use]
+    pub fn builder<F>(limit: u64, tenant: F) -> FairBuilder
+    where
+        F: for<'a> Fn(Head<'a>) -> Option<Tenant<'a>> + Send + Sync + 'static,
+    {
+        FairBuilder::new(limit, Box::new(tenant))
+    }
+
+    /// What this layer is asked and told from outside.
+    #[must_use]
+    pub fn handle(&self) -> FairHandle {
+        FairHandle(Arc::clone(&self.0))
+    }
+}
+
+impl Shared {
+    fn refusal(&self, reason: Reason) -> Refusal {
+        self.switch.count(Judgement::Shed);
+        match reason {
+            Reason::NoKey => Refusal::without_key(),
+            reason => Refusal::unavailable(reason, self.retry_after),
+        }
+    }
+
+    fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit, GateWait> {
+        match self.gate.enter(Some((key, weight))) {
+            Entry::In(permit) => Entered::In(FairPermit { _permit: Some(permit) }),
+            Entry::Wait(wait) => Entered::Wait(wait),
+            Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+        }
+    }
+}
+
+impl Doorkeeper for FairLayer {
+    type Permit = FairPermit;
+    type Wait = GateWait;
+
+    #[inline]
+    fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
+        let shared = &*self.0;
+        let mode = shared.switch.mode();
+        if mode == Mode::Off {
+            return Entered::In(FairPermit { _permit: None });
+        }
+        if mode == Mode::Shadow {
+            let (permit, had_room) = shared.gate.enter_anyway();
+            shared.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
+            return Entered::In(FairPermit { _permit: Some(permit) });
+        }
+        let tenant = (shared.tenant)(head);
+        let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
+        match named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing) {
+            Named::Key(key) => shared.enter(key, weight),
+            Named::Nobody => shared.enter(shared.nameless.as_key(), 1),
+            Named::Skipped => Entered::In(FairPermit { _permit: None }),
+            Named::Denied => Entered::Refused(shared.refusal(Reason::NoKey)),
+        }
+    }
+
+    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<FairPermit, Refusal> {
+        told.map(|permit| FairPermit { _permit: Some(permit) }).map_err(|reason| self.0.refusal(reason))
+    }
+}
+
+impl<S> Layer<S> for FairLayer {
+    type Service = Guarded<S, FairLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, FairLayer> {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+/// What a [`FairLayer`] is asked and told from outside. Clones are of the same layer.
+#[derive(Clone)]
+pub struct FairHandle(Arc<Shared>);
+
+impl FairHandle {
+    /// Whether it acts, and what it has refused. In [`Mode::Shadow`] nobody waits; who would have had to is counted.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// How many are in progress.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.0.gate.in_flight()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.gate.waiting()
+    }
+}
+
+/// A place in the pool. It is free again when this is dropped.
+pub struct FairPermit {
+    /// Nothing if it was let in without being counted.
+    _permit: Option<GatePermit>,
+}
+
+impl fmt::Debug for FairLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FairLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FairHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("FairHandle");
+        shown.field("in_flight", &self.in_flight()).field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FairPermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FairPermit").field("counted", &self._permit.is_some()).finish()
+    }
+}

@@ -1,0 +1,346 @@
+//! A gate: permits, and those who wait for one.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | who gets in, who waits, who is told | `mod.rs` |
+//! | the order of one line | `line.rs` |
+//! | a gate and a line for each key | `keyed.rs` |
+//!
+//! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`]). Who must wait takes a lock, joins
+//! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
+//! told: that wakes tasks.
+
+mod keyed;
+mod line;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tidegate_core::fair::{DeficitRoundRobin, Ticket};
+use tidegate_core::{Key, PermitCounter, Time};
+use tokio::sync::oneshot;
+use tokio::time::{Timeout, timeout};
+
+use crate::protect_error::ProtectError;
+use crate::refusal::Reason;
+use crate::runtime_clock::{RuntimeClock, between};
+
+pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
+pub(crate) use line::Line;
+pub use line::Queue;
+
+/// Permits, and those who wait for one.
+pub(crate) struct Gate {
+    permits: PermitCounter,
+    room: Mutex<Room>,
+    deadline: Duration,
+    clock: RuntimeClock,
+}
+
+/// Where those wait who are not let in.
+pub(crate) enum Room {
+    None,
+    Line(Line<GatePermit>),
+    Fair(DeficitRoundRobin<Waiter<GatePermit>>),
+}
+
+/// Somebody who waits.
+pub(crate) struct Waiter<P> {
+    since: Time,
+    tell: oneshot::Sender<Told<P>>,
+}
+
+/// What somebody who waits is told.
+pub(crate) type Told<P> = Result<P, Reason>;
+
+/// How those in a room are found again.
+enum Spot {
+    Line(u64),
+    Fair(Ticket),
+}
+
+/// What comes of asking to be let in.
+pub(crate) enum Entry {
+    In(GatePermit),
+    Wait(Wait<GatePermit, Place>),
+    Refused(Reason),
+}
+
+impl Gate {
+    pub(crate) fn new(limit: u64, room: Room, deadline: Duration) -> Result<Arc<Gate>, ProtectError> {
+        let permits = PermitCounter::new(limit)?;
+        Ok(Arc::new(Gate { permits, room: Mutex::new(room), deadline, clock: RuntimeClock::start() }))
+    }
+
+    /// A gate with one line, or none.
+    pub(crate) fn with_queue(limit: u64, queue: Option<Queue>) -> Result<Arc<Gate>, ProtectError> {
+        match queue {
+            Some(queue) => Gate::new(limit, Room::Line(Line::new(queue)?), queue.deadline()),
+            None => Gate::new(limit, Room::None, Duration::ZERO),
+        }
+    }
+
+    /// Lets somebody in, or has it wait, or neither. The tenant and its weight count where turns are taken.
+    #[inline]
+    pub(crate) fn enter(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
+        match self.try_enter() {
+            Some(permit) => Entry::In(permit),
+            None => self.join(tenant),
+        }
+    }
+
+    /// Lets somebody in if there is room and nobody waits.
+    #[inline]
+    pub(crate) fn try_enter(self: &Arc<Gate>) -> Option<GatePermit> {
+        self.permits.try_acquire().map(|in_flight| GatePermit::new(self, in_flight))
+    }
+
+    /// Lets somebody in whether or not there is room, and tells whether there was.
+    pub(crate) fn enter_anyway(self: &Arc<Gate>) -> (GatePermit, bool) {
+        let in_flight = self.permits.acquire_anyway();
+        (GatePermit::new(self, in_flight), in_flight <= self.permits.limit())
+    }
+
+    #[cold]
+    fn join(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
+        let mut room = self.lock();
+        if matches!(*room, Room::None) {
+            return Entry::Refused(Reason::Busy);
+        }
+        // Before anything is changed: outside of a runtime there are no timers, and this panics.
+        let (tell, told) = oneshot::channel();
+        let told = timeout(self.deadline, told);
+        if let Some(in_flight) = self.permits.acquire_or_wait() {
+            return Entry::In(GatePermit::new(self, in_flight));
+        }
+        let spot = room.push(tenant, Waiter { since: self.clock.now(), tell });
+        self.settle(&room);
+        match spot {
+            Some(spot) => Entry::Wait(Wait::new(told, Place { gate: Arc::clone(self), spot: Some(spot) })),
+            None => Entry::Refused(Reason::QueueFull),
+        }
+    }
+
+    pub(crate) fn set_limit(&self, limit: u64) -> bool {
+        self.permits.set_limit(limit)
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.permits.in_use()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// For how long the first in line has been waiting.
+    pub(crate) fn queue_delay(&self) -> Duration {
+        let oldest = match &*self.lock() {
+            Room::Line(line) => line.oldest(),
+            Room::None | Room::Fair(_) => None,
+        };
+        oldest.map_or(Duration::ZERO, |since| between(since, self.clock.now()))
+    }
+
+    /// Lets in those who wait, for as long as there is room.
+    pub(crate) fn serve(self: &Arc<Gate>) {
+        loop {
+            let mut shed = Vec::new();
+            let next = self.next(&mut shed);
+            for waiter in shed {
+                // If nobody listens any more, nobody is to be told.
+                let _ = waiter.tell.send(Err(Reason::QueueStands));
+            }
+            let Some((waiter, in_flight)) = next else { return };
+            let permit = GatePermit::new(self, in_flight);
+            if let Err(Ok(permit)) = waiter.tell.send(Ok(permit)) {
+                // Its caller has left. The permit goes back without serving anybody, since this loop does.
+                permit.give_back();
+            }
+        }
+    }
+
+    /// Takes the next who waits, with a permit for it.
+    fn next(&self, shed: &mut Vec<Waiter<GatePermit>>) -> Option<(Waiter<GatePermit>, u64)> {
+        let mut room = self.lock();
+        if room.len() == 0 {
+            self.permits.nobody_waits();
+            return None;
+        }
+        let in_flight = self.permits.try_acquire_for_waiting()?;
+        let next = room.pop(self.clock.now(), shed);
+        self.settle(&room);
+        if next.is_none() {
+            // All who waited were shed, and whoever comes now finds nobody waiting.
+            let _: bool = self.permits.release();
+        }
+        next.map(|waiter| (waiter, in_flight))
+    }
+
+    fn leave(&self, spot: &Spot) {
+        let mut room = self.lock();
+        let left = room.remove(spot, self.clock.now());
+        self.settle(&room);
+        drop(room);
+        drop(left);
+    }
+
+    /// Takes the mark away that somebody waits, if nobody does.
+    fn settle(&self, room: &Room) {
+        if room.len() == 0 {
+            self.permits.nobody_waits();
+        }
+    }
+
+    /// Whoever panicked under this lock left the room whole: what may panic comes before what changes anything.
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    fn len(&self) -> usize {
+        match self {
+            Room::None => 0,
+            Room::Line(line) => line.len(),
+            Room::Fair(queue) => queue.len(),
+        }
+    }
+
+    fn push(&mut self, tenant: Option<(Key<'_>, u64)>, waiter: Waiter<GatePermit>) -> Option<Spot> {
+        match (self, tenant) {
+            (Room::Line(line), _) => line.push(waiter).map(Spot::Line),
+            (Room::Fair(queue), Some((key, weight))) => queue.push(key, weight, 1, waiter).ok().map(Spot::Fair),
+            (Room::Fair(_) | Room::None, _) => None,
+        }
+    }
+
+    fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<GatePermit>>) -> Option<Waiter<GatePermit>> {
+        match self {
+            Room::None => None,
+            Room::Line(line) => line.pop(now, shed),
+            Room::Fair(queue) => queue.pop(),
+        }
+    }
+
+    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter<GatePermit>> {
+        match (self, spot) {
+            (Room::Line(line), Spot::Line(place)) => line.remove(*place, now),
+            (Room::Fair(queue), Spot::Fair(ticket)) => queue.remove(*ticket),
+            _ => None,
+        }
+    }
+}
+
+/// A place behind a gate. It is given back when this is dropped, and goes to who waits.
+pub struct GatePermit {
+    /// Nothing if it has been given back already.
+    gate: Option<Arc<Gate>>,
+    in_flight: u64,
+}
+
+impl GatePermit {
+    #[inline]
+    fn new(gate: &Arc<Gate>, in_flight: u64) -> GatePermit {
+        GatePermit { gate: Some(Arc::clone(gate)), in_flight }
+    }
+
+    /// How many were in when this came in, itself among them.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Gives the place back without serving who waits.
+    fn give_back(mut self) {
+        if let Some(gate) = self.gate.take() {
+            let _: bool = gate.permits.release();
+        }
+    }
+}
+
+impl Drop for GatePermit {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate.take()
+            && gate.permits.release()
+        {
+            gate.serve();
+        }
+    }
+}
+
+impl fmt::Debug for GatePermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GatePermit").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+/// A place in a queue: whoever drops it leaves, unless it was told to stay because it has been told.
+pub trait Leaves {
+    /// It has been told, and is no longer in the queue.
+    fn stay(&mut self);
+}
+
+/// A place in the queue of a gate.
+pub struct Place {
+    gate: Arc<Gate>,
+    /// Nothing once it has been told.
+    spot: Option<Spot>,
+}
+
+impl Leaves for Place {
+    fn stay(&mut self) {
+        self.spot = None;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(spot) = &self.spot {
+            self.gate.leave(spot);
+        }
+    }
+}
+
+pin_project! {
+    /// Waits for a permit until the deadline. Dropped before, it leaves the queue; a permit that it was given meanwhile
+    /// goes to the next.
+    pub struct Wait<P, L> {
+        // Dropped before the place, so that a permit in it goes on.
+        #[pin]
+        told: Timeout<oneshot::Receiver<Told<P>>>,
+        place: L,
+    }
+}
+
+impl<P, L: Leaves> Wait<P, L> {
+    fn new(told: Timeout<oneshot::Receiver<Told<P>>>, place: L) -> Wait<P, L> {
+        Wait { told, place }
+    }
+}
+
+/// Waits before a gate.
+pub(crate) type GateWait = Wait<GatePermit, Place>;
+
+impl<P, L: Leaves> Future for Wait<P, L> {
+    type Output = Result<P, Reason>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<P, Reason>> {
+        let wait = self.project();
+        let Poll::Ready(told) = wait.told.poll(context) else { return Poll::Pending };
+        Poll::Ready(match told {
+            Ok(Ok(told)) => {
+                wait.place.stay();
+                told
+            }
+            // A gate drops nobody without a word, and lives for as long as somebody waits.
+            Ok(Err(_)) => Err(Reason::Busy),
+            Err(_) => Err(Reason::WaitedTooLong),
+        })
+    }
+}

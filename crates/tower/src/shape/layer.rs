@@ -1,0 +1,162 @@
+//! The layer that shapes a client's calls.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::Request;
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{ShapeError, Shaper};
+use crate::head::Head;
+
+/// Sends a client's requests at an even pace. Those that would have to wait for too long fail with [`Shaped::Refused`].
+///
+/// While a request waits it holds a clone of the client behind that is ready.
+///
+/// ```
+/// use tidegate_tower::{ShapeLayer, Shaper, ShaperConfig};
+///
+/// let shaper = Shaper::new("50/s".parse()?, ShaperConfig::default())?;
+/// let layer = ShapeLayer::new(shaper).cost(|head| if head.uri().path() == "/search" { 5 } else { 1 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ShapeLayer {
+    shaper: Shaper,
+    cost: Option<Arc<CostOf>>,
+}
+
+type CostOf = dyn Fn(Head<'_>) -> u64 + Send + Sync;
+
+impl ShapeLayer {
+    /// A layer before which all requests cost one unit.
+    #[must_use]
+    pub fn new(shaper: Shaper) -> ShapeLayer {
+        ShapeLayer { shaper, cost: None }
+    }
+
+    /// What a request costs, by a closure.
+    #[must_use]
+    pub fn cost(self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> ShapeLayer {
+        ShapeLayer { cost: Some(Arc::new(cost)), ..self }
+    }
+}
+
+impl<S> Layer<S> for ShapeLayer {
+    type Service = Shape<S>;
+
+    fn layer(&self, inner: S) -> Shape<S> {
+        Shape { inner, layer: self.clone() }
+    }
+}
+
+/// A client behind a [`ShapeLayer`].
+#[derive(Clone)]
+pub struct Shape<S> {
+    inner: S,
+    layer: ShapeLayer,
+}
+
+/// Why a request of a client has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Shaped<E> {
+    /// It would have had to wait for too long. Nothing was sent.
+    #[error(transparent)]
+    Refused(ShapeError),
+    /// The client behind has failed.
+    #[error(transparent)]
+    Inner(E),
+}
+
+impl<S, A> Service<Request<A>> for Shape<S>
+where
+    S: Service<Request<A>> + Clone,
+{
+    type Response = S::Response;
+    type Error = Shaped<S::Error>;
+    type Future = ShapeFuture<S, A>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Shaped<S::Error>>> {
+        self.inner.poll_ready(context).map_err(Shaped::Inner)
+    }
+
+    fn call(&mut self, request: Request<A>) -> ShapeFuture<S, A> {
+        let cost = self.layer.cost.as_ref().map_or(1, |cost| cost(Head::of(&request)));
+        let state = match self.layer.shaper.enter(cost) {
+            Ok(None) => State::Sent { future: self.inner.call(request) },
+            Ok(Some(turn)) => {
+                // The one that is ready waits along; who calls next must find its clone ready first.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                State::Waiting { turn: Box::pin(turn.go()), held: Some(Box::new((ready, request))) }
+            }
+            Err(error) => State::Refused { error },
+        };
+        ShapeFuture { state }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Shape`].
+    pub struct ShapeFuture<S, A>
+    where
+        S: Service<Request<A>>,
+    {
+        #[pin]
+        state: State<S, A>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<S, A>
+    where
+        S: Service<Request<A>>,
+    {
+        Sent { #[pin] future: S::Future },
+        // What waits is kept apart, so that those who need not stay small.
+        Waiting { turn: Pin<Box<dyn Future<Output = ()> + Send>>, held: Option<Box<(S, Request<A>)>> },
+        Refused { error: ShapeError },
+    }
+}
+
+impl<S, A> Future for ShapeFuture<S, A>
+where
+    S: Service<Request<A>>,
+{
+    type Output = Result<S::Response, Shaped<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Sent { future } => return future.poll(context).map_err(Shaped::Inner),
+                StateProjection::Waiting { turn, held } => {
+                    ready!(turn.as_mut().poll(context));
+                    let Some(held) = held.take() else { return Poll::Pending };
+                    let (mut ready, request) = *held;
+                    State::Sent { future: ready.call(request) }
+                }
+                StateProjection::Refused { error } => return Poll::Ready(Err(Shaped::Refused(*error))),
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl fmt::Debug for ShapeLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ShapeLayer").field("shaper", &self.shaper).finish_non_exhaustive()
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Shape<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Shape").field("inner", &self.inner).field("layer", &self.layer).finish()
+    }
+}

@@ -1,0 +1,244 @@
+//! Shaping: the leaky bucket as a queue, which lets calls out at an even pace.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | whose turn it is, and when | `mod.rs` |
+//! | the layer for clients | `layer.rs` |
+
+mod layer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{Rate, Time};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use crate::bounds::{QUEUE_DEPTH_MAX, SHAPE_CATCH_UP, SHAPE_COST_MAX, WAIT_MAX};
+use crate::protect_error::{ProtectError, check_count, check_time};
+use crate::runtime_clock::{RuntimeClock, between};
+
+pub use layer::{Shape, ShapeFuture, ShapeLayer, Shaped};
+
+/// How many may wait before a [`Shaper`], and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShaperConfig {
+    /// Most calls that wait.
+    pub depth: usize,
+    /// Longest wait. Who would have to wait for longer is refused at once.
+    pub wait: Duration,
+}
+
+impl Default for ShaperConfig {
+    fn default() -> ShaperConfig {
+        ShaperConfig { depth: 1000, wait: Duration::from_secs(10) }
+    }
+}
+
+/// Lets calls out at an even pace, in the order in which they came: the leaky bucket as a queue. A burst becomes a line
+/// of calls one interval apart. Clones are the same shaper.
+///
+/// There is no task in the background: the first in line waits for its time, the others for their turn. Who drops the
+/// future leaves the line, and those behind move up. Timers are a millisecond fine: calls that are due in the same one
+/// go together, and one that went a few milliseconds late does not delay the next.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tidegate_tower::{Shaper, ShaperConfig};
+///
+/// let shaper = Shaper::new("10/s".parse()?, ShaperConfig::default())?;
+/// shaper.acquire(1).await?; // At once.
+/// shaper.acquire(1).await?; // A tenth of a second later.
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Shaper(Arc<Shared>);
+
+struct Shared {
+    rate: Rate,
+    config: ShaperConfig,
+    clock: RuntimeClock,
+    line: Mutex<Line>,
+}
+
+struct Line {
+    /// When the next may go.
+    free: Time,
+    waiting: BTreeMap<u64, Waiter>,
+    /// The costs of all who wait.
+    cost: u128,
+    next: u64,
+}
+
+struct Waiter {
+    cost: u64,
+    /// Tells it that it is the first; nothing if it knows.
+    first: Option<oneshot::Sender<()>>,
+}
+
+/// Why a call is not let out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// As many wait as may.
+    #[error("shaper: {max} calls wait, as many as may; try again later")]
+    Full {
+        /// How many may.
+        max: usize,
+    },
+    /// It would have to wait for too long.
+    #[error("shaper: the call would have to wait for {wait:?}, longer than {max:?}; try again later")]
+    TooLong {
+        /// How long it would have to wait.
+        wait: Duration,
+        /// The longest wait.
+        max: Duration,
+    },
+    /// The cost is zero or too large.
+    #[error("cost: {cost} is out of range; use 1 to {SHAPE_COST_MAX}")]
+    Cost {
+        /// The cost.
+        cost: u64,
+    },
+}
+
+impl Shaper {
+    /// Lets out one unit of cost each interval of `rate`.
+    ///
+    /// # Errors
+    /// If the depth or the wait is zero or beyond its bound.
+    pub fn new(rate: Rate, config: ShaperConfig) -> Result<Shaper, ProtectError> {
+        check_count("depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
+        check_time("wait", config.wait, WAIT_MAX)?;
+        let line = Line { free: Time::default(), waiting: BTreeMap::new(), cost: 0, next: 0 };
+        Ok(Shaper(Arc::new(Shared { rate, config, clock: RuntimeClock::start(), line: Mutex::new(line) })))
+    }
+
+    /// Waits until a call of this cost may go; those behind it then wait for `cost` intervals.
+    ///
+    /// # Errors
+    /// At once, if too many wait, it would have to wait for too long, or the cost is out of its range.
+    pub async fn acquire(&self, cost: u64) -> Result<(), ShapeError> {
+        match self.enter(cost)? {
+            None => Ok(()),
+            Some(turn) => {
+                turn.go().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.lock().waiting.len()
+    }
+
+    /// Lets a call out at once if nobody is before it, or puts it in line.
+    fn enter(&self, cost: u64) -> Result<Option<Turn>, ShapeError> {
+        if !(1..=SHAPE_COST_MAX).contains(&cost) {
+            return Err(ShapeError::Cost { cost });
+        }
+        let shared = &*self.0;
+        let now = shared.clock.now();
+        let mut line = shared.lock();
+        if line.waiting.is_empty() && line.free <= now {
+            line.go(now, shared.time_of(u128::from(cost)));
+            return Ok(None);
+        }
+        let config = &shared.config;
+        if line.waiting.len() >= config.depth {
+            return Err(ShapeError::Full { max: config.depth });
+        }
+        let wait = between(now, line.free.plus(shared.time_of(line.cost)));
+        if wait > config.wait {
+            return Err(ShapeError::TooLong { wait, max: config.wait });
+        }
+        let (tell, told) = oneshot::channel();
+        let is_first = line.waiting.is_empty();
+        line.next += 1;
+        let place = line.next;
+        line.waiting.insert(place, Waiter { cost, first: (!is_first).then_some(tell) });
+        line.cost += u128::from(cost);
+        Ok(Some(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) }))
+    }
+}
+
+impl Shared {
+    /// How long so many units take, rounded up.
+    fn time_of(&self, cost: u128) -> Duration {
+        let nanos = cost.saturating_mul(self.rate.period().as_nanos()).div_ceil(u128::from(self.rate.units()));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Whoever panicked under this lock left the line whole: nothing under it calls foreign code.
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place out of the line, and tells the new first if that has changed.
+    fn leave(&self, place: u64) {
+        let mut line = self.lock();
+        let tell = line.remove(place);
+        drop(line);
+        if let Some(tell) = tell {
+            // If nobody listens any more, it is about to leave, and then tells the next.
+            let _ = tell.send(());
+        }
+    }
+}
+
+impl Line {
+    /// A call goes. The next is counted from when this one was due, and not from when the timer woke it: each would be
+    /// a little later than the one before, and a fast rate would never be reached.
+    fn go(&mut self, now: Time, takes: Duration) {
+        let due = if between(self.free, now) <= SHAPE_CATCH_UP { self.free } else { now };
+        self.free = due.plus(takes);
+    }
+
+    fn remove(&mut self, place: u64) -> Option<oneshot::Sender<()>> {
+        let left = self.waiting.remove(&place)?;
+        self.cost = self.cost.saturating_sub(u128::from(left.cost));
+        self.waiting.first_entry()?.get_mut().first.take()
+    }
+}
+
+/// A place in line. Whoever drops it leaves.
+struct Turn {
+    shared: Arc<Shared>,
+    place: u64,
+    /// Nothing for who is the first from the start.
+    told: Option<oneshot::Receiver<()>>,
+}
+
+impl Turn {
+    /// Waits until it is the first, then until it is time, and leaves the line by going.
+    async fn go(mut self) {
+        if let Some(told) = self.told.take() {
+            // Who is before tells before it leaves, in any case.
+            let _ = told.await;
+        }
+        let free = self.shared.lock().free;
+        sleep_until(self.shared.clock.instant(free)).await;
+        let now = self.shared.clock.now();
+        let mut line = self.shared.lock();
+        let cost = line.waiting.get(&self.place).map_or(0, |waiter| u128::from(waiter.cost));
+        line.go(now, self.shared.time_of(cost));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.shared.leave(self.place);
+    }
+}
+
+impl fmt::Debug for Shaper {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Shaper");
+        shown.field("rate", &self.0.rate).field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! How a shedding layer is set up.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use tidegate_core::Dice;
+use tidegate_core::shed::{Criticality, FleetShedder, Mode, WorkerShedder, WorkerShedderConfig};
+
+use super::layer::{ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
+use super::seed;
+use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
+use crate::head::Head;
+use crate::protect_error::{ProtectError, check_count, check_time};
+use crate::runtime_clock::RuntimeClock;
+use crate::switch::Switch;
+
+/// Sets a [`ShedLayer`] up.
+pub struct ShedBuilder {
+    planned: Planned,
+    class: ClassOf,
+    retry_after: Duration,
+    mode: Mode,
+    seed: Option<u64>,
+}
+
+enum Planned {
+    Fleet { capacity: u64, reserved: f64 },
+    Worker { config: WorkerShedderConfig, measure: Measure },
+}
+
+impl ShedBuilder {
+    pub(super) fn fleet(capacity: u64, reserved: f64) -> ShedBuilder {
+        ShedBuilder::new(Planned::Fleet { capacity, reserved })
+    }
+
+    pub(super) fn worker(config: WorkerShedderConfig, measure: Measure) -> ShedBuilder {
+        ShedBuilder::new(Planned::Worker { config, measure })
+    }
+
+    fn new(planned: Planned) -> ShedBuilder {
+        ShedBuilder {
+            planned,
+            class: Box::new(by_method),
+            retry_after: RETRY_AFTER_DEFAULT,
+            mode: Mode::Enforce,
+            seed: None,
+        }
+    }
+
+    /// How much a request matters. If nothing is said: GET, HEAD, OPTIONS and TRACE read, all else writes, and nothing
+    /// is critical.
+    #[must_use]
+    pub fn class<F>(self, class: F) -> ShedBuilder
+    where
+        F: Fn(Head<'_>) -> Criticality + Send + Sync + 'static,
+    {
+        ShedBuilder { class: Box::new(class), ..self }
+    }
+
+    /// When those who are shed are told to come back: after a second, if nothing is said.
+    #[must_use]
+    pub fn retry_after(self, after: Duration) -> ShedBuilder {
+        ShedBuilder { retry_after: after, ..self }
+    }
+
+    /// Whether it acts at first.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> ShedBuilder {
+        ShedBuilder { mode, ..self }
+    }
+
+    /// What chance follows from, for tests. If nothing is said, it is another in each process.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> ShedBuilder {
+        ShedBuilder { seed: Some(seed), ..self }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a number is out of its range.
+    pub fn build(self) -> Result<ShedLayer, ProtectError> {
+        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let kind = match self.planned {
+            Planned::Fleet { capacity, reserved } => Kind::Fleet(Mutex::new(FleetShedder::new(capacity, reserved)?)),
+            Planned::Worker { config, measure } => {
+                match &measure {
+                    Measure::Busy { workers } => check_count("workers", *workers, WORKERS_MAX)?,
+                    Measure::QueueDelay { acceptable, .. } => check_time("acceptable", *acceptable, WAIT_MAX)?,
+                    Measure::Utilisation(_) => {}
+                }
+                let dice = Dice::new(self.seed.unwrap_or_else(seed));
+                Kind::Worker { state: Mutex::new(Worker { shedder: WorkerShedder::new(config)?, dice }), measure }
+            }
+        };
+        let switch = Switch::default();
+        switch.set_mode(self.mode);
+        Ok(ShedLayer(Arc::new(Shared {
+            kind,
+            class: self.class,
+            in_flight: AtomicU64::new(0),
+            shed: Default::default(),
+            clock: RuntimeClock::start(),
+            switch,
+            retry_after: self.retry_after,
+        })))
+    }
+}
+
+fn by_method(head: Head<'_>) -> Criticality {
+    match *head.method() {
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Criticality::Get,
+        _ => Criticality::Post,
+    }
+}
+
+impl fmt::Debug for ShedBuilder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.planned {
+            Planned::Fleet { .. } => "fleet",
+            Planned::Worker { .. } => "worker",
+        };
+        formatter.debug_struct("ShedBuilder").field("kind", &kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,288 @@
+//! The layer that sheds by class.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::Dice;
+use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, WorkerShedder};
+use tower_layer::Layer;
+
+use super::builder::ShedBuilder;
+use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::head::Head;
+use crate::refusal::{Reason, Refusal};
+use crate::runtime_clock::RuntimeClock;
+use crate::switch::Switch;
+
+/// Turns requests away by their class when there is too much, with 503 and Retry-After (UNAVAILABLE for gRPC), never
+/// with 429: the caller did nothing wrong.
+///
+/// Two kinds, of which a service may have both, each its own layer: [`ShedLayer::fleet`] keeps a share of the capacity
+/// for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy.
+///
+/// ```
+/// use tidegate_core::shed::{Criticality, Mode, WorkerShedderConfig};
+/// use tidegate_tower::{Measure, ShedLayer};
+///
+/// let layer = ShedLayer::worker(WorkerShedderConfig::default(), Measure::Busy { workers: 200 })
+///     .class(|head| match head.uri().path() {
+///         "/pay" => Criticality::Critical,
+///         _ => Criticality::Get,
+///     })
+///     .mode(Mode::Shadow)
+///     .build()?;
+/// let switch = layer.handle().switch().clone();
+/// switch.set_mode(Mode::Enforce); // At any time.
+/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// ```
+#[derive(Clone)]
+pub struct ShedLayer(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) kind: Kind,
+    pub(super) class: ClassOf,
+    pub(super) in_flight: AtomicU64,
+    pub(super) shed: [AtomicU64; 4],
+    pub(super) clock: RuntimeClock,
+    pub(super) switch: Switch,
+    pub(super) retry_after: Duration,
+}
+
+pub(super) enum Kind {
+    Fleet(Mutex<FleetShedder>),
+    Worker { state: Mutex<Worker>, measure: Measure },
+}
+
+pub(super) struct Worker {
+    pub(super) shedder: WorkerShedder,
+    pub(super) dice: Dice,
+}
+
+pub(super) type ClassOf = Box<dyn Fn(Head<'_>) -> Criticality + Send + Sync>;
+
+/// How busy a service is.
+///
+/// The closures are called for each request, and so should only read what something else keeps up to date.
+#[non_exhaustive]
+pub enum Measure {
+    /// The requests in progress behind this layer, as a share of so many workers.
+    Busy {
+        /// How many can be worked on at once.
+        workers: u64,
+    },
+    /// What a closure tells, from 0 to 1: the use of the processors, of memory, or of anything else that can be full.
+    /// What is not a number counts for nothing.
+    Utilisation(Box<dyn Fn() -> f64 + Send + Sync>),
+    /// How long the first in a queue has been waiting, as a share of the longest time that is acceptable.
+    QueueDelay {
+        /// Tells the delay, such as [`ConcurrencyHandle::queue_delay`](crate::ConcurrencyHandle::queue_delay).
+        delay: Box<dyn Fn() -> Duration + Send + Sync>,
+        /// The longest that is acceptable: there the queue counts as full.
+        acceptable: Duration,
+    },
+}
+
+impl Measure {
+    /// [`Measure::Utilisation`] of a closure.
+    pub fn utilisation(told: impl Fn() -> f64 + Send + Sync + 'static) -> Measure {
+        Measure::Utilisation(Box::new(told))
+    }
+
+    /// [`Measure::QueueDelay`] of a closure.
+    pub fn queue_delay(delay: impl Fn() -> Duration + Send + Sync + 'static, acceptable: Duration) -> Measure {
+        Measure::QueueDelay { delay: Box::new(delay), acceptable }
+    }
+
+    fn utilisation_now(&self, in_flight: u64) -> f64 {
+        match self {
+            Measure::Busy { workers } => in_flight as f64 / *workers as f64,
+            Measure::Utilisation(told) => told(),
+            Measure::QueueDelay { delay, acceptable } => delay().as_secs_f64() / acceptable.as_secs_f64(),
+        }
+    }
+}
+
+impl fmt::Debug for Measure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::Busy { workers } => formatter.debug_struct("Busy").field("workers", workers).finish(),
+            Measure::Utilisation(_) => formatter.write_str("Utilisation"),
+            Measure::QueueDelay { acceptable, .. } => {
+                formatter.debug_struct("QueueDelay").field("acceptable", acceptable).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl ShedLayer {
+    /// Of a service that bears `capacity` requests at once, the share `reserved` (0 to 1; 0.2 is common) is kept for
+    /// critical requests. The others are shed when they would use it; critical ones never are.
+    #[must_use]
+    pub fn fleet(capacity: u64, reserved: f64) -> ShedBuilder {
+        ShedBuilder::fleet(capacity, reserved)
+    }
+
+    /// As the service gets busy, classes are given up one after another, slowly: test requests, reads, writes, and
+    /// critical ones never.
+    #[must_use]
+    pub fn worker(config: tidegate_core::shed::WorkerShedderConfig, measure: Measure) -> ShedBuilder {
+        ShedBuilder::worker(config, measure)
+    }
+
+    /// What this layer is asked and told from outside.
+    #[must_use]
+    pub fn handle(&self) -> ShedHandle {
+        ShedHandle(Arc::clone(&self.0))
+    }
+}
+
+impl Shared {
+    /// Whether a request is shed, by the one kind or the other.
+    fn sheds(&self, class: Criticality) -> bool {
+        match &self.kind {
+            Kind::Fleet(fleet) => !lock(fleet).try_acquire(class),
+            Kind::Worker { state, measure } => {
+                // Before the lock, since it may be a closure of the user's.
+                let utilisation = measure.utilisation_now(self.in_flight.load(Ordering::Relaxed));
+                let mut worker = lock(state);
+                worker.shedder.observe(self.clock.now(), utilisation);
+                let roll = worker.dice.roll();
+                worker.shedder.sheds(class, roll)
+            }
+        }
+    }
+
+    /// What the fleet's shedder counts is given back only by those it has let in.
+    fn permit(self: &Arc<Shared>, class: Criticality, judgement: Judgement) -> ShedPermit {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let counted = judgement == Judgement::Pass;
+        ShedPermit(Some(Held { shared: Arc::clone(self), class, counted }))
+    }
+}
+
+/// Whoever panicked under a lock left what it guards whole: the arithmetic changes its numbers one after another.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Doorkeeper for ShedLayer {
+    type Permit = ShedPermit;
+    /// Nobody waits here.
+    type Wait = Pending<Infallible>;
+
+    #[inline]
+    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit, Pending<Infallible>> {
+        let shared = &self.0;
+        let mode = shared.switch.mode();
+        if mode == Mode::Off {
+            return Entered::In(ShedPermit(None));
+        }
+        let class = (shared.class)(head);
+        let judgement = mode.judge(|| shared.sheds(class));
+        if judgement == Judgement::Pass {
+            return Entered::In(shared.permit(class, judgement));
+        }
+        shared.switch.count(judgement);
+        if let Some(count) = shared.shed.get(class as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        match judgement {
+            Judgement::Shed => Entered::Refused(Refusal::unavailable(Reason::Shed(class), shared.retry_after)),
+            Judgement::Pass | Judgement::WouldShed => Entered::In(shared.permit(class, judgement)),
+        }
+    }
+
+    fn waited(&self, never: Infallible) -> Result<ShedPermit, Refusal> {
+        match never {}
+    }
+}
+
+impl<S> Layer<S> for ShedLayer {
+    type Service = Guarded<S, ShedLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, ShedLayer> {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl fmt::Debug for ShedLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ShedLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+    }
+}
+
+/// What a [`ShedLayer`] is asked and told from outside. Clones are of the same layer.
+#[derive(Clone)]
+pub struct ShedHandle(Arc<Shared>);
+
+impl ShedHandle {
+    /// Whether it acts, and what it has shed.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// How many of a class were shed, or would have been in [`Mode::Shadow`].
+    #[must_use]
+    pub fn shed(&self, class: Criticality) -> u64 {
+        self.0.shed.get(class as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// How many are in progress behind this layer.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.0.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// For a worker's shedder: from 0, nothing is shed, to 3, all but critical requests are.
+    #[must_use]
+    pub fn level(&self) -> Option<f64> {
+        match &self.0.kind {
+            Kind::Fleet(_) => None,
+            Kind::Worker { state, .. } => Some(lock(state).shedder.level()),
+        }
+    }
+
+    /// For a fleet's shedder: the fleet has grown or shrunk. Who is in stays.
+    pub fn set_capacity(&self, capacity: u64) {
+        if let Kind::Fleet(fleet) = &self.0.kind {
+            lock(fleet).set_capacity(capacity);
+        }
+    }
+}
+
+impl fmt::Debug for ShedHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("ShedHandle");
+        shown.field("switch", &self.0.switch).field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
+
+/// A request that was not shed. It counts as in progress until this is dropped.
+pub struct ShedPermit(Option<Held>);
+
+struct Held {
+    shared: Arc<Shared>,
+    class: Criticality,
+    /// Whether the shedder let it in, and not only the mode.
+    counted: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let (Kind::Fleet(fleet), true) = (&self.shared.kind, self.counted) {
+            lock(fleet).release(self.class);
+        }
+    }
+}
+
+impl fmt::Debug for ShedPermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ShedPermit").field("counted", &self.0.is_some()).finish()
+    }
+}

@@ -1,0 +1,24 @@
+//! Load shedding: whom to turn away when there is too much.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the layer for services: the fleet's and the worker's shedder | `layer.rs` |
+//! | how it is set up | `builder.rs` |
+//! | the layer for clients, which hold back when they are refused | `throttle.rs` |
+//!
+//! A queue that has stood too long is shed by the queue itself: [`Queue::codel`](crate::Queue::codel).
+
+mod builder;
+mod layer;
+mod throttle;
+
+pub use builder::ShedBuilder;
+pub use layer::{Measure, ShedHandle, ShedLayer, ShedPermit};
+pub use throttle::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A seed that is another in each process.
+fn seed() -> u64 {
+    RandomState::new().hash_one(0u64)
+}

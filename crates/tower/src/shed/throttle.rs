@@ -1,0 +1,246 @@
+//! The layer for clients: who is refused much asks less, before it costs the server anything.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tidegate_core::Dice;
+use tidegate_core::shed::{ClientThrottle, ClientThrottleConfig, Judgement, Mode};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::seed;
+use crate::ended::Ended;
+use crate::protect_error::ProtectError;
+use crate::runtime_clock::RuntimeClock;
+use crate::switch::Switch;
+
+/// Holds a client's requests back when the server refuses many of them: as many more pass as the server accepts, and
+/// the rest fails here at once, with [`Throttled::HeldBack`]. One layer is for one server.
+///
+/// ```
+/// use tidegate_core::shed::ClientThrottleConfig;
+/// use tidegate_tower::ThrottleLayer;
+///
+/// let layer = ThrottleLayer::builder(ClientThrottleConfig::default()).build()?;
+/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// ```
+#[derive(Clone)]
+pub struct ThrottleLayer(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    accepted: Accepted,
+    clock: RuntimeClock,
+    switch: Switch,
+}
+
+struct State {
+    throttle: ClientThrottle,
+    dice: Dice,
+}
+
+type Accepted = Box<dyn Fn(Ended<'_>) -> bool + Send + Sync>;
+
+impl ThrottleLayer {
+    /// A layer to be set up.
+    #[must_use]
+    pub fn builder(config: ClientThrottleConfig) -> ThrottleBuilder {
+        ThrottleBuilder { config, accepted: Box::new(by_default), mode: Mode::Enforce, seed: None }
+    }
+
+    /// Whether it acts, and what it has held back.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// How probably the next request is held back.
+    #[must_use]
+    pub fn probability(&self) -> f64 {
+        self.0.lock().throttle.probability(self.0.clock.now())
+    }
+}
+
+/// Sets a [`ThrottleLayer`] up.
+pub struct ThrottleBuilder {
+    config: ClientThrottleConfig,
+    accepted: Accepted,
+    mode: Mode,
+    seed: Option<u64>,
+}
+
+impl ThrottleBuilder {
+    /// Whether the server has accepted a request, which is not whether it went well. If nothing is said: it has unless
+    /// it answered 429 or 503, or UNAVAILABLE or RESOURCE_EXHAUSTED for gRPC, or there was an error instead of an
+    /// answer.
+    #[must_use]
+    pub fn accepted<F>(self, accepted: F) -> ThrottleBuilder
+    where
+        F: Fn(Ended<'_>) -> bool + Send + Sync + 'static,
+    {
+        ThrottleBuilder { accepted: Box::new(accepted), ..self }
+    }
+
+    /// Whether it acts at first.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> ThrottleBuilder {
+        ThrottleBuilder { mode, ..self }
+    }
+
+    /// What chance follows from, for tests. If nothing is said, it is another in each process.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> ThrottleBuilder {
+        ThrottleBuilder { seed: Some(seed), ..self }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a number is out of its range.
+    pub fn build(self) -> Result<ThrottleLayer, ProtectError> {
+        let throttle = ClientThrottle::new(self.config)?;
+        let switch = Switch::default();
+        switch.set_mode(self.mode);
+        let state = Mutex::new(State { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
+        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: RuntimeClock::start(), switch })))
+    }
+}
+
+fn by_default(end: Ended<'_>) -> bool {
+    match end {
+        Ended::Response { status, .. } => {
+            status != StatusCode::TOO_MANY_REQUESTS
+                && status != StatusCode::SERVICE_UNAVAILABLE
+                && !matches!(end.grpc_status(), Some(8 | 14))
+        }
+        Ended::Error(_) => false,
+    }
+}
+
+impl Shared {
+    /// Whoever panicked under this lock left the numbers whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self) -> Judgement {
+        let judgement = self.switch.mode().judge(|| {
+            let mut state = self.lock();
+            let roll = state.dice.roll();
+            state.throttle.sheds(self.clock.now(), roll)
+        });
+        self.switch.count(judgement);
+        judgement
+    }
+}
+
+impl<S> Layer<S> for ThrottleLayer {
+    type Service = Throttle<S>;
+
+    fn layer(&self, inner: S) -> Throttle<S> {
+        Throttle { inner, shared: Arc::clone(&self.0) }
+    }
+}
+
+/// A client behind a [`ThrottleLayer`].
+#[derive(Clone)]
+pub struct Throttle<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+/// Why a request of a client has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Throttled<E> {
+    /// It was held back here: the server refuses too much. Nothing was sent.
+    #[error("held back: the server refuses too many requests; try again later")]
+    HeldBack,
+    /// The client behind has failed.
+    #[error(transparent)]
+    Inner(E),
+}
+
+impl<S, A, B> Service<Request<A>> for Throttle<S>
+where
+    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
+{
+    type Response = Response<B>;
+    type Error = Throttled<S::Error>;
+    type Future = ThrottleFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Throttled<S::Error>>> {
+        self.inner.poll_ready(context).map_err(Throttled::Inner)
+    }
+
+    fn call(&mut self, request: Request<A>) -> ThrottleFuture<S::Future> {
+        let state = match self.shared.judge() {
+            Judgement::Shed => Sent::HeldBack,
+            Judgement::Pass | Judgement::WouldShed => {
+                Sent::On { future: self.inner.call(request), shared: Arc::clone(&self.shared) }
+            }
+        };
+        ThrottleFuture { state }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Throttle`].
+    pub struct ThrottleFuture<F> {
+        #[pin]
+        state: Sent<F>,
+    }
+}
+
+pin_project! {
+    #[project = SentProjection]
+    enum Sent<F> {
+        On { #[pin] future: F, shared: Arc<Shared> },
+        HeldBack,
+    }
+}
+
+impl<F, B, E: 'static> Future for ThrottleFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<B>, Throttled<E>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            SentProjection::On { future, shared } => {
+                let result = ready!(future.poll(context));
+                // What was sent while the layer was off is not counted as a request, so an answer counts neither; the
+                // arithmetic bears the few that end in another mode than they began in.
+                if shared.switch.mode() != Mode::Off && (shared.accepted)(Ended::of(&result)) {
+                    let now = shared.clock.now();
+                    shared.lock().throttle.accepted(now);
+                }
+                Poll::Ready(result.map_err(Throttled::Inner))
+            }
+            SentProjection::HeldBack => Poll::Ready(Err(Throttled::HeldBack)),
+        }
+    }
+}
+
+impl fmt::Debug for ThrottleLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ThrottleLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ThrottleBuilder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ThrottleBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Throttle").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Limits that learn, behind a layer.
+
+use std::time::Duration;
+
+use tidegate_core::adaptive::{Aimd, AimdConfig, WindowConfig};
+use tidegate_core::shed::Mode;
+use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, Outcome, Queue, Reason, Refusal};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{Slow, pass, request, send, settle, status};
+
+/// Up by one for each that is done, down by half for each drop.
+fn aimd(initial: u64) -> AdaptiveBuilder {
+    let config = AimdConfig { initial, min: 1, max: 10, backoff: 0.5, ..AimdConfig::default() };
+    AdaptiveLayer::builder(Aimd::new(config).unwrap()).without_window()
+}
+
+/// Sends one request and tells the limit afterwards, which was 4.
+async fn limit_after(builder: AdaptiveBuilder, headers: &[(&str, &str)]) -> u64 {
+    let layer = builder.build().unwrap();
+    let service = layer.layer(Slow::taking(100));
+    let others = [layer.handle().acquire().await.unwrap(), layer.handle().acquire().await.unwrap()];
+    service.oneshot(request(headers)).await.unwrap();
+    drop(others);
+    assert_eq!(layer.handle().in_flight(), 0);
+    layer.handle().limit()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_raises_and_what_is_dropped_lowers() {
+    for (answer, expected) in [("200", 5), ("404", 4), ("500", 4), ("503", 2), ("429", 2), ("504", 2)] {
+        assert_eq!(limit_after(aimd(4), &[("answer", answer)]).await, expected, "{answer}");
+    }
+    let judged = aimd(4).judge(|_| Outcome::Dropped);
+    assert_eq!(limit_after(judged, &[("answer", "200")]).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_teaches_nothing() {
+    let layer = aimd(1).build().unwrap();
+    let service = layer.layer(Slow::taking(100));
+    send(&service, request(&[])).await.abort();
+    settle().await;
+    assert_eq!((layer.handle().in_flight(), layer.handle().limit()), (0, 1));
+    drop(layer.handle().acquire().await.unwrap());
+    assert_eq!(layer.handle().limit(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_rises_lets_in_who_waits() {
+    let layer = aimd(1).queue(Queue::new(10, Duration::from_secs(10))).build().unwrap();
+    let (handle, slow) = (layer.handle(), Slow::taking(100));
+    let service = layer.layer(slow.clone());
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(send(&service, request(&[])).await);
+    }
+    assert_eq!((handle.in_flight(), handle.waiting()), (1, 3));
+    pass(100).await;
+    assert_eq!((handle.limit(), handle.in_flight(), handle.waiting(), slow.inside()), (2, 2, 1, 2));
+    for task in sent {
+        assert_eq!(task.await.unwrap().status(), 200);
+    }
+    assert_eq!((handle.in_flight(), handle.waiting()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_falls_lets_nobody_in_until_there_is_room() {
+    let layer = aimd(4).build().unwrap();
+    let (handle, service) = (layer.handle(), layer.layer(Slow::taking(100)));
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(send(&service, request(&[])).await);
+    }
+    handle.acquire().await.unwrap_err();
+    sent.remove(0).abort();
+    settle().await;
+    handle.acquire().await.unwrap().end(Outcome::Dropped);
+    assert_eq!((handle.limit(), handle.in_flight()), (2, 3));
+    let refused = service.clone().oneshot(request(&[])).await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
+    assert_eq!(refused.extensions().get::<Refusal>().unwrap().reason(), Reason::Busy);
+    sent.remove(0).abort();
+    sent.remove(0).abort();
+    settle().await;
+    assert_eq!(handle.in_flight(), 1);
+    let mut next = send(&service, request(&[])).await;
+    assert_eq!((status(&mut next).await, handle.in_flight()), (None, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn windows_make_one_sample_of_many() {
+    let window = WindowConfig { length: Duration::from_secs(1), samples_min: 3, ..WindowConfig::default() };
+    let layer = aimd(1).window(window).build().unwrap();
+    let (handle, service) = (layer.handle(), layer.layer(Slow::taking(300)));
+    for (sent, expected) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2)] {
+        service.clone().oneshot(request(&[])).await.unwrap();
+        // The first begins the window at 300 ms; the fifth ends at 1,500 ms, after a second of it.
+        assert_eq!(handle.limit(), expected, "after {sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shares_are_guaranteed_and_the_total_holds() {
+    let layer = aimd(4)
+        .judge(|_| Outcome::Ignored)
+        .partitions([0.5], |head| head.headers().get("live").map(|_| 0))
+        .build()
+        .unwrap();
+    let (handle, slow) = (layer.handle(), Slow::taking(100));
+    let service = layer.layer(slow.clone());
+    for _ in 0..4 {
+        send(&service, request(&[])).await;
+    }
+    let live = [("live", "1")];
+    assert_eq!(service.clone().oneshot(request(&live)).await.unwrap().status(), 503, "all is in use");
+    pass(100).await;
+    // What has become free is kept for who was refused below its guarantee: two of four.
+    let mut batch = Vec::new();
+    for _ in 0..4 {
+        batch.push(send(&service, request(&[])).await);
+    }
+    let mut admitted = 0;
+    for task in &mut batch {
+        admitted += usize::from(status(task).await.is_none());
+    }
+    assert_eq!(admitted, 2);
+    let (mut first, mut second) = (send(&service, request(&live)).await, send(&service, request(&live)).await);
+    assert_eq!((status(&mut first).await, status(&mut second).await), (None, None));
+    assert_eq!((handle.in_flight(), slow.most()), (4, 4));
+    pass(100).await;
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_learns_in_the_shadow_and_not_when_it_is_off() {
+    let layer = aimd(1).mode(Mode::Shadow).build().unwrap();
+    let (handle, slow) = (layer.handle(), Slow::taking(100));
+    let service = layer.layer(slow.clone());
+    for _ in 0..3 {
+        send(&service, request(&[])).await;
+    }
+    assert_eq!((slow.inside(), handle.switch().would_refuse()), (3, 2));
+    pass(100).await;
+    assert_eq!((handle.limit(), handle.in_flight()), (4, 0));
+    handle.switch().set_mode(Mode::Off);
+    service.oneshot(request(&[("answer", "503")])).await.unwrap();
+    assert_eq!(handle.limit(), 4);
+}
+
+#[test]
+fn bad_configurations_are_refused() {
+    let queue = Queue::new(1, Duration::from_secs(1));
+    for (built, expected) in [
+        (
+            aimd(1).partitions([0.5, 0.6], |_| None).build(),
+            "shares: they add up to 1.1, more than the whole; use shares whose sum is at most 1",
+        ),
+        (aimd(1).partitions([1.5], |_| None).build(), "share: 1.5 is out of range; use 0.000001 to 1"),
+        (
+            aimd(1).partitions([0.5], |_| None).queue(queue).build(),
+            "queue: limits with shares refuse at once, and have no queue; leave out one of them",
+        ),
+        (
+            aimd(1).window(WindowConfig { samples_min: 0, ..WindowConfig::default() }).build(),
+            "samples_min: 0 is too small; use at least 1",
+        ),
+    ] {
+        assert_eq!(built.unwrap_err().to_string(), expected);
+    }
+}

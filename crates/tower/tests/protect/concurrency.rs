@@ -1,0 +1,166 @@
+//! How many at once, for all or for each key.
+
+use std::time::Duration;
+
+use tidegate_core::Key;
+use tidegate_core::shed::Mode;
+use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{Slow, pass, request, send, settle, status};
+
+#[tokio::test(start_paused = true)]
+async fn more_than_the_limit_are_refused_with_503() {
+    let (slow, layer) = (Slow::taking(100), ConcurrencyLayer::new(2).unwrap());
+    let service = layer.layer(slow.clone());
+    let first = send(&service, request(&[])).await;
+    let second = send(&service, request(&[])).await;
+    let third = service.clone().oneshot(request(&[])).await.unwrap();
+    assert_eq!((third.status().as_u16(), &third.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(third.extensions().get::<Refusal>().unwrap().reason(), Reason::Busy);
+    assert_eq!(
+        (first.await.unwrap().status(), second.await.unwrap().status()),
+        (200.try_into().unwrap(), 200.try_into().unwrap())
+    );
+    assert_eq!(service.oneshot(request(&[])).await.unwrap().body(), "done");
+    assert_eq!((slow.most(), slow.served(), layer.handle().switch().refused()), (2, 3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_hears_unavailable() {
+    let service = ConcurrencyLayer::new(1).unwrap().layer(Slow::taking(100));
+    let _first = send(&service, request(&[])).await;
+    let refused = service.oneshot(request(&[("content-type", "application/grpc+proto")])).await.unwrap();
+    assert_eq!((refused.status().as_u16(), &refused.headers()["grpc-status"]), (200, &"14".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_frees_its_place() {
+    let (slow, layer) = (Slow::taking(100), ConcurrencyLayer::new(1).unwrap());
+    let service = layer.layer(slow.clone());
+    let first = send(&service, request(&[])).await;
+    assert_eq!((slow.inside(), layer.handle().in_flight()), (1, 1));
+    first.abort();
+    settle().await;
+    assert_eq!((slow.inside(), layer.handle().in_flight()), (0, 0));
+    assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 200);
+}
+
+fn keyed(limit: u64) -> tidegate_tower::ConcurrencyBuilder {
+    ConcurrencyLayer::builder(limit).key(|head| head.header("client"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_client_has_its_own_limit() {
+    for (layer, expected, grpc) in [(keyed(1).build(), 503, "14"), (keyed(1).too_many_requests().build(), 429, "8")] {
+        let layer = layer.unwrap();
+        let service = layer.layer(Slow::taking(100));
+        let ann = send(&service, request(&[("client", "ann")])).await;
+        let bob = send(&service, request(&[("client", "bob")])).await;
+        assert_eq!(layer.handle().in_flight_of(Key::new("ann").unwrap()), 1);
+        let refused = service.clone().oneshot(request(&[("client", "ann")])).await.unwrap();
+        assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (expected, &"1".parse().unwrap()));
+        let call = [("client", "ann"), ("content-type", "application/grpc")];
+        let refused = service.clone().oneshot(request(&call)).await.unwrap();
+        assert_eq!(refused.headers()["grpc-status"], grpc);
+        assert_eq!(
+            (ann.await.unwrap().status(), bob.await.unwrap().status()),
+            (200.try_into().unwrap(), 200.try_into().unwrap())
+        );
+        assert_eq!(layer.handle().in_flight_of(Key::new("ann").unwrap()), 0);
+        assert_eq!(service.oneshot(request(&[("client", "ann")])).await.unwrap().status(), 200);
+    }
+}
+
+/// A table that is full is no fault of the client that finds no place in it.
+#[tokio::test(start_paused = true)]
+async fn only_who_is_above_its_own_limit_hears_429() {
+    let service = keyed(1).keys(1).too_many_requests().build().unwrap().layer(Slow::taking(100));
+    let mut sent = Vec::new();
+    for client in 0..100 {
+        sent.push(send(&service, request(&[("client", &client.to_string())])).await);
+    }
+    let again = service.clone().oneshot(request(&[("client", "0")])).await.unwrap();
+    let nameless = [send(&service, request(&[])).await, send(&service, request(&[])).await];
+    let mut counts = std::collections::BTreeMap::new();
+    for task in sent {
+        *counts.entry(task.await.unwrap().status().as_u16()).or_insert(0) += 1;
+    }
+    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [200, 503], "{counts:?}");
+    assert_eq!(again.status(), 429);
+    let [first, second] = nameless;
+    assert_eq!((first.await.unwrap().status().as_u16(), second.await.unwrap().status().as_u16()), (200, 429));
+}
+
+/// Three requests at once of callers without a name: what each is answered.
+#[tokio::test(start_paused = true)]
+async fn those_without_a_key_share_one_or_pass_or_are_refused() {
+    for (missing, expected) in
+        [(MissingKey::Share, [200, 503, 503]), (MissingKey::Skip, [200, 200, 200]), (MissingKey::Deny, [400, 400, 400])]
+    {
+        let service = keyed(1).missing_key(missing).build().unwrap().layer(Slow::taking(100));
+        let _named = send(&service, request(&[("client", "-")])).await;
+        let mut sent = Vec::new();
+        for headers in [&[][..], &[("client", "")], &[]] {
+            sent.push(send(&service, request(headers)).await);
+        }
+        for (task, expected) in sent.into_iter().zip(expected) {
+            assert_eq!(task.await.unwrap().status().as_u16(), expected, "{missing:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_can_be_switched_off_and_watched() {
+    let queue = Queue::new(10, Duration::from_secs(1));
+    let (slow, layer) =
+        (Slow::taking(100), ConcurrencyLayer::builder(1).queue(queue).mode(Mode::Shadow).build().unwrap());
+    let (service, handle) = (layer.layer(slow.clone()), layer.handle());
+    for _ in 0..3 {
+        send(&service, request(&[])).await;
+    }
+    assert_eq!((slow.inside(), handle.in_flight()), (3, 3), "nobody waits in the shadow");
+    assert_eq!((handle.switch().refused(), handle.switch().would_refuse()), (0, 2));
+    handle.switch().set_mode(Mode::Enforce);
+    let mut waits = send(&service, request(&[])).await;
+    assert_eq!((status(&mut waits).await, handle.waiting()), (None, 1));
+    handle.switch().set_mode(Mode::Off);
+    send(&service, request(&[])).await;
+    assert_eq!((slow.inside(), handle.in_flight()), (4, 3), "it is not even counted");
+    pass(100).await;
+    assert_eq!((slow.inside(), handle.waiting()), (1, 0), "who waited is in");
+    assert_eq!(waits.await.unwrap().status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_guards_without_a_service_too() {
+    let layer = ConcurrencyLayer::builder(1).queue(Queue::new(1, Duration::from_millis(50))).build().unwrap();
+    let handle = layer.handle();
+    let permit = handle.acquire().await.unwrap();
+    assert_eq!(handle.acquire().await.unwrap_err().reason(), Reason::WaitedTooLong);
+    assert!(handle.try_acquire(Key::new("any").unwrap()).is_err());
+    drop(permit);
+    assert!(handle.acquire().await.is_ok());
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[test]
+fn bad_configurations_are_refused() {
+    let queue = |depth, millis| ConcurrencyLayer::builder(1).queue(Queue::new(depth, Duration::from_millis(millis)));
+    for (built, expected) in [
+        (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
+        (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
+        (keyed(0).build(), "permits: 0 is too small; use at least 1"),
+        (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
+        (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
+        (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),
+        (
+            queue(1, 1).retry_after(Duration::ZERO).build(),
+            "retry_after: 0ns is out of range; use more than 0 s and at most 86400s",
+        ),
+        (queue(0, 1).key(|_| None).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
+        (queue(1, 1).key(|_| None).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
+    ] {
+        assert_eq!(built.unwrap_err().to_string(), expected);
+    }
+}

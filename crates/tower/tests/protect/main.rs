@@ -1,0 +1,14 @@
+//! The layers that protect a service from within, on paused time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a panic is the answer")]
+
+mod adaptive;
+mod concurrency;
+mod contract;
+mod fair;
+mod frameworks;
+mod learning;
+mod priority;
+mod queue;
+mod shape;
+mod shed;
+mod support;

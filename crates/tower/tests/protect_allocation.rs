@@ -1,0 +1,84 @@
+//! A request that is let in at once costs no allocation, in any layer.
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use tidegate_core::adaptive::{Gradient2, Gradient2Config};
+use tidegate_core::shed::{ClientThrottleConfig, WorkerShedderConfig};
+use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, ShedLayer, Tenant, ThrottleLayer};
+use tower::{Layer as _, Service, service_fn};
+
+/// The system's allocator, counting what this thread asks of it.
+struct Counting;
+
+thread_local!(static ASKED: Cell<u64> = const { Cell::new(0) });
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn answer(_: Request<()>) -> Ready<Result<Response<()>, Infallible>> {
+    ready(Ok(Response::new(())))
+}
+
+/// Allocations of a hundred requests that pass, after some to warm up; and the size of the future.
+fn check<S>(name: &str, mut service: S)
+where
+    S: Service<Request<()>, Response = Response<()>>,
+{
+    let requests: Vec<Request<()>> =
+        (0..110).map(|_| Request::builder().header("tenant", "ann").body(()).unwrap()).collect();
+    let mut before = 0;
+    let mut context = Context::from_waker(Waker::noop());
+    let requests_left = requests.len() - 100;
+    for (number, request) in requests.into_iter().enumerate() {
+        if number == requests_left {
+            before = ASKED.get();
+        }
+        assert!(service.poll_ready(&mut context).is_ready());
+        let mut response = pin!(service.call(request));
+        let Poll::Ready(Ok(response)) = response.as_mut().poll(&mut context) else { panic!("{name}: it did not pass") };
+        assert_eq!(response.status(), 200);
+    }
+    assert_eq!(ASKED.get() - before, 0, "{name}");
+    let (own, inner) = (size_of::<S::Future>(), size_of::<Ready<Result<Response<()>, Infallible>>>());
+    assert!(own <= inner + 80, "{name}: a future of {own} bytes around one of {inner}");
+}
+
+#[test]
+fn who_passes_costs_no_allocation() {
+    let inner = service_fn(answer);
+    check("concurrency", ConcurrencyLayer::new(2).unwrap().layer(inner));
+    let keyed = ConcurrencyLayer::builder(2).key(|head| head.header("tenant")).build().unwrap();
+    check("concurrency for each key", keyed.layer(inner));
+    let limit = || Gradient2::new(Gradient2Config::default()).unwrap();
+    check("adaptive", AdaptiveLayer::builder(limit()).build().unwrap().layer(inner));
+    let divided = AdaptiveLayer::builder(limit()).partitions([0.5], |_| Some(0)).build().unwrap();
+    check("adaptive with shares", divided.layer(inner));
+    check("fleet", ShedLayer::fleet(2, 0.0).build().unwrap().layer(inner));
+    let worker = ShedLayer::worker(WorkerShedderConfig::default(), Measure::Busy { workers: 2 }).build().unwrap();
+    check("worker", worker.layer(inner));
+    let fair = FairLayer::builder(2, |head| Some(Tenant::new(head.header("tenant")?))).build().unwrap();
+    check("fair", fair.layer(inner));
+    check("throttle", ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap().layer(inner));
+}
