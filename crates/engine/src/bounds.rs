@@ -159,3 +159,7 @@ pub const BACKGROUND_CALLS_MAX: usize = 256;
 /// Shortest time between two messages about failures of one store, in nanoseconds: often enough to be noticed, and a log
 /// that nobody fills by asking.
 pub const FAILURE_MESSAGE_NANOS: u64 = 10_000_000_000;
+
+/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
+/// told.
+pub const POLICIES_TOLD_MAX: usize = 16;

@@ -258,6 +258,16 @@ impl Engine {
         self.check_guarded(request, LongKeys::Deny).await
     }
 
+    /// The same at once, for callers who would have to set up more to wait; nothing if a shared store may have to be asked.
+    pub fn check_at_once(&self, request: &Request<'_>) -> Option<Result<Outcome, RequestError>> {
+        let active = self.active.load();
+        if active.has_shared {
+            return None;
+        }
+        let checked = guarded_at_once(|| self.check_by_rules(active, request, LongKeys::Deny));
+        Some(checked.unwrap_or_else(|_| Ok(self.unplanned(request))))
+    }
+
     async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let checked = if active.has_shared {
@@ -305,6 +315,16 @@ impl Engine {
             guarded_at_once(|| self.report_by_rules(active, request, response))
         };
         reported.unwrap_or_else(|_| Ok(self.unreported()))
+    }
+
+    /// The same at once; nothing, and nothing was counted, if a shared store may have to be asked.
+    pub fn report_at_once(&self, request: &Request<'_>, response: &Response) -> Option<Result<usize, RequestError>> {
+        let active = self.active.load();
+        if active.has_shared {
+            return None;
+        }
+        let reported = guarded_at_once(|| self.report_by_rules(active, request, response));
+        Some(reported.unwrap_or_else(|_| Ok(self.unreported())))
     }
 
     async fn report_by_rules(

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::bounds::FORWARDED_ADDRESSES_MAX;
+use crate::network::truncate;
 use crate::networks::Networks;
 use crate::schema::AddressHeader;
 
@@ -29,12 +30,18 @@ pub(crate) enum Trust {
 impl ClientAddress {
     /// The client's address; the peer's where the header does not tell.
     pub(crate) fn find(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
+        let name = self.header_name();
+        self.find_in(peer, headers.iter().rev().filter(|(key, _)| *key == name).map(|(_, line)| *line))
+    }
+
+    /// The same, from the lines of the header alone, the last one first.
+    fn find_in<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a str>) -> IpAddr {
         let peer = peer.to_canonical();
         let found = match &self.trust {
             Trust::Nobody => None,
-            Trust::Hops(hops) => hops.checked_sub(1).and_then(|before| self.walk(headers).nth(before)).flatten(),
+            Trust::Hops(hops) => hops.checked_sub(1).and_then(|before| self.walk(lines).nth(before)).flatten(),
             Trust::Networks(networks) if networks.contain(peer) => self
-                .walk(headers)
+                .walk(lines)
                 .take(FORWARDED_ADDRESSES_MAX)
                 // What cannot be read is where the walk ends: nobody knows whether it is one of the proxies.
                 .find(|address| address.is_none_or(|address| !networks.contain(address)))
@@ -44,19 +51,47 @@ impl ClientAddress {
         found.unwrap_or(peer)
     }
 
-    /// The addresses of the header from right to left; nothing in the place of one that cannot be read.
-    fn walk<'a>(&self, headers: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
-        let header = self.header;
-        let name = match header {
+    fn header_name(&self) -> &'static str {
+        match self.header {
             AddressHeader::XForwardedFor => "x-forwarded-for",
             AddressHeader::Forwarded => "forwarded",
-        };
-        let lines = headers.iter().rev().filter(move |(key, _)| *key == name).map(|(_, line)| *line);
+        }
+    }
+
+    /// The addresses of the header from right to left; nothing in the place of one that cannot be read.
+    fn walk<'a, L: Iterator<Item = &'a str>>(&self, lines: L) -> impl Iterator<Item = Option<IpAddr>> + use<'a, L> {
+        let header = self.header;
         let elements = lines.flat_map(|line| Backwards { rest: Some(line), separator: b',' });
         elements.map(str::trim).filter(|element| !element.is_empty()).map(move |element| match header {
             AddressHeader::XForwardedFor => read_node(element),
             AddressHeader::Forwarded => read_node(forwarded_for(element)?),
         })
+    }
+}
+
+/// Who clients are, for those who count them without a policy.
+#[derive(Debug)]
+pub struct Clients {
+    address: ClientAddress,
+    /// Bits of IPv4 and IPv6 addresses that tell clients apart.
+    lengths: (u8, u8),
+}
+
+impl Clients {
+    pub(crate) fn new(address: ClientAddress, lengths: (u8, u8)) -> Clients {
+        Clients { address, lengths }
+    }
+
+    /// The header that tells of addresses, in lower case.
+    #[must_use]
+    pub fn header_name(&self) -> &'static str {
+        self.address.header_name()
+    }
+
+    /// The address that a client is counted on, without the bits that do not tell clients apart. `lines` are the values
+    /// of the header, the last one first.
+    pub fn address<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a str>) -> IpAddr {
+        truncate(self.address.find_in(peer, lines), self.lengths.0, self.lengths.1)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Limit, Rate};
 
-use crate::address::{ClientAddress, Trust};
+use crate::address::{ClientAddress, Clients, Trust};
 use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
     PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX,
@@ -31,20 +31,19 @@ use crate::stores::Outside;
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
 /// must not be used.
 pub fn compile(config: &schema::Config, outside: &Outside, diagnostics: &mut Diagnostics<'_>) -> Policy {
-    let mut compiler = Compiler {
-        diagnostics,
-        expression_errors: Arc::default(),
-        excepts: HashMap::new(),
-        values: 0,
-        stores: Vec::new(),
-        lengths: (32, 64),
-        outside: *outside,
-    };
-    let policy = compiler.config(config);
+    let policy = Compiler::new(outside, diagnostics).config(config);
     if !diagnostics.has_errors() {
         crate::lint::lint(config, &policy, outside, diagnostics);
     }
     policy
+}
+
+/// Compiles how clients are told apart, for those who count them without a policy. Whatever is wrong is told to
+/// `diagnostics`; if that has errors, the result must not be used.
+pub fn compile_clients(written: &schema::ClientAddress, diagnostics: &mut Diagnostics<'_>) -> Clients {
+    let mut compiler = Compiler::new(&Outside::default(), diagnostics);
+    let address = compiler.client_address(written);
+    Clients::new(address, compiler.lengths)
 }
 
 /// What is known while rules are compiled.
@@ -59,6 +58,20 @@ pub(crate) struct Compiler<'d, 'l> {
     /// Bits of addresses that tell clients apart.
     lengths: (u8, u8),
     pub(crate) outside: Outside,
+}
+
+impl<'d, 'l> Compiler<'d, 'l> {
+    fn new(outside: &Outside, diagnostics: &'d mut Diagnostics<'l>) -> Compiler<'d, 'l> {
+        Compiler {
+            diagnostics,
+            expression_errors: Arc::default(),
+            excepts: HashMap::new(),
+            values: 0,
+            stores: Vec::new(),
+            lengths: (32, 64),
+            outside: *outside,
+        }
+    }
 }
 
 impl Compiler<'_, '_> {

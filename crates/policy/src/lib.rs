@@ -50,14 +50,15 @@ mod rule;
 mod stores;
 mod yaml;
 
-pub use compile::compile;
+pub use address::Clients;
+pub use compile::{compile, compile_clients};
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
 pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StorePlace, StoreSpec};
-pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
+pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};
 pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,
     ToldAs,

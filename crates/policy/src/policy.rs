@@ -200,6 +200,12 @@ impl Rule {
         }
     }
 
+    /// Whether this rule counts responses, so that somebody has to report them.
+    #[must_use]
+    pub fn counts_responses(&self) -> bool {
+        self.count.as_ref().is_some_and(|count| count.mentions_response())
+    }
+
     fn looks_at_cost(&self) -> bool {
         let of_key = self.key.iter().filter_map(|part| match part {
             Part::Expression(expression) => Some(expression),

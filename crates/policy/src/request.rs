@@ -101,13 +101,7 @@ impl<'a> Http<'a> {
 
     /// The cookies with their values, in order.
     pub(crate) fn cookies(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let pairs = self.header("cookie").flat_map(|line| line.split(';'));
-        pairs.filter_map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            let value = value.trim();
-            let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
-            Some((name.trim(), bare.unwrap_or(value)))
-        })
+        self.header("cookie").flat_map(cookies)
     }
 
     /// The parameters of the query with their values, decoded, in order.
@@ -117,6 +111,25 @@ impl<'a> Http<'a> {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name), decode(value))
         })
+    }
+}
+
+/// The cookies of one line of the header `cookie` with their values, in order.
+pub fn cookies(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split(';').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let value = value.trim();
+        let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+        Some((name.trim(), bare.unwrap_or(value)))
+    })
+}
+
+/// A host without its port; an IPv6 address keeps its brackets.
+#[must_use]
+pub fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') && (!name.contains(':') || name.ends_with(']')) => name,
+        _ => host,
     }
 }
 

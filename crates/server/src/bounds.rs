@@ -34,10 +34,6 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
-/// told.
-pub const POLICIES_TOLD_MAX: usize = 16;
-
 /// Longest message over gRPC. The largest honest request, 64 descriptors of 64 entries of 20 bytes, takes a third of it.
 pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
 

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use http::header::AsHeaderName;
+use http::header::{AsHeaderName, COOKIE};
+use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
+use tidegate_policy::cookies;
 
 /// A request without its body, as the closures see it that tell its key, its class or its partition.
 #[derive(Clone, Copy, Debug)]
@@ -54,5 +56,26 @@ impl<'a> Head<'a> {
     pub fn header(self, name: impl AsHeaderName) -> Option<Cow<'a, [u8]>> {
         let value = self.headers.get(name)?.as_bytes();
         (!value.is_empty()).then_some(Cow::Borrowed(value))
+    }
+}
+
+impl<'a> Head<'a> {
+    pub(crate) fn of_parts(parts: &'a Parts) -> Head<'a> {
+        Head { method: &parts.method, uri: &parts.uri, headers: &parts.headers, extensions: &parts.extensions }
+    }
+
+    /// The first cookie of this name.
+    ///
+    /// ```
+    /// use tidegate_tower::Head;
+    ///
+    /// let request = http::Request::get("/").header("cookie", "theme=dark; session=\"abc\"").body(())?;
+    /// assert_eq!(Head::of(&request).cookie("session"), Some("abc"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cookie(self, name: &str) -> Option<&'a str> {
+        let lines = self.headers.get_all(COOKIE).iter().filter_map(|line| str::from_utf8(line.as_bytes()).ok());
+        lines.flat_map(cookies).find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 }

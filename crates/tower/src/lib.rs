@@ -1,54 +1,82 @@
-//! Tidegate as tower layers, for axum, tonic and hyper.
+//! Tidegate's limits as tower layers, for axum, tonic, hyper and whatever else speaks `http`.
 //!
 //! | to find | look in |
 //! |---|---|
+//! | limits on rates, by a limit or by a policy | `rate/` |
 //! | how many at once, for all or for each key | `concurrency/` |
 //! | how many at once, learnt | `adaptive/` |
 //! | whom to turn away under load; a client that holds back | `shed/` |
 //! | calls sent at an even pace | `shape/` |
 //! | turns among tenants | `fair/` |
+//! | clients that come back when they were told to | `retry/` |
 //! | who is in, who waits, and in which order | `gate/` |
 //! | the one service and future behind the layers that let in | `guard.rs` |
+//! | whom a request counts on | `key.rs`, `address.rs` |
+//! | requests that do not tell who they are from | `missing_key.rs` |
+//! | what a closure sees of a request, of a response and of an end | `head.rs`, `response.rs`, `ended.rs` |
+//! | denials of a rate as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs`, `body.rs` |
 //! | what is told to those who are not let in | `refusal.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
-//! | what a closure sees of a request and of its end | `head.rs`, `ended.rs` |
-//! | requests that do not tell who they are from | `missing_key.rs` |
+//! | what is wrong with the configuration of a layer | `error.rs`, `protect_error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
 mod adaptive;
+mod address;
+mod answer;
+mod body;
 mod concurrency;
 mod ended;
+mod error;
 mod fair;
 mod gate;
+mod grpc;
 mod guard;
 mod head;
+mod key;
 mod missing_key;
 mod protect_error;
+mod rate;
 mod refusal;
+mod response;
+mod retry;
 mod runtime_clock;
 mod shape;
 mod shed;
 mod switch;
 
 pub use adaptive::{AdaptiveBuilder, AdaptiveHandle, AdaptiveLayer, AdaptivePermit, Outcome};
+pub use address::ClientAddress;
+pub use answer::Speaks;
+pub use body::LayerBody;
 pub use concurrency::{ConcurrencyBuilder, ConcurrencyHandle, ConcurrencyLayer, ConcurrencyPermit};
 pub use ended::Ended;
+pub use error::ConfigError;
 pub use fair::{FairBuilder, FairHandle, FairLayer, FairPermit, Tenant};
 pub use gate::Queue;
 pub use guard::{Guarded, GuardedFuture};
 pub use head::Head;
+pub use key::KeyBy;
 pub use missing_key::MissingKey;
 pub use protect_error::ProtectError;
+pub use rate::{ByLimit, ByPolicy, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Settle};
 pub use refusal::{Reason, Refusal};
+pub use response::ResponseHead;
+pub use retry::{RetryBuilder, RetryPolicy, retry_after};
 pub use shape::{Shape, ShapeError, ShapeFuture, ShapeLayer, Shaped, Shaper, ShaperConfig};
 pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
 pub use switch::Switch;
 pub use tidegate_core::shed::Mode;
+pub use tidegate_policy::schema::AddressHeader;
 
-/// The guide's examples are tests.
+/// The examples of the guide to rates and retries are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/tower.md")]
+struct RateGuide;
+
+/// The examples of the guide to protection from within are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/protecting.md")]
-struct Guide;
+struct ProtectGuide;

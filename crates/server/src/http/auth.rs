@@ -8,12 +8,11 @@ use std::borrow::Cow;
 use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, canonical_path};
+use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, canonical_path, without_port};
 
 use super::Caller;
 use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
 use super::asked::{COSTS, check_cost};
-use super::guard::without_port;
 use super::query::Query;
 use super::told;
 use crate::service::{Service, Via};

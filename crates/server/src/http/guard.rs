@@ -4,6 +4,7 @@
 use http::header::{AUTHORIZATION, FORWARDED, HOST, HeaderMap, ORIGIN, VIA};
 use http::request::Parts;
 use http::{HeaderName, StatusCode};
+use tidegate_policy::without_port;
 
 use super::Caller;
 use super::answer::Failure;
@@ -76,14 +77,6 @@ fn is_loopback(host: &str) -> bool {
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     name.eq_ignore_ascii_case("localhost")
         || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
-/// A host without its port; an IPv6 address keeps its brackets.
-pub(super) fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') && (!name.contains(':') || name.ends_with(']')) => name,
-        _ => host,
-    }
 }
 
 fn forbidden(detail: impl Into<String>) -> Failure {

@@ -8,7 +8,6 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use serde::Serialize;
-use tidegate_core::Retry;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
 use tidegate_engine::{Acquired, Denial};
@@ -103,7 +102,7 @@ async fn acquire(service: &Service, body: &[u8]) -> Answered {
     let Acquired { id, permits } = service.engine.acquire_permit(key.as_bytes(), limit, lease, id).await?;
     if !permits.done {
         let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end) };
-        return Ok(full(service, &members, permits.next_end));
+        return Ok(full(&members, permits.next_end));
     }
     let held = Held { id: &id, in_use: permits.in_use, limit: Some(limit), lease_ns: nanos(lease) };
     Ok(json(StatusCode::CREATED, &held))
@@ -144,13 +143,10 @@ fn lease(text: &str) -> Result<Duration, Failure> {
 }
 
 /// Too many are at it.
-fn full(service: &Service, members: &Full, wait: Duration) -> Reply {
+fn full(members: &Full, wait: Duration) -> Reply {
     let (status, problem) = headers::problem_of(Denial::OverLimit, &[OWN_LIMIT_NAME], false);
     let mut reply = told::denied(status, Some(problem), members);
-    let wait = Some(Retry::Unknown(wait));
-    if let Some(seconds) = headers::retry_seconds(wait, Duration::ZERO, service.engine.clock().now()) {
-        add_headers(&mut reply, vec![("retry-after", seconds.to_string())]);
-    }
+    add_headers(&mut reply, vec![("retry-after", headers::retry_seconds(wait).to_string())]);
     reply
 }
 

@@ -157,7 +157,10 @@ fn own_limits<'a>(
         add_headers(&mut reply, headers::serialize(&told, None, false, now));
         return reply;
     }
-    let retry = headers::retry_seconds(retry, Duration::ZERO, now);
+    let retry = match retry {
+        Some(Retry::After(wait) | Retry::Unknown(wait)) => Some(headers::retry_seconds(wait)),
+        Some(Retry::Never) | None => None,
+    };
     let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
     let mut reply = denied(status, Some(problem), body);
     add_headers(&mut reply, headers::serialize(&told, retry, true, now));

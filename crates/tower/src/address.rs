@@ -1,0 +1,142 @@
+//! The client's address, behind proxies. What headers say is read by the code that reads it for rules.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tidegate_policy::schema::{self, AddressHeader};
+use tidegate_policy::{Clients, Diagnostics, Location, compile_clients};
+
+use crate::{ConfigError, Head};
+
+/// How the address of a client is found, and which of its bits tell clients apart. Unless told otherwise the peer is the
+/// client, no header is believed, and IPv6 addresses count by their first 64 bits.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use axum::extract::ConnectInfo;
+/// use tidegate_tower::{ClientAddress, KeyBy};
+///
+/// // One proxy of our own stands in front; axum leaves the peer's address in the request.
+/// let address = ClientAddress::new()
+///     .peer_from(|info: &ConnectInfo<SocketAddr>| Some(info.0.ip()))
+///     .trusted_hops(1);
+/// let key = KeyBy::client_address(address);
+/// # drop(key);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ClientAddress {
+    written: schema::ClientAddress,
+    peer: Peer,
+}
+
+impl ClientAddress {
+    /// The peer is the client. Its address is looked for in the request's extensions, as a [`SocketAddr`] or an
+    /// [`IpAddr`]; see [`ClientAddress::peer_from`] for other types.
+    #[must_use]
+    pub fn new() -> ClientAddress {
+        ClientAddress::default()
+    }
+
+    /// Which extension of requests has the peer's address: axum's `ConnectInfo<SocketAddr>`, tonic's `TcpConnectInfo`.
+    /// A request without it has no address, and [`MissingKey`](crate::MissingKey) says what becomes of it.
+    #[must_use]
+    pub fn peer_from<T: Send + Sync + 'static>(
+        mut self,
+        address: impl Fn(&T) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.peer = Peer::from_extension(address);
+        self
+    }
+
+    /// So many proxies of your own stand in front: the address is that many from the right in the header.
+    #[must_use]
+    pub fn trusted_hops(mut self, hops: u32) -> Self {
+        self.written.trusted_hops = hops;
+        self
+    }
+
+    /// Networks of your own proxies, like `10.0.0.0/8`: the address is the first from the right outside of them.
+    #[must_use]
+    pub fn trusted_networks(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.written.trusted_networks = networks.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The header that your proxies write: `X-Forwarded-For` unless told otherwise.
+    #[must_use]
+    pub fn header(mut self, header: AddressHeader) -> Self {
+        self.written.header = header;
+        self
+    }
+
+    /// Bits of an IPv6 address that tell clients apart: 64 unless told otherwise.
+    #[must_use]
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.written.ipv6_prefix = Some(bits);
+        self
+    }
+
+    /// Bits of an IPv4 address that tell clients apart: 32 unless told otherwise.
+    #[must_use]
+    pub fn ipv4_prefix(mut self, bits: u8) -> Self {
+        self.written.ipv4_prefix = Some(bits);
+        self
+    }
+
+    pub(crate) fn compile(&self) -> Result<Address, ConfigError> {
+        let nowhere = |_: &str| Location { file: "".into(), line: 0, column: 0 };
+        let mut diagnostics = Diagnostics::new(&nowhere);
+        let clients = compile_clients(&self.written, &mut diagnostics);
+        match diagnostics.finish().into_iter().next() {
+            Some(problem) => Err(ConfigError::ClientAddress(format!("{}; {}", problem.message, problem.hint))),
+            None => Ok(Address { clients: Arc::new(clients), peer: self.peer.clone() }),
+        }
+    }
+}
+
+/// Finds the address that a client is counted on.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    clients: Arc<Clients>,
+    peer: Peer,
+}
+
+impl Address {
+    pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
+        let peer = self.peer.find(head)?;
+        let lines = head.headers().get_all(self.clients.header_name()).iter().rev();
+        Some(self.clients.address(peer, lines.filter_map(|line| str::from_utf8(line.as_bytes()).ok())))
+    }
+}
+
+/// Where the peer's address stands in a request.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<dyn Fn(Head<'_>) -> Option<IpAddr> + Send + Sync>);
+
+impl Peer {
+    pub(crate) fn from_extension<T: Send + Sync + 'static>(
+        address: impl Fn(&T) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Peer {
+        Peer(Arc::new(move |head| address(head.extensions().get::<T>()?)))
+    }
+
+    pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
+        (self.0)(head)
+    }
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer(Arc::new(|head| {
+            let socket = head.extensions().get::<SocketAddr>().map(SocketAddr::ip);
+            socket.or_else(|| head.extensions().get::<IpAddr>().copied())
+        }))
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Peer")
+    }
+}

@@ -1,0 +1,175 @@
+//! Denials as gRPC tells them: a status without a message before it ("trailers only"), with the wait in its details.
+//!
+//! The few messages that are needed are written here by hand, which spares whoever uses the layers a compiler for them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{HeaderName, HeaderValue, Response};
+use tidegate_engine::Denial;
+
+use crate::answer::{NO_KEY, Why};
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+/// What clients that retry by themselves look at.
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+/// Whether a request is a call of gRPC. Those of gRPC-Web are not: their answers have another form.
+pub(crate) fn is_call(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    matches!(kind, Some([] | [b'+' | b';', ..]))
+}
+
+/// A denial, with the time to wait where one helps. Of a hidden one it tells no more than the code does.
+pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Response<Bytes> {
+    let (code, message): (u16, &'static str) = match why {
+        Why::NoKey => (3, NO_KEY),
+        Why::Denial(Denial::OverLimit) => (8, "the quota is used up"),
+        Why::Denial(Denial::Penalty) => (8, "too much was asked before"),
+        Why::Denial(Denial::StoreFailure) => (14, "capacity is reduced for a time"),
+        Why::Denial(Denial::Blocked) => (7, "forbidden"),
+    };
+    let message = if is_hidden { "denied" } else { message };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(STATUS, HeaderValue::from(code));
+    headers.insert(MESSAGE, HeaderValue::from_static(message));
+    if let Some(wait) = wait {
+        // What is sent again a millisecond early would be refused again.
+        let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        headers.insert(PUSHBACK, HeaderValue::from(millis));
+        if let Ok(details) = HeaderValue::try_from(base64(&status(code.into(), message, wait))) {
+            headers.insert(DETAILS, details);
+        }
+    }
+    response
+}
+
+/// A `google.rpc.Status` with a `google.rpc.RetryInfo` in its details.
+fn status(code: u64, message: &str, wait: Duration) -> Vec<u8> {
+    let mut delay = Vec::new();
+    number(&mut delay, 1, wait.as_secs());
+    number(&mut delay, 2, wait.subsec_nanos().into());
+    let mut retry_info = Vec::new();
+    bytes(&mut retry_info, 1, &delay);
+    let mut any = Vec::new();
+    bytes(&mut any, 1, RETRY_INFO.as_bytes());
+    bytes(&mut any, 2, &retry_info);
+    let mut status = Vec::new();
+    number(&mut status, 1, code);
+    bytes(&mut status, 2, message.as_bytes());
+    bytes(&mut status, 3, &any);
+    status
+}
+
+/// A field that holds a number; zero is left out.
+fn number(message: &mut Vec<u8>, field: u8, value: u64) {
+    if value > 0 {
+        message.push(field << 3);
+        varint(message, value);
+    }
+}
+
+/// A field that holds text or another message.
+fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
+    message.push(field << 3 | 2);
+    varint(message, value.len() as u64);
+    message.extend_from_slice(value);
+}
+
+fn varint(message: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        message.push(low_bits(value) | 0x80);
+        value >>= 7;
+    }
+    message.push(low_bits(value));
+}
+
+fn low_bits(value: u64) -> u8 {
+    u8::try_from(value & 0x7f).unwrap_or_default()
+}
+
+/// As headers carry bytes: without padding, which gRPC asks for.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().chain([&0; 2]).take(3).fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        for place in 0..=chunk.len() {
+            let digit = (group >> (18 - 6 * place)) & 0x3f;
+            text.extend(ALPHABET.get(digit as usize).map(|digit| char::from(*digit)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::StatusExt;
+
+    use super::*;
+
+    #[test]
+    fn bytes_as_text() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg"), ("fooba", "Zm9vYmE")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xbf]), "+/+/");
+    }
+
+    #[test]
+    fn others_read_what_is_written_by_hand() {
+        let waits = [0, 1, 999_999_999, 1_000_000_000, 127_000_000_001, 16_384_000_000_000, u64::MAX];
+        for wait in waits.map(Duration::from_nanos) {
+            let response = denied(Why::Denial(Denial::OverLimit), false, Some(wait));
+            let read = tonic::Status::from_header_map(response.headers()).unwrap();
+            assert_eq!((read.code(), read.message()), (tonic::Code::ResourceExhausted, "the quota is used up"));
+            assert_eq!(read.get_details_retry_info().unwrap().retry_delay, Some(wait), "{wait:?}");
+            let pushback: u128 = response.headers()["grpc-retry-pushback-ms"].to_str().unwrap().parse().unwrap();
+            assert!(pushback * 1_000_000 >= wait.as_nanos(), "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn the_codes_of_denials() {
+        let cases = [
+            (Why::NoKey, tonic::Code::InvalidArgument),
+            (Why::Denial(Denial::OverLimit), tonic::Code::ResourceExhausted),
+            (Why::Denial(Denial::Penalty), tonic::Code::ResourceExhausted),
+            (Why::Denial(Denial::StoreFailure), tonic::Code::Unavailable),
+            (Why::Denial(Denial::Blocked), tonic::Code::PermissionDenied),
+        ];
+        for (why, code) in cases {
+            for is_hidden in [false, true] {
+                let status = tonic::Status::from_header_map(denied(why, is_hidden, None).headers()).unwrap();
+                assert_eq!(status.code(), code);
+                assert_eq!(status.message() == "denied", is_hidden, "{why:?}");
+                assert!(status.details().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_a_call() {
+        let cases = [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc;charset=utf-8", true),
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/json", false),
+        ];
+        for (kind, expected) in cases {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+            assert_eq!(is_call(&headers), expected, "{kind}");
+        }
+        assert!(!is_call(&HeaderMap::new()));
+    }
+}

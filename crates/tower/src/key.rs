@@ -1,0 +1,257 @@
+//! Whom a request counts on.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::header::AUTHORIZATION;
+use tidegate_core::{KeyBuf, KeyError};
+use tidegate_policy::canonical_path;
+
+use crate::address::Address;
+use crate::bounds::KEY_PARTS_MAX;
+use crate::error::shortened;
+use crate::{ClientAddress, ConfigError, Head};
+
+/// Whom a request counts on; see [`MissingKey`](crate::MissingKey) for those without.
+///
+/// ```
+/// use tidegate_tower::KeyBy;
+///
+/// // Each user on each path.
+/// let key = KeyBy::header("x-user").and(KeyBy::path());
+/// // What an outer layer found out.
+/// # #[derive(Clone)] struct User { id: u64 }
+/// let key = KeyBy::from_fn(|request| {
+///     let user = request.extensions().get::<User>()?;
+///     Some(user.id.to_string().into_bytes().into())
+/// });
+/// # drop(key);
+/// ```
+#[derive(Clone)]
+pub struct KeyBy(Vec<Result<Part, ConfigError>>);
+
+type Custom = dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync;
+
+#[derive(Clone)]
+enum Part {
+    Everyone,
+    Address(Address),
+    Header(HeaderName),
+    Cookie(Box<str>),
+    ApiKey,
+    Path,
+    Custom(Arc<Custom>),
+}
+
+impl KeyBy {
+    /// All requests count together.
+    #[must_use]
+    pub fn everyone() -> KeyBy {
+        KeyBy::part(Part::Everyone)
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn client_address(address: ClientAddress) -> KeyBy {
+        KeyBy(vec![address.compile().map(Part::Address)])
+    }
+
+    /// The first value of a header.
+    #[must_use]
+    pub fn header(name: &str) -> KeyBy {
+        let part = name.parse().map(Part::Header);
+        KeyBy(vec![part.map_err(|_| ConfigError::Header { name: shortened(name) })])
+    }
+
+    /// The first cookie of this name.
+    #[must_use]
+    pub fn cookie(name: impl Into<Box<str>>) -> KeyBy {
+        KeyBy::part(Part::Cookie(name.into()))
+    }
+
+    /// The key of a client: the header `X-Api-Key`, or what stands in `Authorization: Bearer`.
+    #[must_use]
+    pub fn api_key() -> KeyBy {
+        KeyBy::part(Part::ApiKey)
+    }
+
+    /// The path without the query, in one form for all ways to write it.
+    #[must_use]
+    pub fn path() -> KeyBy {
+        KeyBy::part(Part::Path)
+    }
+
+    /// Whatever can be told from a request; nothing if it is missing.
+    ///
+    /// ```
+    /// use std::borrow::Cow;
+    /// use tidegate_tower::KeyBy;
+    ///
+    /// let tenant = KeyBy::from_fn(|request| {
+    ///     request.uri().path().split('/').nth(1).map(|tenant| Cow::Borrowed(tenant.as_bytes()))
+    /// });
+    /// # drop(tenant);
+    /// ```
+    #[must_use]
+    pub fn from_fn<F>(key: F) -> KeyBy
+    where
+        F: for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync + 'static,
+    {
+        KeyBy::part(Part::Custom(Arc::new(key)))
+    }
+
+    /// Both together: distinct pairs count apart.
+    #[must_use]
+    pub fn and(mut self, other: KeyBy) -> KeyBy {
+        self.0.extend(other.0);
+        self
+    }
+
+    fn part(part: Part) -> KeyBy {
+        KeyBy(vec![Ok(part)])
+    }
+
+    pub(crate) fn compile(self) -> Result<Extractor, ConfigError> {
+        let parts: Box<[Part]> = self.0.into_iter().collect::<Result<_, _>>()?;
+        match parts.len() {
+            1..=KEY_PARTS_MAX => Ok(Extractor(parts)),
+            count => Err(ConfigError::KeyParts { count }),
+        }
+    }
+
+    /// The one value of an entry.
+    pub(crate) fn compile_entry(self, name: &str) -> Result<Extractor, ConfigError> {
+        match self.0.len() {
+            1 => self.compile(),
+            count => Err(ConfigError::EntryParts { name: shortened(name), count }),
+        }
+    }
+}
+
+impl fmt::Debug for KeyBy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Everyone => formatter.write_str("Everyone"),
+            Part::Address(address) => formatter.debug_tuple("Address").field(address).finish(),
+            Part::Header(name) => formatter.debug_tuple("Header").field(name).finish(),
+            Part::Cookie(name) => formatter.debug_tuple("Cookie").field(name).finish(),
+            Part::ApiKey => formatter.write_str("ApiKey"),
+            Part::Path => formatter.write_str("Path"),
+            Part::Custom(_) => formatter.write_str("Custom"),
+        }
+    }
+}
+
+/// Makes keys: checked, and asked for each request.
+#[derive(Clone, Debug)]
+pub(crate) struct Extractor(Box<[Part]>);
+
+/// The bytes of a key.
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    Text(Cow<'a, [u8]>),
+    Address(IpAddr, [u8; 16]),
+    Joined(KeyBuf),
+}
+
+/// Why a request has no key. Whether one part is too long is for whoever makes a key of it to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    Missing,
+    TooLong,
+}
+
+impl Value<'_> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Value::Text(text) => text,
+            Value::Address(IpAddr::V4(_), octets) => octets.get(..4).unwrap_or_default(),
+            Value::Address(IpAddr::V6(_), octets) => octets,
+            Value::Joined(key) => key.as_key().as_bytes(),
+        }
+    }
+
+    /// As an entry of a descriptor; nothing if it is not text.
+    fn into_text(self) -> Option<String> {
+        match self {
+            Value::Text(text) => String::from_utf8(text.into_owned()).ok(),
+            Value::Address(address, _) => Some(address.to_string()),
+            // An entry has one part.
+            Value::Joined(_) => None,
+        }
+    }
+}
+
+impl Extractor {
+    /// The key of a request: of one part its bytes, of several each with its length before it.
+    pub(crate) fn key<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
+        let [part] = &*self.0 else { return self.joined(head) };
+        part.value(head).ok_or(NoKey::Missing)
+    }
+
+    fn joined<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
+        let mut values = Vec::with_capacity(self.0.len());
+        for part in &self.0 {
+            values.push(part.value(head).ok_or(NoKey::Missing)?);
+        }
+        match KeyBuf::from_parts(values.iter().map(Value::as_bytes)) {
+            Ok(key) => Ok(Value::Joined(key)),
+            Err(KeyError::TooLong { .. }) => Err(NoKey::TooLong),
+            Err(KeyError::Empty) => Err(NoKey::Missing),
+        }
+    }
+
+    /// The value of an entry; nothing if it is missing, or is not text.
+    pub(crate) fn entry(&self, head: Head<'_>) -> Option<String> {
+        self.0.first()?.value(head)?.into_text()
+    }
+}
+
+impl Part {
+    fn value<'a>(&self, head: Head<'a>) -> Option<Value<'a>> {
+        let text = match self {
+            Part::Everyone => Cow::Borrowed(&b"everyone"[..]),
+            Part::Address(address) => return address.find(head).map(address_value),
+            Part::Header(name) => Cow::Borrowed(head.headers().get(name)?.as_bytes()),
+            Part::Cookie(name) => Cow::Borrowed(head.cookie(name)?.as_bytes()),
+            Part::ApiKey => Cow::Borrowed(api_key(head)?),
+            Part::Path => bytes(canonical_path(head.uri().path())),
+            Part::Custom(custom) => custom(head)?,
+        };
+        (!text.is_empty()).then_some(Value::Text(text))
+    }
+}
+
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+fn address_value(address: IpAddr) -> Value<'static> {
+    let mut octets = [0; 16];
+    match address {
+        IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => octets = address.octets(),
+    }
+    Value::Address(address, octets)
+}
+
+fn api_key<'a>(head: Head<'a>) -> Option<&'a [u8]> {
+    const BEARER: &[u8] = b"bearer ";
+    if let Some(key) = head.headers().get("x-api-key") {
+        return Some(key.as_bytes());
+    }
+    let (scheme, token) = head.headers().get(AUTHORIZATION)?.as_bytes().split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| token.trim_ascii())
+}

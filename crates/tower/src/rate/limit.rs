@@ -1,0 +1,205 @@
+//! Deciding by one limit, in memory: at once, and without a word to anybody else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Time};
+use tidegate_engine::http_headers::{self, LimitNumbers, limit_value, policy_value};
+use tidegate_engine::{Binding, Denial};
+use tidegate_policy::{Headers, Shown};
+
+use super::{Later, Ticket, Told, Verdict};
+use crate::answer::{Denied, Why, add};
+use crate::key::{Extractor, NoKey};
+use crate::missing_key::{Named, named};
+use crate::{Head, MissingKey, ResponseHead};
+
+/// What a response changes of what its request took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// Nothing.
+    Keep,
+    /// So many units more, whether they fit or not: they were used. What goes beyond the limit makes the next wait.
+    Charge(u64),
+    /// So many units back, at most those that the request took: `Refund(u64::MAX)` gives all of them back.
+    Refund(u64),
+}
+
+pub(super) type CostOf = Arc<dyn Fn(Head<'_>) -> u64 + Send + Sync>;
+pub(super) type SettleBy = Arc<dyn Fn(ResponseHead<'_>) -> Settle + Send + Sync>;
+
+pub(super) struct LimitJudge {
+    limiter: Limiter,
+    /// For all without a key, apart from every key that somebody could send.
+    nameless: DirectLimiter,
+    key: Extractor,
+    missing: MissingKey,
+    cost: Option<CostOf>,
+    settle: Option<SettleBy>,
+    tells_passed: bool,
+    name: Box<str>,
+    shown: Shown,
+    policy_value: Option<HeaderValue>,
+}
+
+/// What a request took, and from whom.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Nothing if it had no key.
+    key: Option<Box<[u8]>>,
+    units: u64,
+    receipt: Option<Receipt>,
+}
+
+/// What a judge is made of.
+pub(super) struct Made {
+    pub(super) limiter: Limiter,
+    pub(super) key: Extractor,
+    pub(super) missing: MissingKey,
+    pub(super) cost: Option<CostOf>,
+    pub(super) settle: Option<SettleBy>,
+    pub(super) tells_passed: bool,
+    pub(super) name: Box<str>,
+}
+
+impl LimitJudge {
+    pub(super) fn new(made: Made) -> Result<LimitJudge, CapacityError> {
+        let Made { limiter, key, missing, cost, settle, tells_passed, name } = made;
+        let shown = shown(limiter.limit());
+        // It is made of printable ASCII.
+        let policy_value = HeaderValue::try_from(policy_value(&name, shown)).ok();
+        let nameless = DirectLimiter::with_clock(*limiter.limit(), limiter.store().clock().clone())?;
+        Ok(LimitJudge { limiter, nameless, key, missing, cost, settle, tells_passed, name, shown, policy_value })
+    }
+
+    pub(super) fn limit(&self) -> &Limit {
+        self.limiter.limit()
+    }
+
+    pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
+        let value = self.key.key(head);
+        let named = match &value {
+            Ok(value) => named(Some(value.as_bytes()), self.missing),
+            Err(NoKey::Missing) => named(None, self.missing),
+            Err(NoKey::TooLong) if self.missing == MissingKey::Share => Named::Nobody,
+            Err(NoKey::TooLong) => Named::Denied,
+        };
+        let key = match named {
+            Named::Key(key) => Some(key),
+            Named::Nobody => None,
+            Named::Skipped => return Verdict::Pass(None),
+            Named::Denied => return Verdict::Deny(Denied::plain(Why::NoKey)),
+        };
+        let units = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let decision = self.decide(key, Op::Take(units));
+        if !decision.is_allowed() {
+            return Verdict::Deny(Box::new(self.denied(&decision)));
+        }
+        let later = match self.settle {
+            Some(_) => {
+                Later::Settle(Taken { key: key.map(|key| key.as_bytes().into()), units, receipt: decision.receipt() })
+            }
+            None => Later::Nothing,
+        };
+        let told = match self.tells_passed {
+            true => Told::One { remaining: decision.remaining(), wait: self.wait(&decision, false) },
+            false => Told::Nothing,
+        };
+        let is_done = matches!((&told, &later), (Told::Nothing, Later::Nothing));
+        Verdict::Pass((!is_done).then_some(Ticket { told, later }))
+    }
+
+    fn decide(&self, key: Option<Key<'_>>, op: Op) -> Decision {
+        match key {
+            Some(key) => self.limiter.store().decide(key, self.limit(), op),
+            None => self.nameless.decide(op),
+        }
+    }
+
+    fn denied(&self, decision: &Decision) -> Denied {
+        let wait = decision.retry_after();
+        let numbers = LimitNumbers {
+            name: &self.name,
+            shown: self.shown,
+            remaining: decision.remaining(),
+            wait: self.wait(decision, true),
+            denies: true,
+            binding: Binding::new(true, decision.strictness()),
+            family: Headers::Standard,
+        };
+        // The standard headers tell spans of time: the instant plays no part.
+        let headers =
+            http_headers::serialize(&[numbers], wait.map(http_headers::retry_seconds), true, Time::from_nanos(0));
+        let (status, body) = http_headers::problem_of(Denial::OverLimit, &[&self.name], false);
+        Denied { why: Why::Denial(Denial::OverLimit), is_hidden: false, status, headers, body: Some(body), wait }
+    }
+
+    fn wait(&self, decision: &Decision, denies: bool) -> Duration {
+        // The instant is looked at only for a window that nobody used yet, which spares reading the clock again.
+        let now = match decision.reset_after().is_zero() {
+            true => self.limiter.store().clock().now(),
+            false => Time::from_nanos(0),
+        };
+        http_headers::wait(self.limit().algorithm(), self.shown, decision, denies, now)
+    }
+
+    /// Counts what a response changes.
+    pub(super) fn settle(&self, taken: &Taken, head: ResponseHead<'_>) {
+        let Some(settle) = &self.settle else { return };
+        let key = taken.key.as_deref().and_then(|key| Key::new(key).ok());
+        let op = match settle(head) {
+            Settle::Keep => return,
+            Settle::Charge(units) => Op::Debit(units),
+            Settle::Refund(units) => Op::Refund(units.min(taken.units), taken.receipt),
+        };
+        self.decide(key, op);
+    }
+
+    /// Tells a client how it stands.
+    pub(super) fn tell(&self, remaining: u64, wait: Duration, headers: &mut HeaderMap) {
+        if let Some(policy) = &self.policy_value {
+            headers.append(HeaderName::from_static("ratelimit-policy"), policy.clone());
+        }
+        add(headers, "ratelimit", limit_value(&self.name, remaining, wait));
+    }
+}
+
+/// A limit as it is told of: its units, and the time in which all of them come back.
+fn shown(limit: &Limit) -> Shown {
+    const NANOS_PER_SECOND: u64 = 1_000_000_000;
+    let units = limit.units();
+    let numbers = Key::new("any").map(|key| limit.numbers(key));
+    let period_ns = match numbers {
+        // A unit's time is rounded up to whole nanoseconds, which makes less than one more for each unit.
+        Ok(Numbers::Bucket { span, .. }) if span % NANOS_PER_SECOND < units && span >= NANOS_PER_SECOND => {
+            span - span % NANOS_PER_SECOND
+        }
+        Ok(Numbers::Bucket { span, .. }) => span,
+        Ok(Numbers::Window { window, .. } | Numbers::Counter { window, .. } | Numbers::Log { window, .. }) => window,
+        Err(_) => 0,
+    };
+    Shown { units, period_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Rate;
+
+    use super::*;
+
+    #[test]
+    fn limits_as_they_are_told() {
+        let minute = Duration::from_secs(60);
+        let check = |limit: Limit, expected: &str| assert_eq!(policy_value("x", shown(&limit)), expected);
+        check("100/minute".parse().unwrap(), "\"x\";q=100;w=60");
+        check("7/second".parse().unwrap(), "\"x\";q=7;w=1");
+        check("1/day".parse().unwrap(), "\"x\";q=1;w=86400");
+        check(Limit::token_bucket(Rate::per_second(7).unwrap(), 14).unwrap(), "\"x\";q=14;w=2");
+        check(Limit::gcra(Rate::per_second(10).unwrap(), 5).unwrap(), "\"x\";q=5");
+        check(Limit::fixed_window(5, minute).unwrap(), "\"x\";q=5;w=60");
+        check(Limit::sliding_log(5, minute).unwrap(), "\"x\";q=5;w=60");
+        check(Limit::sliding_counter(5, minute).unwrap(), "\"x\";q=5;w=60");
+        check(Limit::sliced_window(5, minute).unwrap(), "\"x\";q=5;w=60");
+    }
+}

@@ -1,0 +1,230 @@
+//! Deciding by the rules of an engine. Which stores it asks, and what happens when one does not answer, is its matter.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::HOST;
+use http::{HeaderMap, Method, Uri};
+use tidegate_core::Time;
+use tidegate_engine::bounds::COST_MAX;
+use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
+use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, Response, canonical_path, without_port};
+
+use super::limit::CostOf;
+use super::{Later, Ticket, Told, Verdict};
+use crate::address::Peer;
+use crate::answer::{Denied, Why};
+use crate::key::Extractor;
+use crate::{Head, ResponseHead};
+
+pub(super) struct PolicyJudge {
+    pub(super) engine: Arc<Engine>,
+    pub(super) domain: Box<str>,
+    /// What is asked about: the entries of each descriptor.
+    pub(super) descriptors: Box<[Wanted]>,
+    /// Whether a request that lacks an entry is refused, rather than asked about without it.
+    pub(super) denies_missing: bool,
+    pub(super) peer: Peer,
+    pub(super) cost: Option<CostOf>,
+    pub(super) tells_passed: bool,
+}
+
+/// The entries of a descriptor, and where their values stand.
+pub(super) type Wanted = Box<[(Arc<str>, Extractor)]>;
+
+/// The entries of all descriptors of a request.
+type Entries = Vec<Vec<(Arc<str>, String)>>;
+
+/// A request, kept until its response is known.
+#[derive(Debug)]
+pub(super) struct Report {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    about: About,
+    started: Time,
+}
+
+/// What else is asked about.
+#[derive(Debug)]
+struct About {
+    entries: Entries,
+    address: Option<IpAddr>,
+    cost: u64,
+}
+
+impl PolicyJudge {
+    pub(super) fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The verdict, if the engine has to wait for no shared store.
+    pub(super) fn judge_at_once(&self, head: Head<'_>) -> Option<Verdict> {
+        let asked = Asked::new(head.method(), head.uri(), head.headers());
+        let Some(about) = self.about(head, &asked.headers) else { return Some(without_entry()) };
+        let checked = {
+            let (entries, http) = (about.entries(), asked.http(about.address));
+            self.engine.check_at_once(&self.request(&about, &descriptors(&entries), &http))?
+        };
+        Some(self.verdict(checked, head, about))
+    }
+
+    pub(super) async fn judge(&self, head: Head<'_>) -> Verdict {
+        let asked = Asked::new(head.method(), head.uri(), head.headers());
+        let Some(about) = self.about(head, &asked.headers) else { return without_entry() };
+        let checked = {
+            let (entries, http) = (about.entries(), asked.http(about.address));
+            self.engine.check_or_deny(&self.request(&about, &descriptors(&entries), &http)).await
+        };
+        self.verdict(checked, head, about)
+    }
+
+    fn request<'a>(&'a self, about: &About, descriptors: &'a [Descriptor<'a>], http: &'a Http<'a>) -> Request<'a> {
+        Request { domain: &self.domain, descriptors, http: Some(http), cost: about.cost }
+    }
+
+    fn verdict(&self, checked: Result<Outcome, RequestError>, head: Head<'_>, about: About) -> Verdict {
+        let now = self.engine.clock().now();
+        let Ok(outcome) = checked else {
+            // More limits apply than can be charged at once: nobody knows whether it would pass.
+            return Verdict::Deny(Denied::plain(Why::Denial(Denial::StoreFailure)));
+        };
+        if let (Some(denial), Some((status, body))) = (outcome.denial(), http_headers::problem(&outcome)) {
+            let headers = http_headers::headers(&outcome, Some(Headers::Standard), now);
+            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), now);
+            let is_hidden = http_headers::is_hidden_denial(&outcome);
+            return Verdict::Deny(Box::new(Denied {
+                why: Why::Denial(denial),
+                is_hidden,
+                status,
+                headers,
+                body,
+                wait,
+            }));
+        }
+        let headers = self.tells_passed.then(|| http_headers::headers(&outcome, Some(Headers::Standard), now));
+        let told = headers.filter(|headers| !headers.is_empty()).map_or(Told::Nothing, Told::All);
+        let counts_response = outcome.judgements().any(|one| one.rule.is_some_and(|rule| rule.counts_responses()));
+        let later = match counts_response {
+            true => Later::Report(Box::new(Report {
+                method: head.method().clone(),
+                uri: head.uri().clone(),
+                headers: head.headers().clone(),
+                about,
+                started: now,
+            })),
+            false => Later::Nothing,
+        };
+        let is_done = matches!((&told, &later), (Told::Nothing, Later::Nothing));
+        Verdict::Pass((!is_done).then_some(Ticket { told, later }))
+    }
+
+    /// What is asked about beside the request itself; nothing if an entry is missing and that is to be denied.
+    fn about(&self, head: Head<'_>, headers: &[(&str, &str)]) -> Option<About> {
+        let mut entries = Entries::with_capacity(self.descriptors.len());
+        for descriptor in &self.descriptors {
+            let mut values = Vec::with_capacity(descriptor.len());
+            for (name, extractor) in descriptor {
+                match extractor.entry(head) {
+                    Some(value) => values.push((Arc::clone(name), value)),
+                    None if self.denies_missing => return None,
+                    None => {}
+                }
+            }
+            entries.push(values);
+        }
+        let address = self.peer.find(head).map(|peer| self.engine.policy().client_address(peer, headers));
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
+        Some(About { entries, address, cost })
+    }
+
+    /// Reports a response, for rules that count those. What a shared store has to be told is returned.
+    pub(super) fn report_at_once(
+        &self,
+        report: Box<Report>,
+        head: ResponseHead<'_>,
+    ) -> Option<(Box<Report>, Response)> {
+        let elapsed = self.engine.clock().now().as_nanos().saturating_sub(report.started.as_nanos());
+        let (status, bytes) = (head.status().as_u16(), head.bytes().unwrap_or(0));
+        let response = Response { status, bytes, millis: elapsed / 1_000_000 };
+        let done = {
+            let asked = Asked::new(&report.method, &report.uri, &report.headers);
+            let (entries, http) = (report.about.entries(), asked.http(report.about.address));
+            let descriptors = descriptors(&entries);
+            self.engine.report_at_once(&self.request(&report.about, &descriptors, &http), &response).is_some()
+        };
+        (!done).then_some((report, response))
+    }
+
+    pub(super) async fn report(&self, report: &Report, response: &Response) {
+        let asked = Asked::new(&report.method, &report.uri, &report.headers);
+        let (entries, http) = (report.about.entries(), asked.http(report.about.address));
+        let descriptors = descriptors(&entries);
+        // The same request was decided before; the engine counts what goes wrong.
+        let _ = self.engine.report(&self.request(&report.about, &descriptors, &http), response).await;
+    }
+}
+
+impl About {
+    /// The entries of each descriptor.
+    fn entries(&self) -> Vec<Vec<Entry<'_>>> {
+        let lists = self.entries.iter();
+        lists.map(|list| list.iter().map(|(key, value)| Entry { key, value }).collect()).collect()
+    }
+}
+
+fn descriptors<'e>(entries: &'e [Vec<Entry<'e>>]) -> Vec<Descriptor<'e>> {
+    entries.iter().map(|entries| Descriptor { entries, ..Descriptor::default() }).collect()
+}
+
+fn without_entry() -> Verdict {
+    Verdict::Deny(Denied::plain(Why::NoKey))
+}
+
+/// A request as rules look at it.
+struct Asked<'a> {
+    method: &'a str,
+    host: Cow<'a, str>,
+    path: Cow<'a, str>,
+    query: &'a str,
+    headers: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Asked<'a> {
+        let named = headers.get(HOST).and_then(|host| str::from_utf8(host.as_bytes()).ok());
+        let host = uri.host().or(named.map(without_port)).unwrap_or_default();
+        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        };
+        Asked {
+            method: method.as_str(),
+            host,
+            path: canonical_path(uri.path()),
+            query: uri.query().unwrap_or_default(),
+            headers: texts(headers),
+        }
+    }
+
+    fn http(&'a self, address: Option<IpAddr>) -> Http<'a> {
+        Http {
+            method: self.method,
+            host: &self.host,
+            path: &self.path,
+            query: self.query,
+            headers: &self.headers,
+            address,
+        }
+    }
+}
+
+/// The headers that are text; names are in lower case already.
+fn texts(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    let texts = headers.iter().filter_map(|(name, value)| {
+        let value = str::from_utf8(value.as_bytes()).ok()?;
+        Some((name.as_str(), value))
+    });
+    texts.collect()
+}

@@ -1,0 +1,164 @@
+//! What users set up.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tidegate_core::{Clock, DirectLimiter, Limit, Rate};
+
+use super::budget::Budget;
+use super::{RetryPolicy, Shared};
+use crate::ConfigError;
+use crate::bounds::{RETRIES_MAX, RETRY_WAIT_MAX};
+
+/// Sets up a [`RetryPolicy`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct RetryBuilder {
+    retries_max: u32,
+    wait_max: Duration,
+    backoff: Duration,
+    jitter: f64,
+    share: f64,
+    least_per_second: u64,
+    clock: Clock,
+    seed: Option<u64>,
+}
+
+impl RetryPolicy {
+    /// A policy with numbers of its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_tower::RetryPolicy;
+    ///
+    /// let policy = RetryPolicy::builder()
+    ///     .retries(5)
+    ///     .wait_max(Duration::from_secs(60))
+    ///     .budget(0.2, 1)
+    ///     .build()?;
+    /// # Ok::<(), tidegate_tower::ConfigError>(())
+    /// ```
+    pub fn builder() -> RetryBuilder {
+        RetryBuilder {
+            retries_max: 3,
+            wait_max: Duration::from_secs(30),
+            backoff: Duration::from_millis(100),
+            jitter: 0.25,
+            share: 0.1,
+            least_per_second: 10,
+            clock: Clock::system(),
+            seed: None,
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        // No part of it can be out of bounds; without its least rate the budget would still hold.
+        let builder = RetryPolicy::builder();
+        let least = builder.least().unwrap_or_default();
+        builder.with(least)
+    }
+}
+
+impl RetryBuilder {
+    /// How often one request is sent again at most: 3 times unless told otherwise.
+    pub fn retries(mut self, times: u32) -> Self {
+        self.retries_max = times;
+        self
+    }
+
+    /// The longest wait before a request is sent again: 30 s unless told otherwise. Who would have to wait for longer gets
+    /// the refusal at once.
+    pub fn wait_max(mut self, wait: Duration) -> Self {
+        self.wait_max = wait;
+        self
+    }
+
+    /// The wait where the server says none, for the first retry; each further one waits twice as long. 100 ms unless told
+    /// otherwise.
+    pub fn backoff(mut self, first: Duration) -> Self {
+        self.backoff = first;
+        self
+    }
+
+    /// The share of a wait that is added to it at most, so that not all come back at once: 0.25 unless told otherwise.
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = share;
+        self
+    }
+
+    /// The share of all requests that may be sent again, and how many a second may be in any case: 0.1 and 10 unless told
+    /// otherwise.
+    pub fn budget(mut self, share: f64, least_per_second: u64) -> Self {
+        self.share = share;
+        self.least_per_second = least_per_second;
+        self
+    }
+
+    /// Where time comes from that dates in `Retry-After` are compared with, and the least of the budget counts in.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
+        self
+    }
+
+    /// What the jitter follows from, as for tests: other numbers in each process unless told otherwise.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Makes the policy.
+    ///
+    /// # Errors
+    /// If a number is out of bounds.
+    pub fn build(self) -> Result<RetryPolicy, ConfigError> {
+        if self.retries_max > RETRIES_MAX {
+            return Err(out_of_bounds("retries", self.retries_max, format!("at most {RETRIES_MAX}")));
+        }
+        for (field, wait) in [("wait_max", self.wait_max), ("backoff", self.backoff)] {
+            if wait.is_zero() || wait > RETRY_WAIT_MAX {
+                return Err(out_of_bounds(field, format!("{wait:?}"), format!("1 ns to {RETRY_WAIT_MAX:?}")));
+            }
+        }
+        for (field, share) in [("jitter", self.jitter), ("budget", self.share)] {
+            // What is not a number is in no range.
+            if !(0.0..=1.0).contains(&share) {
+                return Err(out_of_bounds(field, share, "a share from 0 to 1".to_owned()));
+            }
+        }
+        let least = self.least()?;
+        Ok(self.with(least))
+    }
+
+    fn least(&self) -> Result<Option<DirectLimiter>, ConfigError> {
+        let units = self.least_per_second;
+        if units == 0 {
+            return Ok(None);
+        }
+        let limit = Limit::token_bucket(Rate::per_second(units)?, units)?;
+        Ok(Some(DirectLimiter::with_clock(limit, self.clock.clone())?))
+    }
+
+    fn with(self, least: Option<DirectLimiter>) -> RetryPolicy {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a share from 0 to 1")]
+        let share = (self.share * 1_000.0).round() as u64;
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let shared = Shared {
+            retries_max: self.retries_max,
+            wait_max: self.wait_max,
+            backoff: self.backoff,
+            jitter: self.jitter,
+            budget: Budget::new(share, least),
+            clock: self.clock,
+            seed: AtomicU64::new(seed),
+        };
+        RetryPolicy { shared: Arc::new(shared), retried: 0 }
+    }
+}
+
+fn out_of_bounds(field: &'static str, value: impl ToString, remedy: String) -> ConfigError {
+    ConfigError::Number { field, value: value.to_string(), remedy }
+}

@@ -1,0 +1,203 @@
+//! The rules of an engine, in memory and on stores that are shared.
+
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tidegate_core::FakeClock;
+use tidegate_engine::{Engine, Options};
+use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_tower::{KeyBy, RateLimitLayer};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use super::servers::{Server, Setup, free_port};
+use super::{Body, ask, get, shown, status};
+
+fn engine(rules: &str, clock: &FakeClock) -> Arc<Engine> {
+    engine_with(rules, Options { clock: clock.clone().into(), ..Options::default() })
+}
+
+fn engine_with(rules: &str, options: Options) -> Arc<Engine> {
+    let outside = Outside { default_is_shared: Some(options.store.is_some()), ..Outside::default() };
+    let loaded = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() });
+    Arc::new(Engine::with_policy(options, loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))).unwrap())
+}
+
+const RULES: &str = "
+client_address: {trusted_hops: 1}
+domains:
+  api:
+    rules:
+      - {name: per-user, key: {entry: user}, limit: 2/minute}
+      - {name: logins, match: {method: POST, path: /login}, key: address, limit: 1/minute}
+      - {name: kept-out, match: {host: evil.test}, action: block, response: {hidden: true}}
+      - {name: failures, match: {path: /count}, key: address, count: response.status == 401, limit: 1/minute}
+      - {name: bytes, match: {path: /bytes}, key: address, count: response.bytes, limit: 6/minute}
+";
+
+fn api(clock: &FakeClock) -> RateLimitLayer {
+    let builder = RateLimitLayer::policy(engine(RULES, clock), "api");
+    builder.descriptor([("user", KeyBy::header("x-user"))]).build().unwrap()
+}
+
+fn post(path: &str, client: &str) -> Request<()> {
+    let peer: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    Request::post(path).header("x-forwarded-for", client).extension(peer).body(()).unwrap()
+}
+
+#[tokio::test]
+async fn rules_see_the_request() {
+    let clock = FakeClock::new();
+    let layer = api(&clock);
+    let ann = || get("/", &[("x-user", "ann")]);
+    insta::assert_snapshot!("rule_passed", shown(ask(&layer, ann()).await).await);
+    assert_eq!(status(&layer, ann()).await, 200);
+    insta::assert_snapshot!("rule_denied", shown(ask(&layer, ann()).await).await);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(status(&layer, ann()).await, 200);
+    assert_eq!(status(&layer, get("/", &[])).await, 200, "no rule counts those without an entry");
+    // The path in another form, and the client as the proxy tells it.
+    assert_eq!(status(&layer, post("//login", "6.6.6.6, 1.1.1.1")).await, 200);
+    assert_eq!(status(&layer, post("/%6cogin", "7.7.7.7, 1.1.1.1")).await, 429);
+    assert_eq!(status(&layer, post("/login", "2.2.2.2")).await, 200);
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_so() {
+    let layer = api(&FakeClock::new());
+    insta::assert_snapshot!("rule_hidden", shown(ask(&layer, get("/", &[("host", "Evil.test:80")])).await).await);
+    let call = get("/", &[("host", "evil.test"), ("content-type", "application/grpc")]);
+    let denied = ask(&layer, call).await;
+    assert_eq!(denied.headers()["grpc-status"], "7");
+    assert_eq!(denied.headers()["grpc-message"], "denied");
+}
+
+#[tokio::test]
+async fn entries_that_must_be_there() {
+    let builder = RateLimitLayer::policy(engine(RULES, &FakeClock::new()), "api");
+    let layer = builder.descriptor([("user", KeyBy::header("x-user"))]).deny_missing_entries().build().unwrap();
+    assert_eq!(status(&layer, get("/", &[])).await, 400);
+    assert_eq!(status(&layer, get("/", &[("x-user", "ann")])).await, 200);
+}
+
+/// The statuses of requests to a path whose handler answers with this status and body.
+async fn answers(layer: &RateLimitLayer, path: &str, answer: u16, body: &'static str, times: usize) -> Vec<u16> {
+    let mut all = Vec::new();
+    for _ in 0..times {
+        let service = service_fn(move |_: Request<()>| async move {
+            Ok::<_, std::convert::Infallible>(Response::builder().status(answer).body(Body::from(body)).unwrap())
+        });
+        all.push(layer.layer(service).oneshot(post(path, "1.1.1.1")).await.unwrap().status().as_u16());
+    }
+    all
+}
+
+#[tokio::test]
+async fn rules_that_count_responses_hear_of_them() {
+    let layer = api(&FakeClock::new());
+    assert_eq!(answers(&layer, "/count", 200, "", 5).await, [200; 5]);
+    assert_eq!(answers(&layer, "/count", 401, "", 2).await, [401, 429]);
+    assert_eq!(answers(&layer, "/bytes", 200, "abc", 3).await, [200, 200, 429]);
+}
+
+fn on_store(port: u16, failure: &str) -> RateLimitLayer {
+    let rules = format!(
+        "
+domains:
+  api:
+    rules:
+      - {{name: per-user, key: {{entry: user}}, limit: 2/hour, on_store_failure: {failure}}}
+      - {{name: failures, match: {{path: /count}}, key: address, count: response.status == 401, limit: 1/hour}}
+"
+    );
+    let store = Some(format!("redis://127.0.0.1:{port}?timeout=5s").into());
+    let builder = RateLimitLayer::policy(engine_with(&rules, Options { store, ..Options::default() }), "api");
+    builder.descriptor([("user", KeyBy::header("x-user"))]).build().unwrap()
+}
+
+#[tokio::test]
+async fn layers_count_together_in_a_shared_store() {
+    let server = Server::start(&Setup::default());
+    let (one, two) = (on_store(server.port, "deny"), on_store(server.port, "deny"));
+    let ann = || get("/", &[("x-user", "ann")]);
+    assert_eq!(status(&one, ann()).await, 200);
+    assert_eq!(status(&two, ann()).await, 200);
+    let denied = ask(&one, ann()).await;
+    assert_eq!(denied.status(), 429);
+    assert!(denied.headers().contains_key("retry-after"));
+    assert_eq!(answers(&one, "/count", 401, "", 1).await, [401]);
+    assert_eq!(answers(&two, "/count", 401, "", 1).await, [429]);
+}
+
+#[tokio::test]
+async fn without_its_store_the_rule_chooses() {
+    let ann = || get("/", &[("x-user", "ann")]);
+    let strict = on_store(free_port(), "deny");
+    let denied = ask(&strict, ann()).await;
+    assert_eq!(denied.status(), 503);
+    assert_eq!(denied.headers()["retry-after"], "1");
+    let call = get("/", &[("x-user", "ann"), ("content-type", "application/grpc")]);
+    assert_eq!(ask(&strict, call).await.headers()["grpc-status"], "14");
+    let local = on_store(free_port(), "{local: 2/hour}");
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        answers.push(status(&local, ann()).await);
+    }
+    assert_eq!(answers, [200, 200, 429]);
+    let open = on_store(free_port(), "allow");
+    for _ in 0..3 {
+        assert_eq!(status(&open, ann()).await, 200);
+    }
+}
+
+/// A service that may be called only when it was ready, which its clones are not.
+struct Strict {
+    is_ready: bool,
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Strict {
+        Strict { is_ready: false }
+    }
+}
+
+impl Service<Request<()>> for Strict {
+    type Response = Response<Body>;
+    type Error = &'static str;
+    type Future = Ready<Result<Response<Body>, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let was_ready = std::mem::take(&mut self.is_ready);
+        ready(if was_ready { Ok(Response::default()) } else { Err("it was not ready") })
+    }
+}
+
+#[tokio::test]
+async fn only_what_was_ready_is_called() {
+    for layer in [api(&FakeClock::new()), on_store(free_port(), "allow")] {
+        let mut service = layer.layer(Strict { is_ready: false });
+        // Two at a time: the second is asked for while a store is asked about the first.
+        let first = service.ready().await.unwrap().call(get("/", &[("x-user", "ann")]));
+        let second = service.ready().await.unwrap().call(get("/", &[("x-user", "ann")]));
+        assert_eq!(first.await.unwrap().status(), 200);
+        assert_eq!(second.await.unwrap().status(), 200);
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let engine = engine(RULES, &FakeClock::new());
+    let error = RateLimitLayer::policy(Arc::clone(&engine), "apy").build().unwrap_err();
+    assert_eq!(error.to_string(), "domain: no rules stand under `apy`; name a domain of the policy");
+    let two = KeyBy::path().and(KeyBy::api_key());
+    let error = RateLimitLayer::policy(engine, "api").descriptor([("user", two)]).build().unwrap_err();
+    assert_eq!(error.to_string(), "entry `user`: its value has 2 parts; give each part an entry of its own");
+}
