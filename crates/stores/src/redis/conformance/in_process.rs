@@ -28,6 +28,8 @@ struct Keys {
     held: HashMap<Vec<u8>, Held>,
     ends: HashMap<Vec<u8>, End>,
     now_nanos: u64,
+    /// Fields of hashes that were asked for.
+    fetched: usize,
 }
 
 impl Keys {
@@ -60,6 +62,11 @@ impl InProcess {
         redis.set("error_reply", lua.create_function(error).unwrap()).unwrap();
         lua.globals().set("redis", redis).unwrap();
         InProcess { lua, keys, compiled: HashMap::new() }
+    }
+
+    /// How many fields of hashes the scripts asked for so far, whether they were there or not.
+    pub(super) fn fetched(&self) -> usize {
+        self.keys.borrow().fetched
     }
 }
 
@@ -161,8 +168,12 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             }
             counted(usize::from(is_there))
         }
-        [b"HGET", key, field] => found(hash(keys, key).get(*field)),
+        [b"HGET", key, field] => {
+            keys.fetched += 1;
+            found(hash(keys, key).get(*field))
+        }
         [b"HMGET", key, fields @ ..] => {
+            keys.fetched += fields.len();
             let values: Table = lua.create_table()?;
             for (place, field) in fields.iter().enumerate() {
                 values.set(place + 1, found(hash(keys, key).get(*field))?)?;

@@ -35,12 +35,15 @@ local function log_close(log)
   redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
 end
 
--- Visits the entries from the oldest on, until the visitor answers true.
-local function log_visit(log, visit)
-  local number, count = log.first, 8
-  while number <= log.last do
+-- Visits the entries from the oldest on, or from the newest back, until the visitor answers true.
+local function log_visit(log, visit, from_newest)
+  local first, last, done, count = log.first, log.last, 0, 8
+  local all = last - first + 1
+  while done < all do
     local numbers = {}
-    for one = number, math.min(number + count - 1, log.last) do numbers[#numbers + 1] = ('%d'):format(one) end
+    for place = done, math.min(done + count, all) - 1 do
+      numbers[#numbers + 1] = ('%d'):format(from_newest and last - place or first + place)
+    end
     local found = redis.call('HMGET', log.key, unpack(numbers))
     for place = 1, #numbers do
       if found[place] then
@@ -48,7 +51,7 @@ local function log_visit(log, visit)
         if visit(numbers[place] + 0, s + 0, n + 0, units + 0) then return end
       end
     end
-    number, count = number + count, math.min(count * 4, 512)
+    done, count = done + count, math.min(count * 4, 512)
   end
 end
 
@@ -89,8 +92,10 @@ local function log_newest_counting(log)
   if log.newest_units > 0 then return log.newest_s, log.newest_n end
   local newest_s, newest_n = 0, 0
   log_visit(log, function(_, s, n, units)
-    if units > 0 then newest_s, newest_n = s, n end
-  end)
+    if units == 0 then return end
+    newest_s, newest_n = s, n
+    return true
+  end, true)
   return newest_s, newest_n
 end
 
@@ -191,11 +196,13 @@ local function log_pull_back(log)
 end
 
 -- Takes units off the entries that still count and drops those it empties, but for the newest: that one tells which
--- instant counts.
+-- instant counts. A receipt names one entry, which is nearly always one of the newest.
 local function log_give_back(log, units, at_s, at_n)
+  local has_receipt = at_s ~= ''
+  if has_receipt then at_s, at_n = at_s + 0, at_n + 0 end
   log_visit(log, function(number, s, n, of_entry)
-    local is_its = at_s == '' or at_s + 0 == s and at_n + 0 == n
-    if not is_its or not less(now_s, now_n, s, n) then return end
+    if has_receipt and (s ~= at_s or n ~= at_n) then return less(s, n, at_s, at_n) end
+    if not less(now_s, now_n, s, n) then return has_receipt end
     local given = math.min(units, of_entry)
     log.changed = true
     units, log.units = units - given, log.units - given
@@ -205,8 +212,8 @@ local function log_give_back(log, units, at_s, at_n)
     else
       redis.call('HDEL', log.key, ('%d'):format(number))
     end
-    return units == 0
-  end)
+    return has_receipt or units == 0
+  end, has_receipt)
 end
 
 -- Decides one op for good. The log is to be closed after it.

@@ -1,0 +1,51 @@
+//! What a long log costs: how many of its entries a call looks at.
+
+use std::time::Duration;
+
+use tidegate_core::{Limit, Op, State, Time, decide as decide_in_rust};
+
+use super::decide;
+use super::in_process::InProcess;
+
+const START: u64 = 1_700_000_000_000_000_000;
+
+/// A log on an instant of its own, beside the arithmetic in Rust.
+struct Costs {
+    subject: InProcess,
+    limit: Limit,
+    state: State,
+    now: u64,
+}
+
+impl Costs {
+    /// A log with so many entries of one unit each, a microsecond apart.
+    fn with_entries(limit: u64, entries: usize) -> Costs {
+        let limit = Limit::sliding_log(limit, Duration::from_secs(3600)).unwrap();
+        let mut costs = Costs { subject: InProcess::new(), limit, state: State::fresh(&limit), now: START };
+        for _ in 0..entries {
+            costs.call(Op::Take(1));
+        }
+        costs
+    }
+
+    /// Decides an op a microsecond later, as Rust does, and answers its receipt and how many fields were fetched.
+    fn call(&mut self, op: Op) -> (Option<tidegate_core::Receipt>, usize) {
+        self.now += 1_000;
+        let (now, before) = (Time::from_nanos(self.now), self.subject.fetched());
+        let decision = decide(&mut self.subject, "key", &self.limit, now, op);
+        assert_eq!(decision, decide_in_rust(&self.limit, &mut self.state, now, op), "{op:?}");
+        (decision.receipt(), self.subject.fetched() - before)
+    }
+}
+
+#[test]
+fn a_refund_by_receipt_looks_at_the_newest_entries_only() {
+    let mut costs = Costs::with_entries(10_000, 5_000);
+    for _ in 0..3 {
+        let (receipt, of_take) = costs.call(Op::Take(1));
+        let (_, of_refund) = costs.call(Op::Refund(1, receipt));
+        let (_, of_peek) = costs.call(Op::Peek);
+        let all = [of_take, of_refund, of_peek];
+        assert!(all.iter().all(|fetched| *fetched < 100), "of 5,000 entries it fetched {all:?}");
+    }
+}
