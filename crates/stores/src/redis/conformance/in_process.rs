@@ -180,11 +180,12 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             }
             Ok(LuaValue::Table(values))
         }
-        [b"HSET", key, field, value] => {
+        [b"HLEN", key] => counted(hash(keys, key).len()),
+        [b"HSET", key, pairs @ ..] if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let held = keys.held.entry(key.to_vec()).or_insert_with(|| Held::Hash(BTreeMap::new()));
             let Held::Hash(fields) = held else { panic!("HSET of what is no hash") };
-            fields.insert(field.to_vec(), value.to_vec());
-            counted(1)
+            pairs.chunks(2).for_each(|pair| drop(fields.insert(pair[0].to_vec(), pair[1].to_vec())));
+            counted(pairs.len() / 2)
         }
         [b"HDEL", key, gone @ ..] => {
             if let Some(Held::Hash(fields)) = keys.held.get_mut(*key) {

@@ -49,3 +49,28 @@ fn a_refund_by_receipt_looks_at_the_newest_entries_only() {
         assert!(all.iter().all(|fetched| *fetched < 100), "of 5,000 entries it fetched {all:?}");
     }
 }
+
+#[test]
+fn what_was_given_back_leaves_no_numbers_to_walk_over() {
+    // The oldest entry stays, and each pair of take and refund overlaps the next.
+    let mut costs = Costs::with_entries(100, 1);
+    let mut held = costs.call(Op::Take(1)).0;
+    for _ in 0..2_000 {
+        let next = costs.call(Op::Take(1)).0;
+        costs.call(Op::Refund(1, held));
+        held = next;
+    }
+    let (_, of_denial) = costs.call(Op::Take(100));
+    assert!(of_denial < 100, "of 2 entries it fetched {of_denial}");
+}
+
+#[test]
+fn many_refunds_in_the_order_of_their_takes_leave_the_end_near() {
+    let mut costs = Costs::with_entries(10_000, 1_000);
+    let receipts: Vec<_> = (0..900).map(|_| costs.call(Op::Take(1)).0).collect();
+    for receipt in receipts {
+        costs.call(Op::Refund(1, receipt));
+    }
+    let (_, of_peek) = costs.call(Op::Peek);
+    assert!(of_peek < 100, "behind 900 missing ones it fetched {of_peek}");
+}

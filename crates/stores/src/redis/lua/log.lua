@@ -3,7 +3,14 @@
 --
 -- The state is a hash. Field `h` is the head: `l`, the numbers of the oldest and newest entry, the units of all entries,
 -- when the newest is out in nanoseconds, and its units. A field for each number has an entry: when it is out, and its
--- units. Numbers in between may be missing: their units were given back.
+-- units. Numbers in between may be missing: their units were given back. They are never more than the entries, but for a
+-- few, so that a walk over the numbers is not much longer than the log.
+
+-- Whether so many numbers are more than a log has that is kept in order.
+local function log_is_sparse(key, first, last)
+  local numbers = last - first + 1
+  return numbers > 16 and numbers > 2 * redis.call('HLEN', key)
+end
 
 local ENTRY = '^(%d+)(%d%d%d%d%d%d%d%d%d) (%d+)$'
 
@@ -26,15 +33,6 @@ local function log_open(key, limit, window_s, window_n, slice_s, slice_n, lifeti
   return log
 end
 
--- Writes the head of a log that changed.
-local function log_close(log)
-  if not log.changed or log.last < log.first then return end
-  redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
-    log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
-  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
-  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
-end
-
 -- Visits the entries from the oldest on, or from the newest back, until the visitor answers true.
 local function log_visit(log, visit, from_newest)
   local first, last, done, count = log.first, log.last, 0, 8
@@ -53,6 +51,28 @@ local function log_visit(log, visit, from_newest)
     end
     done, count = done + count, math.min(count * 4, 512)
   end
+end
+
+-- Gives the entries numbers without gaps.
+local function log_close_gaps(log)
+  local words, count = {}, 0
+  log_visit(log, function(_, s, n, units)
+    words[2 * count + 1], words[2 * count + 2] = ('%d'):format(log.first + count), ('%d%09d %d'):format(s, n, units)
+    count = count + 1
+  end)
+  redis.call('DEL', log.key)
+  for at = 1, #words, 500 do redis.call('HSET', log.key, unpack(words, at, math.min(at + 499, #words))) end
+  log.last = log.first + count - 1
+end
+
+-- Writes the head of a log that changed.
+local function log_close(log)
+  if not log.changed or log.last < log.first then return end
+  if log_is_sparse(log.key, log.first, log.last) then log_close_gaps(log) end
+  redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
+    log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
+  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
+  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
 end
 
 local function log_clear(log)
@@ -195,6 +215,20 @@ local function log_pull_back(log)
   log_append(log, s, n, units)
 end
 
+-- Lets an emptied newest entry follow right after the newest one that counts, so that who looks for that finds it.
+local function log_lower(log)
+  local last = log.first
+  log_visit(log, function(number)
+    if number == log.last then return end
+    last = number + 1
+    return true
+  end, true)
+  if last == log.last then return end
+  redis.call('HDEL', log.key, ('%d'):format(log.last))
+  redis.call('HSET', log.key, ('%d'):format(last), ('%d%09d 0'):format(log.newest_s, log.newest_n))
+  log.last = last
+end
+
 -- Takes units off the entries that still count and drops those it empties, but for the newest: that one tells which
 -- instant counts. A receipt names one entry, which is nearly always one of the newest.
 local function log_give_back(log, units, at_s, at_n)
@@ -214,6 +248,7 @@ local function log_give_back(log, units, at_s, at_n)
     end
     return has_receipt or units == 0
   end, has_receipt)
+  if log.changed and log.newest_units == 0 then log_lower(log) end
 end
 
 -- Decides one op for good. The log is to be closed after it.
