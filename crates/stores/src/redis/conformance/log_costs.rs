@@ -74,3 +74,12 @@ fn many_refunds_in_the_order_of_their_takes_leave_the_end_near() {
     let (_, of_peek) = costs.call(Op::Peek);
     assert!(of_peek < 100, "behind 900 missing ones it fetched {of_peek}");
 }
+
+#[test]
+fn a_denial_walks_from_the_nearer_end() {
+    let mut costs = Costs::with_entries(2_000, 2_000);
+    for (units, most) in [(1, 50), (2_000, 50), (1_999, 50), (1_000, 1_600), (1_001, 1_600)] {
+        let (_, of_denial) = costs.call(Op::Take(units));
+        assert!(of_denial <= most, "a denial of {units} fetched {of_denial} of 2,000");
+    }
+}

@@ -30,6 +30,11 @@ local function log_open(key, limit, window_s, window_n, slice_s, slice_n, lifeti
   if not first then return end
   log.first, log.last, log.units = first + 0, last + 0, units + 0
   log.newest_s, log.newest_n, log.newest_units = s + 0, n + 0, newest + 0
+  -- A head that no log has would have a call walk for seconds, or be written back as what nobody can read: whole numbers
+  -- are exact below 2^53, and an instant in nanoseconds has 64 bits.
+  if log.first > log.last or log.newest_units > log.units then return end
+  if log.last >= 2 ^ 53 or log.units >= 2 ^ 53 or log.newest_s > 18446744072 then return end
+  if log_is_sparse(key, log.first, log.last) then return end
   return log
 end
 
@@ -131,15 +136,21 @@ local function log_reset_after(log, used)
   return minus(s, n, now_s, now_n)
 end
 
--- The time until `units` fit beside `used`, if nobody else spends.
-local function log_wait(log, used, units)
+-- The time until `units` fit beside `used` and `pending`, if nobody else spends. What is pending comes back last.
+local function log_wait(log, used, pending, units)
   local at_s, at_n = log_out_at(log)
+  local to_go = used + pending + units - log.limit
+  -- From the end that is nearer to the entry with which enough is out. Behind it are at most the units that may stay.
+  local may_stay, from_newest = used - to_go, to_go > used / 2
+  if may_stay < 0 then return minus(at_s, at_n, now_s, now_n) end
+  local passed = 0
   log_visit(log, function(_, s, n, of_entry)
-    if less(now_s, now_n, s, n) then used = used - of_entry end
-    if used + units > log.limit then return false end
+    if not less(now_s, now_n, s, n) then return from_newest end
+    passed = passed + of_entry
+    if from_newest and passed <= may_stay or not from_newest and passed < to_go then return end
     at_s, at_n = s, n
     return true
-  end)
+  end, from_newest)
   return minus(at_s, at_n, now_s, now_n)
 end
 
@@ -152,13 +163,14 @@ end
 -- What an op would be answered with `pending` units more in the log, without a change to it. Refunds and resets are not
 -- foreseen to free anything.
 local function log_foresee(log, op, units, pending)
-  local used = log_used(log) + pending
+  local alone = log_used(log)
+  local used = alone + pending
   local verdict, wait_s, wait_n = 1, 0, 0
   if op == 't' or op == 'a' then
     if units > log.limit then
       verdict = 2
     elseif used + units > log.limit then
-      verdict, wait_s, wait_n = 0, log_wait(log, used, units)
+      verdict, wait_s, wait_n = 0, log_wait(log, alone, pending, units)
     end
   end
   local out_s, out_n = log_out_at(log)
