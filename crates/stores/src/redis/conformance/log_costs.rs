@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tidegate_core::{Limit, Op, State, Time, decide as decide_in_rust};
 
 use super::decide;
 use super::in_process::InProcess;
+use super::model::history::Choices;
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -81,5 +83,33 @@ fn a_denial_walks_from_the_nearer_end() {
     for (units, most) in [(1, 50), (2_000, 50), (1_999, 50), (1_000, 1_600), (1_001, 1_600)] {
         let (_, of_denial) = costs.call(Op::Take(units));
         assert!(of_denial <= most, "a denial of {units} fetched {of_denial} of 2,000");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(30) })]
+    /// Long logs with holes everywhere, which lose entries at both ends, answer as Rust does.
+    #[test]
+    fn long_histories_in_process(words in prop::collection::vec(any::<u64>(), 300..900), hold in 1_u64..60) {
+        let mut costs = Costs::with_entries(200, 0);
+        let mut held = Vec::new();
+        for word in words {
+            let mut choices = Choices(word);
+            costs.now += [0, 0, 1_000_000_000, 30_000_000_000][choices.below(4) as usize];
+            let op = match choices.below(16) {
+                0 => Op::Refund(1 + choices.below(5), None),
+                1 => Op::Take(1 + choices.below(200)),
+                2 => Op::Ask(1 + choices.below(200)),
+                3 => Op::Debit(choices.below(3)),
+                _ if held.len() as u64 > hold => {
+                    Op::Refund(1 + choices.below(2), held.swap_remove(choices.below(held.len() as u64) as usize))
+                }
+                _ => Op::Take(1),
+            };
+            let (receipt, _) = costs.call(op);
+            if matches!(op, Op::Take(1)) && receipt.is_some() {
+                held.push(receipt);
+            }
+        }
     }
 }
