@@ -6,6 +6,7 @@
 mod in_process;
 mod leases;
 mod live;
+mod log_costs;
 #[path = "../../../core/tests/model/mod.rs"]
 mod model;
 mod permits;

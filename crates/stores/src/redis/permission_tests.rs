@@ -41,6 +41,12 @@ async fn do_all(url: &str) -> Result<(), String> {
         }
         store.inspect(key, b"", limit).await.map_err(|error| words(&error))?;
     }
+    // A log is counted once it is longer than a few entries.
+    let long = Limit::sliding_log(100, 2 * day).unwrap();
+    for _ in 0..20 {
+        let charge = Charge::take(key, &long, 1);
+        store.charge(&[Tagged { charge, tag: b"" }]).await.map_err(|error| words(&error))?;
+    }
     let all: Vec<Tagged<'_>> =
         limits.iter().map(|limit| Tagged { charge: Charge::take(key, limit, 1), tag: b"x" }).collect();
     store.charge(&all).await.map_err(|error| words(&error))?;

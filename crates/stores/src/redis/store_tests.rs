@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Key, Limit, Op, Retry};
+use tidegate_core::{Algorithm, Charge, Key, Limit, Op, Retry};
 
 use super::link::CallError;
 use super::link::servers::{Cluster, Server, Setup};
@@ -22,6 +22,13 @@ fn key(name: &str) -> Key<'_> {
 
 fn day() -> Duration {
     Duration::from_secs(86_400)
+}
+
+/// A command whose words may have spaces.
+fn command(server: &Server, words: &[&str]) {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]).exec(&mut client.get_connection().unwrap()).unwrap();
 }
 
 async fn take(store: &RedisStore, name: &str, limit: &Limit, units: u64) -> Result<bool, StoreError> {
@@ -119,6 +126,93 @@ async fn what_another_program_keeps_is_left_alone() {
         .map(|(name, limit)| Tagged { charge: Charge::take(key(name), limit, 1), tag: b"" });
     refused(store.charge(&both).await.map(|decisions| decisions.is_allowed()), "TIDEGATE");
     assert_eq!(server.command("EXISTS tidegate{}:gcra:0:fresh").trim(), "0");
+}
+
+/// Nothing reads, changes or removes a state that no script can have written.
+#[tokio::test]
+async fn a_corrupt_state_is_refused_and_left_as_it_is() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let (nines, zeros) = ("9".repeat(400), "0".repeat(18));
+    let gcra: Limit = "10/day".parse().unwrap();
+    let bucket =
+        ["b", "binf", "bnan", "b0x10000000000000000", "b1e300000000000", "b 1700000000000000000", "b123456789"];
+    let bucket = bucket.map(str::to_owned).into_iter().chain([
+        "b1700000000000000000 ".into(),
+        "b-1700000000000000000".into(),
+        "b1700000000.000000000".into(),
+        "b18446744073709551616".into(),
+        format!("b1700{zeros}"),
+        format!("b{nines}"),
+    ]);
+    let window = [
+        format!("w{nines} 1700000000000000000"),
+        format!("w1 {nines}"),
+        "w9007199254740992 1700000000000000000".into(),
+        "w1 18446744073709551616".into(),
+    ];
+    let counter = [
+        format!("c{nines} 1 1700000000000000000"),
+        format!("c1 {nines} 1700000000000000000"),
+        format!("c1 1 {nines}"),
+        "c1 1 18446744073709551616".into(),
+    ];
+    let window_limit = Limit::fixed_window(10, day()).unwrap();
+    let counter_limit = Limit::sliding_counter(10, day()).unwrap();
+    let all = bucket.map(|state| ("gcra:0", gcra, state));
+    let all = all.chain(window.into_iter().map(|state| ("fixed_window:86400000000000", window_limit, state)));
+    let all = all.chain(counter.into_iter().map(|state| ("sliding_counter:86400000000000", counter_limit, state)));
+    for (prefix, limit, state) in all {
+        let place = format!("tidegate{{}}:{prefix}:ann");
+        command(&server, &["SET", &place, &state]);
+        check_refused(&store, &limit, &state).await;
+        assert_eq!(server.command(&format!("GET {place}")), state);
+    }
+}
+
+/// Every way to ask is refused: a charge, a debit, a refund, a look, a reset, a transaction, and a lease where there are leases.
+async fn check_refused(store: &RedisStore, limit: &Limit, state: &str) {
+    let is_refused = |result: Result<(), StoreError>| match result {
+        Err(StoreError::Call(CallError::Refused { error, .. })) => {
+            assert!(error.starts_with("TIDEGATE"), "{state}: {error}");
+        }
+        other => panic!("{state}: {other:?}"),
+    };
+    let tagged = |op| Tagged { charge: Charge { key: key("ann"), limit, op, veto: true }, tag: b"" };
+    for op in [Op::Take(1), Op::Debit(1), Op::Refund(1, None), Op::Ask(10), Op::Peek, Op::Reset] {
+        is_refused(store.charge(&[tagged(op)]).await.map(drop));
+        is_refused(store.charge(&[tagged(op), tagged(Op::Peek)]).await.map(drop));
+    }
+    if !matches!(limit.algorithm(), Algorithm::SlidingCounter | Algorithm::SlidingLog) {
+        is_refused(store.lease(key("ann"), b"", limit, &[1], Duration::from_secs(1)).await.map(drop));
+    }
+}
+
+#[tokio::test]
+async fn a_corrupt_head_of_a_log_is_refused_before_anything_walks() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let limit = Limit::sliding_log(10, day()).unwrap();
+    let nines = "9".repeat(400);
+    let place = "tidegate{}:sliding_log:86400000000000:ann";
+    let future = "4000000000000000000";
+    for head in [
+        format!("l1 3000000 5 {future} 1"),
+        format!("l1 300000000 5 {future} 1"),
+        format!("l1 40 5 {future} 1"),
+        format!("l3 1 5 {future} 1"),
+        format!("l1 1 5 {future} 6"),
+        format!("l1 1 9007199254740992 {future} 1"),
+        format!("l9007199254740992 9007199254740992 5 {future} 1"),
+        format!("l{nines} {nines} 5 {future} 1"),
+        format!("l1 1 {nines} {future} {nines}"),
+        format!("l1 1 5 {nines} 1"),
+    ] {
+        command(&server, &["HSET", place, "h", &head, "1", &format!("{future} 5")]);
+        check_refused(&store, &limit, &head).await;
+        assert_eq!(server.command(&format!("HGET {place} h")).trim(), head);
+        assert_eq!(server.command(&format!("HLEN {place}")).trim(), "2");
+    }
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ struct Keys {
     held: HashMap<Vec<u8>, Held>,
     ends: HashMap<Vec<u8>, End>,
     now_nanos: u64,
+    /// Fields of hashes that were asked for.
+    fetched: usize,
 }
 
 impl Keys {
@@ -60,6 +62,11 @@ impl InProcess {
         redis.set("error_reply", lua.create_function(error).unwrap()).unwrap();
         lua.globals().set("redis", redis).unwrap();
         InProcess { lua, keys, compiled: HashMap::new() }
+    }
+
+    /// How many fields of hashes the scripts asked for so far, whether they were there or not.
+    pub(super) fn fetched(&self) -> usize {
+        self.keys.borrow().fetched
     }
 }
 
@@ -166,19 +173,24 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             }
             counted(usize::from(is_there))
         }
-        [b"HGET", key, field] => found(hash(keys, key).get(*field)),
+        [b"HGET", key, field] => {
+            keys.fetched += 1;
+            found(hash(keys, key).get(*field))
+        }
         [b"HMGET", key, fields @ ..] => {
+            keys.fetched += fields.len();
             let values: Table = lua.create_table()?;
             for (place, field) in fields.iter().enumerate() {
                 values.set(place + 1, found(hash(keys, key).get(*field))?)?;
             }
             Ok(LuaValue::Table(values))
         }
-        [b"HSET", key, field, value] => {
+        [b"HLEN", key] => counted(hash(keys, key).len()),
+        [b"HSET", key, pairs @ ..] if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let held = keys.held.entry(key.to_vec()).or_insert_with(|| Held::Hash(BTreeMap::new()));
             let Held::Hash(fields) = held else { panic!("HSET of what is no hash") };
-            fields.insert(field.to_vec(), value.to_vec());
-            counted(1)
+            pairs.chunks(2).for_each(|pair| drop(fields.insert(pair[0].to_vec(), pair[1].to_vec())));
+            counted(pairs.len() / 2)
         }
         [b"HDEL", key, gone @ ..] => {
             if let Some(Held::Hash(fields)) = keys.held.get_mut(*key) {

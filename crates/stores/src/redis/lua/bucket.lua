@@ -10,8 +10,10 @@
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
   if value then
-    if value:byte() ~= 98 then return end
-    debt_s, debt_n = value:sub(2, -10) - now_s, value:sub(-9) - now_n
+    -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64.
+    local s, n = value:match('^b(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)(%d%d%d%d%d%d%d%d%d)$')
+    if not s or s + 0 > 18446744072 then return end
+    debt_s, debt_n = s - now_s, n - now_n
     if debt_n < 0 then debt_s, debt_n = debt_s - 1, debt_n + 1000000000 end
     if debt_s < 0 then debt_s, debt_n = 0, 0 end
   end

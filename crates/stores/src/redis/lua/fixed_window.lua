@@ -13,6 +13,8 @@ local function fixed_window(value, op, units, _, limit, window_s, window_n, phas
     local units_then, then_s, then_n = value:match('^w(%d+) (%d+)(%d%d%d%d%d%d%d%d%d)$')
     if not units_then then return end
     then_s, then_n = then_s + 0, then_n + 0
+    -- Units are exact below 2^53, and an instant in nanoseconds has 64 bits.
+    if units_then + 0 >= 2 ^ 53 or then_s > 18446744072 then return end
     local ahead_s, ahead_n = minus(then_s, then_n, end_s, end_n)
     jumped = less(window_s, window_n, ahead_s, ahead_n)
     if less(now_s, now_n, then_s, then_n) then

@@ -12,7 +12,7 @@ if is_bucket then
   local s, n = now_s + ARGV[1], now_n + ARGV[2]
   if n >= 1000000000 then s, n = s + 1, n - 1000000000 end
   local end_of_lease = ('b%d%09d'):format(s, n)
-  if value and value:byte() ~= 98 then return redis.error_reply(OTHER_LAYOUT) end
+  if value and decide(value, 'p', 0, 0, 0, 0) == nil then return redis.error_reply(OTHER_LAYOUT) end
   -- Of two instants of as many digits, the later one is the greater text.
   if not value or #value < #end_of_lease or #value == #end_of_lease and value < end_of_lease then
     value, raised = end_of_lease, true

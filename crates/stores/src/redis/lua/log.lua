@@ -3,7 +3,14 @@
 --
 -- The state is a hash. Field `h` is the head: `l`, the numbers of the oldest and newest entry, the units of all entries,
 -- when the newest is out in nanoseconds, and its units. A field for each number has an entry: when it is out, and its
--- units. Numbers in between may be missing: their units were given back.
+-- units. Numbers in between may be missing: their units were given back. They are never more than the entries, but for a
+-- few, so that a walk over the numbers is not much longer than the log.
+
+-- Whether so many numbers are more than a log has that is kept in order.
+local function log_is_sparse(key, first, last)
+  local numbers = last - first + 1
+  return numbers > 16 and numbers > 2 * redis.call('HLEN', key)
+end
 
 local ENTRY = '^(%d+)(%d%d%d%d%d%d%d%d%d) (%d+)$'
 
@@ -23,24 +30,23 @@ local function log_open(key, limit, window_s, window_n, slice_s, slice_n, lifeti
   if not first then return end
   log.first, log.last, log.units = first + 0, last + 0, units + 0
   log.newest_s, log.newest_n, log.newest_units = s + 0, n + 0, newest + 0
+  -- A head that no log has would have a call walk for seconds, or be written back as what nobody can read: whole numbers
+  -- are exact below 2^53, and an instant in nanoseconds has 64 bits.
+  if log.first > log.last or log.newest_units > log.units then return end
+  if log.last >= 2 ^ 53 or log.units >= 2 ^ 53 or log.newest_s > 18446744072 then return end
+  if log_is_sparse(key, log.first, log.last) then return end
   return log
 end
 
--- Writes the head of a log that changed.
-local function log_close(log)
-  if not log.changed or log.last < log.first then return end
-  redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
-    log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
-  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
-  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
-end
-
--- Visits the entries from the oldest on, until the visitor answers true.
-local function log_visit(log, visit)
-  local number, count = log.first, 8
-  while number <= log.last do
+-- Visits the entries from the oldest on, or from the newest back, until the visitor answers true.
+local function log_visit(log, visit, from_newest)
+  local first, last, done, count = log.first, log.last, 0, 8
+  local all = last - first + 1
+  while done < all do
     local numbers = {}
-    for one = number, math.min(number + count - 1, log.last) do numbers[#numbers + 1] = ('%d'):format(one) end
+    for place = done, math.min(done + count, all) - 1 do
+      numbers[#numbers + 1] = ('%d'):format(from_newest and last - place or first + place)
+    end
     local found = redis.call('HMGET', log.key, unpack(numbers))
     for place = 1, #numbers do
       if found[place] then
@@ -48,8 +54,30 @@ local function log_visit(log, visit)
         if visit(numbers[place] + 0, s + 0, n + 0, units + 0) then return end
       end
     end
-    number, count = number + count, math.min(count * 4, 512)
+    done, count = done + count, math.min(count * 4, 512)
   end
+end
+
+-- Gives the entries numbers without gaps.
+local function log_close_gaps(log)
+  local words, count = {}, 0
+  log_visit(log, function(_, s, n, units)
+    words[2 * count + 1], words[2 * count + 2] = ('%d'):format(log.first + count), ('%d%09d %d'):format(s, n, units)
+    count = count + 1
+  end)
+  redis.call('DEL', log.key)
+  for at = 1, #words, 500 do redis.call('HSET', log.key, unpack(words, at, math.min(at + 499, #words))) end
+  log.last = log.first + count - 1
+end
+
+-- Writes the head of a log that changed.
+local function log_close(log)
+  if not log.changed or log.last < log.first then return end
+  if log_is_sparse(log.key, log.first, log.last) then log_close_gaps(log) end
+  redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
+    log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
+  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
+  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
 end
 
 local function log_clear(log)
@@ -89,8 +117,10 @@ local function log_newest_counting(log)
   if log.newest_units > 0 then return log.newest_s, log.newest_n end
   local newest_s, newest_n = 0, 0
   log_visit(log, function(_, s, n, units)
-    if units > 0 then newest_s, newest_n = s, n end
-  end)
+    if units == 0 then return end
+    newest_s, newest_n = s, n
+    return true
+  end, true)
   return newest_s, newest_n
 end
 
@@ -106,15 +136,21 @@ local function log_reset_after(log, used)
   return minus(s, n, now_s, now_n)
 end
 
--- The time until `units` fit beside `used`, if nobody else spends.
-local function log_wait(log, used, units)
+-- The time until `units` fit beside `used` and `pending`, if nobody else spends. What is pending comes back last.
+local function log_wait(log, used, pending, units)
   local at_s, at_n = log_out_at(log)
+  local to_go = used + pending + units - log.limit
+  -- From the end that is nearer to the entry with which enough is out. Behind it are at most the units that may stay.
+  local may_stay, from_newest = used - to_go, to_go > used / 2
+  if may_stay < 0 then return minus(at_s, at_n, now_s, now_n) end
+  local passed = 0
   log_visit(log, function(_, s, n, of_entry)
-    if less(now_s, now_n, s, n) then used = used - of_entry end
-    if used + units > log.limit then return false end
+    if not less(now_s, now_n, s, n) then return from_newest end
+    passed = passed + of_entry
+    if from_newest and passed <= may_stay or not from_newest and passed < to_go then return end
     at_s, at_n = s, n
     return true
-  end)
+  end, from_newest)
   return minus(at_s, at_n, now_s, now_n)
 end
 
@@ -127,13 +163,14 @@ end
 -- What an op would be answered with `pending` units more in the log, without a change to it. Refunds and resets are not
 -- foreseen to free anything.
 local function log_foresee(log, op, units, pending)
-  local used = log_used(log) + pending
+  local alone = log_used(log)
+  local used = alone + pending
   local verdict, wait_s, wait_n = 1, 0, 0
   if op == 't' or op == 'a' then
     if units > log.limit then
       verdict = 2
     elseif used + units > log.limit then
-      verdict, wait_s, wait_n = 0, log_wait(log, used, units)
+      verdict, wait_s, wait_n = 0, log_wait(log, alone, pending, units)
     end
   end
   local out_s, out_n = log_out_at(log)
@@ -190,12 +227,28 @@ local function log_pull_back(log)
   log_append(log, s, n, units)
 end
 
+-- Lets an emptied newest entry follow right after the newest one that counts, so that who looks for that finds it.
+local function log_lower(log)
+  local last = log.first
+  log_visit(log, function(number)
+    if number == log.last then return end
+    last = number + 1
+    return true
+  end, true)
+  if last == log.last then return end
+  redis.call('HDEL', log.key, ('%d'):format(log.last))
+  redis.call('HSET', log.key, ('%d'):format(last), ('%d%09d 0'):format(log.newest_s, log.newest_n))
+  log.last = last
+end
+
 -- Takes units off the entries that still count and drops those it empties, but for the newest: that one tells which
--- instant counts.
+-- instant counts. A receipt names one entry, which is nearly always one of the newest.
 local function log_give_back(log, units, at_s, at_n)
+  local has_receipt = at_s ~= ''
+  if has_receipt then at_s, at_n = at_s + 0, at_n + 0 end
   log_visit(log, function(number, s, n, of_entry)
-    local is_its = at_s == '' or at_s + 0 == s and at_n + 0 == n
-    if not is_its or not less(now_s, now_n, s, n) then return end
+    if has_receipt and (s ~= at_s or n ~= at_n) then return less(s, n, at_s, at_n) end
+    if not less(now_s, now_n, s, n) then return has_receipt end
     local given = math.min(units, of_entry)
     log.changed = true
     units, log.units = units - given, log.units - given
@@ -205,8 +258,9 @@ local function log_give_back(log, units, at_s, at_n)
     else
       redis.call('HDEL', log.key, ('%d'):format(number))
     end
-    return units == 0
-  end)
+    return has_receipt or units == 0
+  end, has_receipt)
+  if log.changed and log.newest_units == 0 then log_lower(log) end
 end
 
 -- Decides one op for good. The log is to be closed after it.

@@ -39,6 +39,8 @@ local function sliding_counter(value, op, units, _, limit, window_s, window_n, a
     local prev_then, curr_then, fresh_s, fresh_n = value:match('^c(%d+) (%d+) (%d+)(%d%d%d%d%d%d%d%d%d)$')
     if not prev_then then return end
     prev_then, curr_then, fresh_s, fresh_n = prev_then + 0, curr_then + 0, fresh_s + 0, fresh_n + 0
+    -- Units are exact below 2^53, and an instant in nanoseconds has 64 bits.
+    if prev_then >= 2 ^ 53 or curr_then >= 2 ^ 53 or fresh_s > 18446744072 then return end
     local then_s, then_n = minus(fresh_s, fresh_n, window_s, window_n)
     if curr_then > 0 then then_s, then_n = minus(then_s, then_n, window_s, window_n) end
     local ahead_s, ahead_n = minus(then_s, then_n, start_s, start_n)
