@@ -9,8 +9,9 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::ended::Ended;
+use crate::grpc::is_call;
 use crate::head::Head;
-use crate::refusal::{Refusal, is_grpc};
+use crate::refusal::Refusal;
 
 /// What a layer knows: whom to let in, and what to do when a request has ended.
 pub trait Doorkeeper: Clone {
@@ -83,7 +84,7 @@ where
                 let doorkeeper = self.doorkeeper.clone();
                 State::Queued { queued: Box::pin(Queued { wait, held: Some((ready, request, doorkeeper)) }) }
             }
-            Entered::Refused(refusal) => State::Refused { refusal, is_grpc: is_grpc(&request) },
+            Entered::Refused(refusal) => State::Refused { refusal, is_grpc: is_call(request.headers()) },
         };
         GuardedFuture { state }
     }
@@ -149,7 +150,7 @@ where
                     let Some((mut ready, request, doorkeeper)) = queued.held.take() else { return Poll::Pending };
                     match doorkeeper.waited(told) {
                         Ok(permit) => State::Serving { future: ready.call(request), permit: Some(permit) },
-                        Err(refusal) => State::Refused { refusal, is_grpc: is_grpc(&request) },
+                        Err(refusal) => State::Refused { refusal, is_grpc: is_call(request.headers()) },
                     }
                 }
                 StateProjection::Refused { refusal, is_grpc } => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use tidegate_core::shed::Criticality;
 
 /// Why a request is not let in.
@@ -111,11 +111,6 @@ impl Refusal {
         response.extensions_mut().insert(self);
         response
     }
-}
-
-/// Whether a request is a call of gRPC, which hears of a refusal in another way.
-pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
-    request.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 #[cfg(test)]
