@@ -27,7 +27,7 @@ fn urls_that_are_right() {
         "redis://localhost",
         "REDIS://localhost:6380/2",
         "redis://:pass@10.0.0.1:1",
-        "redis://user@host",
+        "redis://user:@host",
         "redis://user:p%40ss%2Fw%3Ard@host/",
         "redis://[::1]",
         "redis://[fe80::1]:7000/15?prefix=edge:&timeout=25ms",
@@ -84,6 +84,7 @@ fn urls_that_are_wrong() {
         "redis://host?prefix=a&prefix=b",
         "redis://host?max_connections=5",
         "redis://host?ca=/x",
+        "redis://password@host",
         "redis://host?sentinel_password=hidden",
         "redis://host#1",
     ]));
