@@ -10,10 +10,11 @@
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
   if value then
-    -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64.
-    local s, n = value:match('^b(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)(%d%d%d%d%d%d%d%d%d)$')
-    if not s or s + 0 > 18446744072 then return end
-    debt_s, debt_n = s - now_s, n - now_n
+    -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64. A pattern without choices is matched in one go.
+    if #value < 11 or #value > 21 or not value:find('^b%d+$') then return end
+    debt_s, debt_n = value:sub(2, -10) + 0, value:sub(-9) - now_n
+    if debt_s > 18446744072 then return end
+    debt_s = debt_s - now_s
     if debt_n < 0 then debt_s, debt_n = debt_s - 1, debt_n + 1000000000 end
     if debt_s < 0 then debt_s, debt_n = 0, 0 end
   end
