@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
+mod counting;
 mod shapes;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use tidegate_core::adaptive::{
@@ -18,29 +17,8 @@ use tidegate_core::shed::{
 };
 use tidegate_core::{Charge, DirectLimiter, Key, MemoryStore, Op, Semaphore, Time};
 
+use counting::ASKED;
 use shapes::every_shape;
-
-/// The system's allocator, counting what this thread asks of it.
-struct Counting;
-
-thread_local!(static ASKED: Cell<u64> = const { Cell::new(0) });
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn allocations(run: impl FnOnce()) -> u64 {
     let before = ASKED.get();

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../core/tests/counting/mod.rs"]
+mod counting;
+
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
@@ -14,27 +15,7 @@ use http::{Request, Response};
 use tidegate_tower::{ClientAddress, KeyBy, RateLimitLayer};
 use tower::{Layer, Service};
 
-/// The system's allocator, counting what this thread asks of it.
-struct Counting;
-
-thread_local!(static ASKED: Cell<u64> = const { Cell::new(0) });
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::ASKED;
 
 #[derive(Clone)]
 struct Hello;
