@@ -6,7 +6,7 @@
 --   bound   take and ask: the most debt beside which the units fit, negative if they never do; refund: the receipt, or
 --           empty
 -- Answers whether it passes, and the state to write with the seconds it lives, if it changed; nothing if the state cannot
--- be read. One function without helpers, because each of them would be made anew for each call.
+-- be read. The seconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers, because each of them would be made anew for each call.
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
   if value then
@@ -19,11 +19,18 @@ local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bo
     if debt_s < 0 then debt_s, debt_n = 0, 0 end
   end
   local before_s, before_n, allowed = debt_s, debt_n, true
-  most_s, most_n = most_s + 0, most_n + 0
-  if debt_s > most_s or debt_s == most_s and debt_n > most_n then debt_s, debt_n = most_s, most_n end
-  if op == 't' or op == 'a' then
-    bound_s, bound_n = bound_s + 0, bound_n + 0
-    allowed = debt_s < bound_s or debt_s == bound_s and debt_n <= bound_n
+  -- What passes needs no cut to `most`, since no bound is above it: most calls are spared its conversion.
+  local asks, cut = op == 't' or op == 'a', true
+  if asks then
+    bound_s = bound_s + 0
+    cut = debt_s > bound_s or debt_s == bound_s and debt_n > bound_n + 0
+  end
+  if cut then
+    most_s, most_n = most_s + 0, most_n + 0
+    if debt_s > most_s or debt_s == most_s and debt_n > most_n then debt_s, debt_n = most_s, most_n end
+  end
+  if asks then
+    allowed = not cut or debt_s == bound_s and debt_n == bound_n + 0
     if op == 'a' then return allowed end
     if allowed then
       debt_s, debt_n = debt_s + amount_s, debt_n + amount_n
@@ -53,5 +60,5 @@ local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bo
   if debt_s == before_s and debt_n == before_n then return allowed end
   local tat_s, tat_n = now_s + debt_s, now_n + debt_n
   if tat_n >= 1000000000 then tat_s, tat_n = tat_s + 1, tat_n - 1000000000 end
-  return allowed, ('b%d%09d'):format(tat_s, tat_n), debt_s + spare
+  return allowed, ('b%d%09d'):format(tat_s, tat_n), ('%d'):format(debt_s + spare)
 end
