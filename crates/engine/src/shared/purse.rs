@@ -207,9 +207,10 @@ impl Purse {
         self.flight.take_if(|own| own.same_channel(flight));
     }
 
-    /// The call failed: those who waited have gone.
+    /// The call failed: those who waited have gone, and that nobody spent says nothing of the pace.
     pub(super) fn fail(&mut self) {
         self.waiting = 0;
+        self.pace = Pace::default();
     }
 
     /// Takes in what the store said to a lease that was sent then. What must make room goes back.

@@ -344,3 +344,18 @@ fn a_denial_is_known_for_what_was_asked_and_a_second_at_most() {
     purse.adopt(&raised, Terms::of(&raised, key()).unwrap());
     assert!(matches!(purse.take(at(2_330), 140), Step::Lease(_) | Step::Alone));
 }
+
+#[test]
+fn a_store_that_was_away_leaves_leases_short() {
+    let store = Store::new(&"600000/minute".parse().unwrap());
+    let mut purse = Purse::new(store.limit, store.terms(), at(0));
+    let mut asked = |now| match purse.take(now, 1) {
+        Step::Lease(ask) => {
+            purse.fail();
+            ask.length
+        }
+        step => panic!("{step:?}"),
+    };
+    // It did not answer, and was not asked for three seconds: a long lease would take them from the burst.
+    assert_eq!((asked(at(0)), asked(at(3_000))), (Duration::from_millis(150), Duration::from_millis(150)));
+}

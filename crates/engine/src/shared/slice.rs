@@ -146,7 +146,8 @@ impl Pace {
             0 => (terms.first, terms.shortest),
             want => {
                 let elapsed = nanos(super::since(self.began, now)).max(1_000);
-                let spent = self.spent.max(1);
+                // Those who still wait would have spent by now, had the store answered sooner: a key is not slow because of it.
+                let spent = self.spent.saturating_add(waiting.saturating_sub(cost)).max(1);
                 let is_slow = spent.saturating_mul(terms.interval).saturating_mul(SLOW_SHARE) <= elapsed;
                 let uses = share(SLICE_USES, elapsed, spent).clamp(terms.shortest, terms.longest);
                 let length = if is_slow { terms.longest } else { uses.max(debt.min(terms.longest)) };
@@ -299,6 +300,17 @@ mod tests {
         assert_eq!(ask.length, Duration::from_secs(5));
         pace.spend(4_000);
         assert_eq!(pace.ask(&terms, at(2_000), 1, 1, owing(50_000)).length, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_store_that_is_late_makes_no_key_slow() {
+        let terms = terms(&"600000/minute".parse().unwrap()).unwrap();
+        let mut pace = Pace::default();
+        pace.ask(&terms, at(0), 1, 1, Known::default());
+        // For a second nobody was answered, while 4,000 came: the first slice is for 16 of them.
+        pace.spend(16);
+        let ask = pace.ask(&terms, at(1_000), 1, 3_984, Known::default());
+        assert_eq!((ask.sizes[0], ask.length), (3_984, Duration::from_millis(150)));
     }
 
     #[test]

@@ -85,11 +85,14 @@ fn found_of(charge: &Charge<'_>, value: &Value) -> Result<Found, ReplyError> {
 
 /// Reads a state as the Lua files write it.
 fn words(numbers: Numbers, state: &[u8]) -> Option<[u64; 3]> {
-    let (layout, state) = std::str::from_utf8(state).ok()?.split_at_checked(1)?;
+    let state = std::str::from_utf8(state).ok()?;
+    if let Numbers::Bucket { .. } = numbers {
+        return Some([state.parse().ok()?, 0, 0]);
+    }
+    let (layout, state) = state.split_at_checked(1)?;
     let mut words = state.split(' ').map(|word| word.parse::<u64>());
     let mut next = || words.next()?.ok();
     match (numbers, layout) {
-        (Numbers::Bucket { .. }, "b") => Some([next()?, 0, 0]),
         (Numbers::Window { .. }, "w") => {
             let (count, end) = (next()?, next()?);
             Some([end, count, 0])

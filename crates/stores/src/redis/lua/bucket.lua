@@ -1,18 +1,20 @@
 -- Token bucket, leaky bucket as a meter, and GCRA: one arithmetic under three names. See spec/gcra.md.
 --
--- The state is `b` and the theoretical arrival time in nanoseconds. What lies between now and then is the debt.
+-- The state is the theoretical arrival time in nanoseconds, which Redis keeps as an integer and so in little space. What
+-- lies between now and then is the debt.
 --   amount  the time that the units take to come back
 --   most    the most debt that a state may hold
 --   bound   take and ask: the most debt beside which the units fit, negative if they never do; refund: the receipt, or
 --           empty
 -- Answers whether it passes, and the state to write with the seconds it lives, if it changed; nothing if the state cannot
--- be read. The seconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers, because each of them would be made anew for each call.
+-- be read. The seconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers,
+-- because each of them would be made anew for each call.
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
   if value then
     -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64. A pattern without choices is matched in one go.
-    if #value < 11 or #value > 21 or not value:find('^b%d+$') then return end
-    debt_s, debt_n = value:sub(2, -10) + 0, value:sub(-9) - now_n
+    if #value < 10 or #value > 20 or not value:find('^%d+$') then return end
+    debt_s, debt_n = value:sub(1, -10) + 0, value:sub(-9) - now_n
     if debt_s > 18446744072 then return end
     debt_s = debt_s - now_s
     if debt_n < 0 then debt_s, debt_n = debt_s - 1, debt_n + 1000000000 end
@@ -60,5 +62,5 @@ local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bo
   if debt_s == before_s and debt_n == before_n then return allowed end
   local tat_s, tat_n = now_s + debt_s, now_n + debt_n
   if tat_n >= 1000000000 then tat_s, tat_n = tat_s + 1, tat_n - 1000000000 end
-  return allowed, ('b%d%09d'):format(tat_s, tat_n), ('%d'):format(debt_s + spare)
+  return allowed, ('%d%09d'):format(tat_s, tat_n), ('%d'):format(debt_s + spare)
 end

@@ -11,7 +11,7 @@ local before, width, taken, raised, repaired, lives = value, ARGV[3] + 0, 0, fal
 if is_bucket then
   local s, n = now_s + ARGV[1], now_n + ARGV[2]
   if n >= 1000000000 then s, n = s + 1, n - 1000000000 end
-  local end_of_lease = ('b%d%09d'):format(s, n)
+  local end_of_lease = ('%d%09d'):format(s, n)
   if value and decide(value, 'p', 0, 0, 0, 0) == nil then return redis.error_reply(OTHER_LAYOUT) end
   -- Of two instants of as many digits, the later one is the greater text.
   if not value or #value < #end_of_lease or #value == #end_of_lease and value < end_of_lease then
