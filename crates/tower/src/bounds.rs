@@ -32,6 +32,14 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 /// When a caller is told to come back if nothing is said.
 pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
+/// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line waits as long
+/// as eleven requests take: it is still wanted then.
+pub const STACK_WAITING_PER_PLACE: usize = 10;
+
+/// The share of all that a stack has room for that it keeps for critical requests. Those of one tenant that floods fill
+/// two elevenths of the room at most: the reserve leaves the other tenants most of it.
+pub const STACK_RESERVED_SHARE: f64 = 0.2;
+
 /// Most workers of a service: as many as an adaptive limit can let in.
 pub const WORKERS_MAX: u64 = tidegate_core::bounds::ADAPTIVE_LIMIT_MAX;
 
