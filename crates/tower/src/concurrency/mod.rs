@@ -22,11 +22,11 @@ use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
+use crate::error::ConfigError;
 use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Place, Wait};
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
-use crate::protect_error::ProtectError;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
@@ -47,7 +47,7 @@ pub use handle::ConcurrencyHandle;
 ///
 /// let layer = ConcurrencyLayer::builder(100).queue(Queue::new(200, Duration::from_millis(500))).build()?;
 /// let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct ConcurrencyLayer(Arc<Shared>);
@@ -86,7 +86,7 @@ impl ConcurrencyLayer {
     ///
     /// # Errors
     /// If the limit is zero or too large.
-    pub fn new(limit: u64) -> Result<ConcurrencyLayer, ProtectError> {
+    pub fn new(limit: u64) -> Result<ConcurrencyLayer, ConfigError> {
         ConcurrencyLayer::builder(limit).build()
     }
 

@@ -36,7 +36,7 @@ pub use builder::FairBuilder;
 /// use tidegate_tower::{FairLayer, Tenant};
 ///
 /// let layer = FairLayer::builder(100, |head| Some(Tenant::new(head.header("x-tenant")?))).build()?;
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct FairLayer(Arc<Shared>);

@@ -37,7 +37,7 @@ use crate::switch::Switch;
 ///     .build()?;
 /// let switch = layer.handle().switch().clone();
 /// switch.set_mode(Mode::Enforce); // At any time.
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct ShedLayer(pub(super) Arc<Shared>);
