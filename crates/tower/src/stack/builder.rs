@@ -13,8 +13,9 @@ use super::{Parts, StackLayer};
 use crate::bounds::{
     NAME_BYTES_MAX, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE,
 };
-use crate::protect_error::{ProtectError, check_count};
-use crate::{ConcurrencyLayer, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant};
+use crate::{
+    ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
+};
 
 /// Sets a [`StackLayer`] up.
 #[must_use = "a builder does nothing until `build`"]
@@ -142,8 +143,11 @@ impl StackBuilder {
     ///
     /// # Errors
     /// If a number is zero or too large, a time is zero or too long, or the name is empty or too long.
-    pub fn build(self) -> Result<StackLayer, ProtectError> {
-        check_count("name", self.name.len() as u64, NAME_BYTES_MAX as u64)?;
+    pub fn build(self) -> Result<StackLayer, ConfigError> {
+        let length = self.name.len();
+        if !(1..=NAME_BYTES_MAX).contains(&length) {
+            return Err(ConfigError::Name { length });
+        }
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         let concurrency = match self.concurrency {
             Concurrency::None => None,

@@ -61,7 +61,7 @@ impl StackHandle {
     /// if let Some(switch) = stack.handle().switch(Part::Concurrency) {
     ///     switch.set_mode(Mode::Shadow);
     /// }
-    /// # Ok::<(), tidegate_tower::ProtectError>(())
+    /// # Ok::<(), tidegate_tower::ConfigError>(())
     /// ```
     #[must_use]
     pub fn switch(&self, part: Part) -> Option<Switch> {

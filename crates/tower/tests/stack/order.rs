@@ -121,9 +121,9 @@ fn bad_configurations_are_refused() {
     );
     let none = FairConfig { depth_max: 0, ..FairConfig::default() };
     check(StackLayer::builder(1).tenant(tenant).queue(none), "depth_max: 0 is out of range; use 1 to 16777216");
-    assert!(StackLayer::builder(1).name("").build().is_err());
-    assert!(StackLayer::builder(1).name("x".repeat(129)).build().is_err());
-    // The largest limit that a semaphore has makes no line that is too long.
-    let largest = tidegate_core::bounds::PERMITS_MAX;
+    check(StackLayer::builder(1).name(""), "name: 0 bytes; use 1 to 128");
+    check(StackLayer::builder(1).name("x".repeat(129)), "name: 129 bytes; use 1 to 128");
+    // The largest limit that there is makes no line that is too long.
+    let largest = tidegate_core::bounds::PERMIT_COUNTER_MAX;
     assert!(StackLayer::builder(largest).class(class).tenant(tenant).build().is_ok());
 }
