@@ -7,7 +7,7 @@ use tidegate_core::shed::Mode;
 use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
-use crate::support::{Slow, pass, request, send, settle, status};
+use crate::support::{Slow, pass, read, request, send, settle, status};
 
 #[tokio::test(start_paused = true)]
 async fn more_than_the_limit_are_refused_with_503() {
@@ -22,7 +22,7 @@ async fn more_than_the_limit_are_refused_with_503() {
         (first.await.unwrap().status(), second.await.unwrap().status()),
         (200.try_into().unwrap(), 200.try_into().unwrap())
     );
-    assert_eq!(service.oneshot(request(&[])).await.unwrap().body(), "done");
+    assert_eq!(read(service.oneshot(request(&[])).await.unwrap()).await.body(), "done");
     assert_eq!((slow.most(), slow.served(), layer.handle().switch().refused()), (2, 3, 1));
 }
 
