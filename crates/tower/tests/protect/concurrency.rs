@@ -151,6 +151,7 @@ fn bad_configurations_are_refused() {
         (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
         (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
         (keyed(0).build(), "limit: 0 is too small; use at least 1"),
+        (keyed(1 << 31).build(), "limit: 2147483648 is too large; use at most 2147483647"),
         (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
         (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),

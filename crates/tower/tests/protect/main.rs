@@ -10,6 +10,7 @@ mod frameworks;
 mod learning;
 mod priority;
 mod queue;
+mod served;
 mod shape;
 mod shed;
 mod support;
