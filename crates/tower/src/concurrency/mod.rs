@@ -36,9 +36,10 @@ pub use handle::ConcurrencyHandle;
 /// Lets so many requests in at once. The others wait in a bounded queue, if there is one, or are answered 503 with
 /// Retry-After (UNAVAILABLE for gRPC).
 ///
-/// A place is free again when the response is there, or when the caller has gone away; its body may still be on its
-/// way then. While a request waits it holds a clone of the service behind that is ready: put layers that give something
-/// out in `poll_ready` before this one.
+/// A place is free again when the body of the response has ended, or when the caller has gone away: what is made as it
+/// is sent is work until its end. A connection that is upgraded is free with its response. While a request waits it
+/// holds a clone of the service behind that is ready: put layers that give something out in `poll_ready` before this
+/// one.
 ///
 /// ```
 /// use std::time::Duration;

@@ -30,7 +30,7 @@ pub use builder::FairBuilder;
 /// in a longer line of its own, and nobody else does.
 ///
 /// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
-/// gRPC).
+/// gRPC). A place is free again when the body of the response has ended, or when the caller has gone away.
 ///
 /// ```
 /// use tidegate_tower::{FairLayer, Tenant};
