@@ -107,6 +107,7 @@ async fn a_tenant_far_above_its_share_is_refused_and_another_is_not() {
         assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1), "{status:?}");
     }
     for status in &busy {
+        assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
         assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
     }
     assert_eq!(example.refused("rate"), denied.len());

@@ -64,9 +64,9 @@ impl<D: Doorkeeper> Doorkeeper for Counted<D> {
         Ok(self.allow(permit))
     }
 
-    fn ended(permit: Option<D::Permit>, end: Ended<'_>) {
+    fn answered(permit: &mut Option<D::Permit>, end: Ended<'_>) {
         if let Some(permit) = permit {
-            D::ended(permit, end);
+            D::answered(permit, end);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{Work, class, request, tenant};
 const PLACES: u64 = 10;
 const TENANTS: usize = 11;
 const FAIR_SHARE: f64 = 1000.0 / TENANTS as f64;
-const SECONDS: f64 = 4.0;
+const SECONDS: f64 = 2.0;
 
 /// The share of its fair share that the worst off of those gets who ask for just that, while the first `greedy` ask for a
 /// hundred times as much.
@@ -41,7 +41,7 @@ async fn worst_share(stack: &StackLayer, greedy: usize) -> f64 {
 
 #[tokio::test(start_paused = true)]
 async fn tenants_that_ask_for_a_hundred_times_their_share_take_nothing_from_the_others() {
-    for greedy in [1, 4] {
+    for greedy in [1, 3] {
         let stack = StackLayer::builder(PLACES).class(class).tenant(tenant).build().unwrap();
         let worst = worst_share(&stack, greedy).await;
         assert!(worst >= 0.95, "{greedy}: {worst}");

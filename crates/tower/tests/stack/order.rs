@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use tidegate_core::FakeClock;
 use tidegate_core::fair::FairConfig;
 use tidegate_tower::{KeyBy, RateLimitLayer, StackBuilder, StackHandle, StackLayer};
+use tower::ServiceExt;
 
 use super::{Work, class, critical, request, send, settle, status, tenant};
 
@@ -106,6 +108,18 @@ async fn callers_that_go_away_leave_nothing_behind() {
     let stats = handle.stats();
     assert!(stats.parts().all(|part| part.in_flight.unwrap_or(0) == 0 && part.queued.unwrap_or(0) == 0), "{stats:?}");
     assert_eq!(work.inside(), 0);
+}
+
+/// A stream is work until it has ended, for every part.
+#[tokio::test(start_paused = true)]
+async fn places_are_held_until_the_body_has_ended() {
+    let stack = small().build().unwrap();
+    let service = Work::taking(Duration::ZERO).behind(&stack);
+    let in_flight = || stack.handle().stats().parts().filter_map(|part| part.in_flight).collect::<Vec<_>>();
+    let response = service.oneshot(request("a")).await.unwrap();
+    assert_eq!(in_flight(), [1, 1, 1]);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "done");
+    assert_eq!(in_flight(), [0, 0, 0]);
 }
 
 #[test]
