@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Router, serve};
 use tidegate::shed::Criticality;
@@ -36,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/pay", post(works))
         .layer(stack)
         // Routes that come after `layer` are not behind it. In earnest they belong on a port of their own.
-        .route("/metrics", get(async |State(stack): State<StackHandle>| stack.render()))
+        .route("/metrics", get(metrics))
         .route("/switch/{part}/{mode}", post(switch))
         .with_state(handle);
     let listener = TcpListener::bind(var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())).await?;
@@ -50,6 +52,11 @@ fn class(head: Head<'_>) -> Criticality {
         "/pay" => Criticality::Critical,
         _ => Criticality::Get,
     }
+}
+
+/// What each part has done, for Prometheus.
+async fn metrics(State(stack): State<StackHandle>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, StackHandle::CONTENT_TYPE)], stack.render())
 }
 
 /// The kill switch and the dark launch of each part, while the service runs.

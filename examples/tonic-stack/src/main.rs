@@ -5,9 +5,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tidegate::shed::Criticality;
-use tidegate::tower::{Head, KeyBy, RateLimitLayer, StackLayer, Tenant};
+use tidegate::tower::{Head, KeyBy, RateLimitLayer, StackHandle, StackLayer, Tenant};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_stream::Empty;
@@ -31,7 +32,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .deadline(Duration::from_secs(2))
         .build()?;
     let handle = stack.handle();
-    let metrics = Router::new().route("/metrics", get(async move || handle.render()));
+    let metrics = Router::new()
+        .route("/metrics", get(async move || ([(CONTENT_TYPE, StackHandle::CONTENT_TYPE)], handle.render())));
     let (calls, pages) = (listen("LISTEN", "127.0.0.1:50051").await?, listen("METRICS", "127.0.0.1:9090").await?);
     println!("listening on {}, metrics on {}", calls.local_addr()?, pages.local_addr()?);
     let server = Server::builder().layer(stack).add_service(HealthServer::new(Slow(work)));

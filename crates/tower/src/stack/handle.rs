@@ -42,6 +42,9 @@ impl Part {
 pub struct StackHandle(Arc<Parts>);
 
 impl StackHandle {
+    /// The content type of what [`StackHandle::render`] makes.
+    pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
     pub(super) fn new(parts: Arc<Parts>) -> StackHandle {
         StackHandle(parts)
     }

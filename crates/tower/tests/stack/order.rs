@@ -5,7 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tidegate_core::FakeClock;
 use tidegate_core::fair::FairConfig;
-use tidegate_tower::{KeyBy, RateLimitLayer, StackBuilder, StackHandle, StackLayer};
+use tidegate_tower::{KeyBy, RateLimitLayer, Settle, StackBuilder, StackHandle, StackLayer};
 use tower::ServiceExt;
 
 use super::{Work, class, critical, request, send, settle, status, tenant};
@@ -108,6 +108,32 @@ async fn callers_that_go_away_leave_nothing_behind() {
     let stats = handle.stats();
     assert!(stats.parts().all(|part| part.in_flight.unwrap_or(0) == 0 && part.queued.unwrap_or(0) == 0), "{stats:?}");
     assert_eq!(work.inside(), 0);
+}
+
+/// What is refused behind the rate can cost nothing of it.
+#[tokio::test(start_paused = true)]
+async fn the_rate_can_give_back_what_was_refused_behind_it() {
+    let rate = RateLimitLayer::limit("3/hour".parse().unwrap(), KeyBy::header("tenant"))
+        .settle(|response| if response.status() == 503 { Settle::Refund(u64::MAX) } else { Settle::Keep })
+        .clock(FakeClock::new());
+    let queue = FairConfig { depth_max: 1, total_max: 1, ..FairConfig::default() };
+    let stack = StackLayer::builder(1).rate(rate.build().unwrap()).tenant(tenant).queue(queue).build().unwrap();
+    let work = Work::held();
+    let service = work.behind(&stack);
+    let _two = [send(&service, request("a")).await, send(&service, request("a")).await];
+    for _ in 0..5 {
+        assert_eq!(
+            status(send(&service, request("a")).await).await,
+            503,
+            "its line is full, and its third unit is left"
+        );
+    }
+    work.release(2);
+    settle().await;
+    let third = send(&service, request("a")).await;
+    work.release(1);
+    assert_eq!(third.await.unwrap().status(), 200);
+    assert_eq!(status(send(&service, request("a")).await).await, 429);
 }
 
 /// A stream is work until it has ended, for every part.
