@@ -14,8 +14,8 @@ use super::{Protected, Work, request, tenant};
 
 const LIMIT: u64 = 3;
 
-/// A stack whose rate counts in a Redis on this port.
-fn stack(port: u16, failure: &str) -> StackLayer {
+/// A stack whose rate counts in a Redis on this port, which has so long to answer.
+fn stack(port: u16, failure: &str, timeout: &str) -> StackLayer {
     let rules = format!(
         "
 domains:
@@ -26,7 +26,7 @@ domains:
     );
     let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
     let loaded = load_text("rules.yaml", &rules, &LoadOptions { outside, ..LoadOptions::default() });
-    let store = Some(format!("redis://127.0.0.1:{port}?timeout=200ms").into());
+    let store = Some(format!("redis://127.0.0.1:{port}?timeout={timeout}").into());
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let engine = Arc::new(Engine::with_policy(Options { store, ..Options::default() }, policy).unwrap());
     let rate = RateLimitLayer::policy(engine, "api").descriptor([("tenant", KeyBy::header("tenant"))]).build().unwrap();
@@ -58,7 +58,7 @@ fn work() -> Work {
 #[tokio::test]
 async fn when_redis_stops_the_semaphore_holds() {
     let server = Server::start(&Setup::default());
-    let (stack, work) = (stack(server.port, "allow"), work());
+    let (stack, work) = (stack(server.port, "allow", "5s"), work());
     let service = work.behind(&stack);
     assert_eq!(flood(&service, "a", 10).await, [5, 5, 0], "the shared rate counts");
     drop(server);
@@ -83,7 +83,7 @@ async fn when_redis_stops_the_semaphore_holds() {
 #[tokio::test]
 async fn when_redis_hangs_the_semaphore_holds() {
     let server = Server::start(&Setup::default());
-    let (stack, work) = (stack(server.port, "allow"), work());
+    let (stack, work) = (stack(server.port, "allow", "300ms"), work());
     let service = work.behind(&stack);
     assert_eq!(flood(&service, "a", 1).await, [1, 0, 0]);
     server.hang();
@@ -96,7 +96,7 @@ async fn when_redis_hangs_the_semaphore_holds() {
 /// What a rule says of its store's failure concerns the rate alone.
 #[tokio::test]
 async fn where_nobody_listens_the_rule_chooses_and_the_rest_goes_on() {
-    let (strict, work_of_strict) = (stack(free_port(), "deny"), work());
+    let (strict, work_of_strict) = (stack(free_port(), "deny", "5s"), work());
     let service = work_of_strict.behind(&strict);
     assert_eq!(flood(&service, "a", 10).await, [0, 0, 10]);
     let stats = strict.handle().stats();
@@ -105,6 +105,6 @@ async fn where_nobody_listens_the_rule_chooses_and_the_rest_goes_on() {
     strict.handle().switch(Part::Rate).unwrap().set_mode(Mode::Off);
     assert_eq!(flood(&service, "a", 3).await, [3, 0, 0]);
 
-    let (local, work_of_local) = (stack(free_port(), "{local: 2/hour}"), work());
+    let (local, work_of_local) = (stack(free_port(), "{local: 2/hour}", "5s"), work());
     assert_eq!(flood(&work_of_local.behind(&local), "a", 10).await, [2, 8, 0]);
 }
