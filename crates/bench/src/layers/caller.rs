@@ -87,7 +87,11 @@ where
     B: 'static,
 {
     let served = Served(Rc::new(RefCell::new((0..BATCH).map(|_| request()).collect())));
-    let service = layer.layer(served.clone());
+    let service = {
+        // Some start a timer.
+        let _inside = runtime.enter();
+        layer.layer(served.clone())
+    };
     let requests = Vec::with_capacity(BATCH);
     let mut caller = Caller { service, requests, served, clients: Rc::clone(clients), position: 0 };
     for _ in 0..clients.0.len().div_ceil(BATCH) {

@@ -10,6 +10,7 @@ use axum::extract::ConnectInfo;
 use governor::clock::QuantaInstant;
 use governor::middleware::RateLimitingMiddleware;
 use http::Request;
+use tidegate::Rate;
 use tidegate::adaptive::{Gradient2, Gradient2Config};
 use tidegate::shed::{ClientThrottleConfig, WorkerShedderConfig};
 use tidegate_engine::Engine;
@@ -31,8 +32,9 @@ use crate::subjects::{Terms, tidegate::gcra};
 
 /// How many may be in at once, where that is told: there is one.
 const AT_ONCE: u64 = 1_000;
-/// More than a thread can call.
-const PER_SECOND: u64 = 1_000_000_000;
+/// The fastest pace that there is. Requests come more slowly, with what is done between the timed batches; the few that
+/// have to wait, because a round has just begun, do not change a median.
+const PER_SECOND: u64 = 10_000_000;
 const TERMS: Terms = Terms::HOT;
 const TOWER: &str = "tower's ConcurrencyLimit";
 
@@ -95,13 +97,11 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
 pub(super) fn pace(runtime: &Runtime) -> Section {
     const PEER: &str = "tower's RateLimit";
     let clients = &Clients::new(1);
-    let config = ShaperConfig::default();
-    // It starts the clock of the runtime.
-    let shaper = runtime.block_on(async { Shaper::new(format!("{PER_SECOND}/s").parse().unwrap(), config) });
+    let shaper = Shaper::new(Rate::per_second(PER_SECOND).unwrap(), ShaperConfig::default()).unwrap();
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(PEER, calls(runtime, clients, TowerRateLimitLayer::new(PER_SECOND, Duration::from_secs(1)))),
-        Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper.unwrap()))),
+        Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper))),
     ];
     Section { title: "Calls at a pace", lanes }
 }
