@@ -75,18 +75,31 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
-        let state = match self.doorkeeper.enter(Head::of(&request)) {
-            Entered::In(permit) => State::Serving { future: self.inner.call(request), permit: Some(permit) },
-            Entered::Wait(wait) => {
-                // The one that is ready waits along; who calls next must find its clone ready first.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                let doorkeeper = self.doorkeeper.clone();
-                State::Queued { queued: Box::pin(Queued { wait, held: Some((ready, request, doorkeeper)) }) }
+        match self.doorkeeper.enter(Head::of(&request)) {
+            Entered::In(permit) => {
+                GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } }
             }
-            Entered::Refused(refusal) => State::Refused { refusal, is_grpc: is_call(request.headers()) },
-        };
-        GuardedFuture { state }
+            Entered::Wait(wait) => self.queue(request, wait),
+            Entered::Refused(refusal) => {
+                GuardedFuture { state: State::Refused { refusal, is_grpc: is_call(request.headers()) } }
+            }
+        }
+    }
+}
+
+impl<S, D> Guarded<S, D> {
+    /// Has a request wait, out of the way of those that need not.
+    #[cold]
+    fn queue<A>(&mut self, request: Request<A>, wait: D::Wait) -> GuardedFuture<S, D, A>
+    where
+        S: Service<Request<A>> + Clone,
+        D: Doorkeeper,
+    {
+        // The one that is ready waits along; who calls next must find its clone ready first.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let held = Some((ready, request, self.doorkeeper.clone()));
+        GuardedFuture { state: State::Queued { queued: Box::pin(Queued { wait, held }) } }
     }
 }
 
@@ -138,11 +151,14 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Serving { future, permit } => {
-                    let result = ready!(future.poll(context));
-                    if let Some(permit) = permit.take() {
-                        D::ended(permit, Ended::of(&result));
+                    // The result stays where it is: a response is large, and each move of it costs as much as a permit.
+                    let polled = future.poll(context);
+                    if let Poll::Ready(result) = &polled
+                        && let Some(permit) = permit.take()
+                    {
+                        D::ended(permit, Ended::of(result));
                     }
-                    return Poll::Ready(result);
+                    return polled;
                 }
                 StateProjection::Queued { queued } => {
                     let queued = queued.as_mut().project();

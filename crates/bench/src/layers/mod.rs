@@ -69,9 +69,10 @@ impl Lane {
 }
 
 impl Section {
-    fn keep(&mut self, wanted: &str) {
-        let is_wanted = |lane: &Lane| lane.peer.is_none() || lane.name.contains(wanted);
-        self.lanes.retain(is_wanted);
+    /// Leaves out what is not wanted, and tells whether anything is.
+    fn keep(&mut self, wanted: &str) -> bool {
+        self.lanes.retain(|lane| lane.peer.is_none() || lane.name.contains(wanted));
+        self.lanes.iter().any(|lane| lane.peer.is_some())
     }
 
     fn run(&mut self, runtime: &runtime::Runtime, rounds: u16) {
@@ -135,8 +136,10 @@ pub(crate) fn run() {
         subjects::rate_by_header(&runtime, "A rate by header, one client", 1),
         subjects::rate_by_header(&runtime, "A rate by header, 10,000 clients", 10_000),
     ] {
-        if let Some(wanted) = &options.only {
-            section.keep(wanted);
+        if let Some(wanted) = &options.only
+            && !section.keep(wanted)
+        {
+            continue;
         }
         section.run(&runtime, options.rounds);
         slower.extend(section.print());
