@@ -151,7 +151,7 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Serving { future, permit } => {
-                    // The result stays where it is: a response is large, and each move of it costs as much as a permit.
+                    // The result stays where it is: a response is large.
                     let polled = future.poll(context);
                     if let Poll::Ready(result) = &polled
                         && let Some(permit) = permit.take()
