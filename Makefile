@@ -29,7 +29,7 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone)
 	cargo test --locked --release --package tidegate-cli --test soak -- $(SOAK)
 
-bench: rust compiler ## measure Tidegate beside its peers (BENCH=matching: 10,000 rules beside a scan of them)
+bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them)
 	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
 
 bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic

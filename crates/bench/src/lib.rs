@@ -10,6 +10,7 @@
 //! | `subjects/` | one file a limiter: how it is built, and how it decides on one request |
 //! | `harness.rs` | rounds: threads, warm-up, timing |
 //! | `scenario.rs` | which subjects run on which workload |
+//! | `layers/` | what each layer adds to a request; a bench target of its own |
 //! | `matching.rs` | from a request to its rules among ten thousand; a bench target of its own |
 //! | `memory.rs` | resident bytes a key, each subject in a process of its own |
 //! | `targets.rs` | the ratios that the project wants to reach |
@@ -24,6 +25,7 @@
 )]
 
 mod harness;
+mod layers;
 mod matching;
 mod memory;
 mod options;
@@ -64,6 +66,11 @@ pub fn run() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The same for what each layer adds to a request.
+pub fn layers() {
+    layers::run();
 }
 
 /// The same for the time from a request to its rules.

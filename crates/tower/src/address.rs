@@ -1,6 +1,7 @@
 //! The client's address, behind proxies. What headers say is read by the code that reads it for rules.
 
 use std::fmt;
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -105,7 +106,9 @@ pub(crate) struct Address {
 impl Address {
     pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
         let peer = self.peer.find(head)?;
-        let lines = head.headers().get_all(self.clients.header_name()).iter().rev();
+        // Looked up when the first is asked for: where no proxy is trusted nobody asks.
+        let lines = iter::once_with(|| head.headers().get_all(self.clients.header_name()));
+        let lines = lines.flat_map(|lines| lines.iter().rev());
         Some(self.clients.address(peer, lines.filter_map(|line| str::from_utf8(line.as_bytes()).ok())))
     }
 }

@@ -80,18 +80,31 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
-        let state = match self.doorkeeper.enter(Head::of(&request)) {
-            Entered::In(permit) => State::Serving { future: self.inner.call(request), permit: Some(permit) },
-            Entered::Wait(wait) => {
-                // The one that is ready waits along; who calls next must find its clone ready first.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                let doorkeeper = self.doorkeeper.clone();
-                State::Queued { queued: Box::pin(Queued { wait, held: Some((ready, request, doorkeeper)) }) }
+        match self.doorkeeper.enter(Head::of(&request)) {
+            Entered::In(permit) => {
+                GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } }
             }
-            Entered::Refused(refusal) => State::Refused { refusal, is_grpc: is_call(request.headers()) },
-        };
-        GuardedFuture { state }
+            Entered::Wait(wait) => self.queue(request, wait),
+            Entered::Refused(refusal) => {
+                GuardedFuture { state: State::Refused { refusal, is_grpc: is_call(request.headers()) } }
+            }
+        }
+    }
+}
+
+impl<S, D> Guarded<S, D> {
+    /// Has a request wait, out of the way of those that need not.
+    #[cold]
+    fn queue<A>(&mut self, request: Request<A>, wait: D::Wait) -> GuardedFuture<S, D, A>
+    where
+        S: Service<Request<A>> + Clone,
+        D: Doorkeeper,
+    {
+        // The one that is ready waits along; who calls next must find its clone ready first.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let held = Some((ready, request, self.doorkeeper.clone()));
+        GuardedFuture { state: State::Queued { queued: Box::pin(Queued { wait, held }) } }
     }
 }
 

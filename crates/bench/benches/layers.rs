@@ -1,0 +1,5 @@
+//! `make bench BENCH=layers`: what each layer adds to a request.
+
+fn main() {
+    tidegate_bench::layers();
+}

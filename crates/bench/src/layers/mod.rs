@@ -1,0 +1,149 @@
+//! What each layer adds to a request, beside the layers of tower and of tower_governor.
+//!
+//! All wrap the same service, which is ready at once and answers at once, and are called as tower wants it: `ready`, then
+//! `call`, one request after another on one thread, without a network. What the service alone takes is subtracted. Each
+//! request has eight headers and the address of its peer, as axum leaves it there. No limit is ever reached.
+//!
+//! Layers of a rate decide by GCRA with the same numbers. Those that tell put two headers into each response: Tidegate
+//! `RateLimit` and `RateLimit-Policy`, tower_governor `x-ratelimit-limit` and `x-ratelimit-remaining`. A key of
+//! tower_governor owns its bytes, so one by header is a `String`.
+//!
+//! tower has no layer that learns, sheds or takes turns: those stand beside its `ConcurrencyLimit`, which does less.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | rounds and the table |
+//! | `caller.rs` | requests, the service, and the timed loop |
+//! | `subjects.rs` | the layers, and which stands beside which |
+
+mod caller;
+mod subjects;
+
+use clap::Parser;
+use tokio::runtime;
+
+use self::caller::Rounds;
+use crate::harness::median;
+use crate::report::Machine;
+
+/// What each layer adds to a request.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Rounds over all layers of a table; the median counts
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+
+    /// Measure only layers with this in their name, and their peers
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Cargo adds this when it runs a bench target.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Layers that are measured in turn. The first is the service alone.
+struct Section {
+    title: &'static str,
+    lanes: Vec<Lane>,
+}
+
+/// A layer, and what was measured of it.
+struct Lane {
+    name: &'static str,
+    /// The name of what it stands beside; nothing if others stand beside it.
+    peer: Option<&'static str>,
+    rounds: Box<dyn Rounds>,
+    /// Nanoseconds a request, one entry a round.
+    rounds_ns: Vec<f64>,
+}
+
+impl Lane {
+    fn peer(name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
+        Lane { name, peer: None, rounds, rounds_ns: Vec::new() }
+    }
+
+    fn beside(peer: &'static str, name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
+        Lane { name, peer: Some(peer), rounds, rounds_ns: Vec::new() }
+    }
+}
+
+impl Section {
+    /// Leaves out what is not wanted, and tells whether anything is.
+    fn keep(&mut self, wanted: &str) -> bool {
+        self.lanes.retain(|lane| lane.peer.is_none() || lane.name.contains(wanted));
+        self.lanes.iter().any(|lane| lane.peer.is_some())
+    }
+
+    fn run(&mut self, runtime: &runtime::Runtime, rounds: u16) {
+        for _ in 0..rounds {
+            for lane in &mut self.lanes {
+                lane.rounds_ns.push(lane.rounds.round(runtime));
+            }
+        }
+    }
+
+    /// What a layer adds to the service alone, round by round.
+    fn costs(&self, lane: &Lane) -> Vec<f64> {
+        lane.rounds_ns.iter().zip(&self.lanes[0].rounds_ns).map(|(with, bare)| with - bare).collect()
+    }
+
+    /// How many times as much its peer costs, where it has one. Both are of the same round.
+    fn ratio(&self, lane: &Lane) -> Option<f64> {
+        let peer = self.lanes.iter().find(|other| Some(other.name) == lane.peer)?;
+        let pairs = self.costs(peer).into_iter().zip(self.costs(lane));
+        Some(median(&pairs.map(|(peer, own)| peer / own).collect::<Vec<_>>()))
+    }
+
+    /// Prints the table, and returns what is slower than its peer.
+    fn print(&self) -> Vec<String> {
+        let bare = median(&self.lanes[0].rounds_ns);
+        println!("\n## {}\n\nThe service alone takes {bare:.1} ns.\n", self.title);
+        println!("| layer | adds, ns | its peer, times as much |\n|---|---|---|");
+        let mut slower = Vec::new();
+        for lane in &self.lanes[1..] {
+            let cost = median(&self.costs(lane));
+            match self.ratio(lane) {
+                None => println!("| {} | {cost:.1} | |", lane.name),
+                Some(ratio) => {
+                    println!("| {} | {cost:.1} | {ratio:.2}× |", lane.name);
+                    if ratio < 1.0 {
+                        slower.push(format!("{} ({}, {ratio:.2}×)", lane.name, self.title));
+                    }
+                }
+            }
+        }
+        slower
+    }
+}
+
+/// Measures, and prints the tables.
+pub(crate) fn run() {
+    let options = Options::parse();
+    if !options.bench {
+        // `cargo test --all-targets` starts this program without `--bench`.
+        eprintln!("nothing measured: run `make bench BENCH=layers`");
+        return;
+    }
+    let runtime = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    println!("{}, medians of {} interleaved rounds", Machine::this(), options.rounds);
+    let mut slower = Vec::new();
+    for mut section in [
+        subjects::at_once(&runtime),
+        subjects::pace(&runtime),
+        subjects::rate_by_address(&runtime, "A rate by address, one client", 1),
+        subjects::rate_by_address(&runtime, "A rate by address, 10,000 clients", 10_000),
+        subjects::rate_by_header(&runtime, "A rate by header, one client", 1),
+        subjects::rate_by_header(&runtime, "A rate by header, 10,000 clients", 10_000),
+    ] {
+        if let Some(wanted) = &options.only
+            && !section.keep(wanted)
+        {
+            continue;
+        }
+        section.run(&runtime, options.rounds);
+        slower.extend(section.print());
+    }
+    let verdict = if slower.is_empty() { "met".to_owned() } else { format!("MISSED by {}", slower.join(", ")) };
+    println!("\nTarget: no layer costs more than its peer: {verdict}");
+}

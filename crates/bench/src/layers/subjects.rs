@@ -1,0 +1,188 @@
+//! The layers, as a user would set them up, with limits that are never reached.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use governor::clock::QuantaInstant;
+use governor::middleware::RateLimitingMiddleware;
+use http::Request;
+use tidegate::Rate;
+use tidegate::adaptive::{Gradient2, Gradient2Config};
+use tidegate::shed::{ClientThrottleConfig, WorkerShedderConfig};
+use tidegate_engine::Engine;
+use tidegate_policy::{LoadOptions, load_text};
+use tidegate_tower::{
+    AdaptiveLayer, ByLimit, ClientAddress, ConcurrencyLayer, FairLayer, KeyBy, Measure, Queue, RateLimitBuilder,
+    RateLimitLayer, ShapeLayer, Shaper, ShaperConfig, ShedLayer, Tenant, ThrottleLayer,
+};
+use tokio::runtime::Runtime;
+use tower::layer::util::Identity;
+use tower::limit::{ConcurrencyLimitLayer, RateLimitLayer as TowerRateLimitLayer};
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
+use tower_governor::{GovernorError, GovernorLayer};
+
+use super::caller::{CLIENT, Clients, calls};
+use super::{Lane, Section};
+use crate::subjects::{Terms, tidegate::gcra};
+
+/// How many may be in at once, where that is told: there is one.
+const AT_ONCE: u64 = 1_000;
+/// The fastest pace that there is. Requests come more slowly, with what is done between the timed batches; the few that
+/// have to wait, because a round has just begun, do not change a median.
+const PER_SECOND: u64 = 10_000_000;
+const TERMS: Terms = Terms::HOT;
+const TOWER: &str = "tower's ConcurrencyLimit";
+
+fn bare(runtime: &Runtime, clients: &Rc<Clients>) -> Lane {
+    Lane::peer("the service alone", calls(runtime, clients, Identity::new()))
+}
+
+/// Layers that know how many are in, beside the one of tower that does.
+pub(super) fn at_once(runtime: &Runtime) -> Section {
+    let clients = &Clients::new(1);
+    let at_once = AT_ONCE.try_into().expect("it fits");
+    let queue = Queue::new(100, Duration::from_secs(1));
+    let gradient = Gradient2::new(Gradient2Config::default()).expect("the defaults");
+    let tenant = FairLayer::builder(AT_ONCE, |head| Some(Tenant::new(head.header(CLIENT)?)));
+    let busy = Measure::Busy { workers: AT_ONCE };
+    let lanes = vec![
+        bare(runtime, clients),
+        Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
+        Lane::beside(TOWER, "ConcurrencyLayer", calls(runtime, clients, ConcurrencyLayer::new(AT_ONCE).unwrap())),
+        Lane::beside(
+            TOWER,
+            "ConcurrencyLayer with a queue",
+            calls(runtime, clients, ConcurrencyLayer::builder(AT_ONCE).queue(queue).build().unwrap()),
+        ),
+        Lane::beside(
+            TOWER,
+            "ConcurrencyLayer by header",
+            calls(
+                runtime,
+                clients,
+                ConcurrencyLayer::builder(AT_ONCE).key(|head| head.header(CLIENT)).build().unwrap(),
+            ),
+        ),
+        Lane::beside(TOWER, "FairLayer by header", calls(runtime, clients, tenant.build().unwrap())),
+        Lane::beside(
+            TOWER,
+            "ShedLayer of a fleet",
+            calls(runtime, clients, ShedLayer::fleet(AT_ONCE, 0.2).build().unwrap()),
+        ),
+        Lane::beside(
+            TOWER,
+            "ShedLayer of a worker",
+            calls(runtime, clients, ShedLayer::worker(WorkerShedderConfig::default(), busy).build().unwrap()),
+        ),
+        Lane::beside(
+            TOWER,
+            "AdaptiveLayer",
+            calls(runtime, clients, AdaptiveLayer::builder(gradient).build().unwrap()),
+        ),
+        Lane::beside(
+            TOWER,
+            "ThrottleLayer",
+            calls(runtime, clients, ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap()),
+        ),
+    ];
+    Section { title: "How many at once", lanes }
+}
+
+/// Calls at a pace, beside the layer of tower that has them wait as well.
+pub(super) fn pace(runtime: &Runtime) -> Section {
+    const PEER: &str = "tower's RateLimit";
+    let clients = &Clients::new(1);
+    let shaper = Shaper::new(Rate::per_second(PER_SECOND).unwrap(), ShaperConfig::default()).unwrap();
+    let lanes = vec![
+        bare(runtime, clients),
+        Lane::peer(PEER, calls(runtime, clients, TowerRateLimitLayer::new(PER_SECOND, Duration::from_secs(1)))),
+        Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper))),
+    ];
+    Section { title: "Calls at a pace", lanes }
+}
+
+/// Rates by the address that the server left in the request.
+pub(super) fn rate_by_address(runtime: &Runtime, title: &'static str, count: u32) -> Section {
+    let clients = &Clients::new(count);
+    let tidegate = || RateLimitLayer::limit(gcra(TERMS), KeyBy::client_address(peer_address()));
+    let mut lanes = rate_lanes(runtime, clients, PeerIpKeyExtractor, tidegate);
+    let by_policy = calls(runtime, clients, policy());
+    lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer by a policy of one rule, tells", by_policy));
+    Section { title, lanes }
+}
+
+/// Rates by a header.
+pub(super) fn rate_by_header(runtime: &Runtime, title: &'static str, count: u32) -> Section {
+    let clients = &Clients::new(count);
+    let tidegate = || RateLimitLayer::limit(gcra(TERMS), KeyBy::header(CLIENT.as_str()));
+    Section { title, lanes: rate_lanes(runtime, clients, ByHeader, tidegate) }
+}
+
+const GOVERNOR: &str = "tower_governor";
+const GOVERNOR_TELLS: &str = "tower_governor, tells";
+
+fn rate_lanes<K>(
+    runtime: &Runtime,
+    clients: &Rc<Clients>,
+    extractor: K,
+    tidegate: impl Fn() -> RateLimitBuilder<ByLimit>,
+) -> Vec<Lane>
+where
+    K: KeyExtractor<Key: 'static> + 'static,
+{
+    let mut builder = GovernorConfigBuilder::default().key_extractor(extractor);
+    builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
+    let silent = governor(builder.finish());
+    let telling = governor(builder.use_headers().finish());
+    let silent_tidegate = tidegate().headers_on_pass(false).build().unwrap();
+    vec![
+        bare(runtime, clients),
+        Lane::peer(GOVERNOR, calls(runtime, clients, silent)),
+        Lane::beside(GOVERNOR, "RateLimitLayer", calls(runtime, clients, silent_tidegate)),
+        Lane::peer(GOVERNOR_TELLS, calls(runtime, clients, telling)),
+        Lane::beside(GOVERNOR_TELLS, "RateLimitLayer, tells", calls(runtime, clients, tidegate().build().unwrap())),
+    ]
+}
+
+fn governor<K, M>(config: Option<tower_governor::governor::GovernorConfig<K, M>>) -> GovernorLayer<K, M, Body>
+where
+    K: KeyExtractor,
+    M: RateLimitingMiddleware<QuantaInstant>,
+{
+    GovernorLayer::new(config.expect("neither of its numbers is zero"))
+}
+
+/// A key of tower_governor owns what it is made of.
+#[derive(Clone)]
+struct ByHeader;
+
+impl KeyExtractor for ByHeader {
+    type Key = String;
+
+    fn extract<T>(&self, request: &Request<T>) -> Result<String, GovernorError> {
+        let value = request.headers().get(CLIENT).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned).ok_or(GovernorError::UnableToExtractKey)
+    }
+}
+
+fn peer_of(info: &ConnectInfo<SocketAddr>) -> Option<IpAddr> {
+    Some(info.0.ip())
+}
+
+fn peer_address() -> ClientAddress {
+    ClientAddress::new().peer_from(peer_of)
+}
+
+fn policy() -> RateLimitLayer {
+    let Terms { burst, units, .. } = TERMS;
+    let rule = format!("{{name: each, key: [address], limit: {{rate: {units}/s, burst: {burst}}}}}");
+    let loaded = load_text("rules.yaml", &format!("domains: {{api: {{rules: [{rule}]}}}}"), &LoadOptions::default());
+    let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
+    let engine = Engine::with_policy(tidegate_engine::Options::default(), policy).expect("enough memory");
+    RateLimitLayer::policy(Arc::new(engine), "api").peer_from(peer_of).build().unwrap()
+}
