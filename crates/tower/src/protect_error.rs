@@ -6,6 +6,10 @@ use tidegate_core::adaptive::AdaptiveError;
 use tidegate_core::fair::FairError;
 use tidegate_core::shed::ShedError;
 use tidegate_core::{KeyError, LimitError, SemaphoreError};
+use tidegate_engine::PermitError;
+
+use crate::bounds::{SHARED_LEASE_MAX, SHARED_LEASE_MIN};
+use crate::error::ConfigError;
 
 /// Why a layer cannot be built: the field, its value and what would do.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +30,18 @@ pub enum ProtectError {
     /// The numbers of a fair queue are out of their bounds.
     #[error(transparent)]
     Fair(#[from] FairError),
+    /// A name, or how keys are found, cannot be right.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Permits cannot be named.
+    #[error(transparent)]
+    Permit(#[from] PermitError),
+    /// A lease is out of its bounds.
+    #[error("lease: {value:?} is out of range; use {SHARED_LEASE_MIN:?} to {} hours", SHARED_LEASE_MAX.as_secs() / 3600)]
+    Lease {
+        /// Its value.
+        value: Duration,
+    },
     /// A key cannot be made.
     #[error(transparent)]
     Key(#[from] KeyError),

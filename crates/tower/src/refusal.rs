@@ -28,6 +28,9 @@ pub enum Reason {
     /// It does not tell what it is counted by.
     #[error("the request does not tell who it is from")]
     NoKey,
+    /// The store that counts does not answer.
+    #[error("the store that counts requests does not answer")]
+    NoStore,
     /// Requests of its class are shed.
     #[error("the service is overloaded, and {} requests are shed", .0.name())]
     Shed(Criticality),
