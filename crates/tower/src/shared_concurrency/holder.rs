@@ -110,41 +110,38 @@ impl Drop for InFlight {
 
 impl Holder {
     async fn run(self, tell: Option<oneshot::Sender<Result<(), Reason>>>, left: oneshot::Receiver<Infallible>) {
-        match (self.acquire().await, tell) {
-            (Ok(place), Some(tell)) => {
-                // Who has left is noticed by what it no longer holds.
-                let _ = tell.send(Ok(()));
-                self.hold(place, left).await;
-            }
-            (Ok(place), None) => self.hold(place, left).await,
-            (Err(reason), Some(tell)) => drop(tell.send(Err(reason))),
-            (Err(_), None) => self.shared.switch.count(Judgement::WouldShed),
-        }
-    }
-
-    async fn acquire(&self) -> Result<Place, Reason> {
-        let shared = &self.shared;
-        match self.put(self.acquiring()).await {
-            Ok(true) => {
-                shared.counters.add(Counter::Acquired);
-                Ok(self.place(true, shared.without_store.place(&self.key)))
-            }
-            Ok(false) => Err(shared.busy()),
+        let mut is_answered = true;
+        let told = match self.put(self.acquiring()).await {
+            Ok(true) => Ok(self.acquired()),
+            Ok(false) => Err(self.shared.busy()),
             // The store has answered: it is full, which is not the client's fault.
             Err(PermitError::NoRoom(_)) => Err(Reason::Busy),
             Err(_) => {
-                shared.counters.add(Counter::WithoutStore);
-                let chosen = self.without_store();
-                if chosen.is_err() {
-                    self.release(false).await;
-                }
-                chosen
+                is_answered = false;
+                self.without_store()
             }
+        };
+        match tell {
+            // Who has left is noticed by what it no longer holds.
+            Some(tell) => drop(tell.send(told.as_ref().map(|_| ()).map_err(|reason| *reason))),
+            None if told.is_err() => self.shared.switch.count(Judgement::WouldShed),
+            None => {}
         }
+        match told {
+            Ok(place) => self.hold(place, left).await,
+            Err(_) if !is_answered => self.release(false).await,
+            Err(_) => {}
+        }
+    }
+
+    fn acquired(&self) -> Place {
+        self.shared.counters.add(Counter::Acquired);
+        self.place(true, self.shared.without_store.place(&self.key))
     }
 
     /// What was chosen for when the store does not answer.
     fn without_store(&self) -> Result<Place, Reason> {
+        self.shared.counters.add(Counter::WithoutStore);
         match &self.shared.without_store {
             Fallback::Allow => Ok(self.place(false, None)),
             Fallback::Deny => Err(Reason::NoStore),
