@@ -4,7 +4,7 @@
 //! |---|---|
 //! | all headers of an outcome | [`headers()`] |
 //! | the headers of limits that did not come from rules | [`LimitNumbers`], [`serialize`] |
-//! | the status and the body of a denial | [`problem()`], [`problem_of`] |
+//! | the status and the body of a denial | [`problem()`], [`problem_of`], [`Problem`] |
 //! | how long a denied client is told to wait | [`retry_wait`], [`retry_seconds`] |
 //!
 //! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
@@ -330,31 +330,60 @@ pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
 
 /// The HTTP status of a denial and its body, RFC 9457. Of a hidden one it tells no more than the status does.
 pub fn problem_of(denial: Denial, violated: &[&str], is_hidden: bool) -> (u16, String) {
-    const REGISTERED: [&str; 3] = [
-        "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-        "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
-    ];
-    const BLANK: &str = "about:blank";
-    let (status, blank_title, kind, title) = match denial {
-        Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
-        Denial::StoreFailure => (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time"),
-        Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
-        Denial::Blocked => (403, "Forbidden", BLANK, "Forbidden"),
-    };
-    let (kind, title) = if is_hidden { (BLANK, blank_title) } else { (kind, title) };
-    let body = Problem { kind, title, status, violated };
-    (status, serde_json::to_string(&body).unwrap_or_default())
+    let problem = Problem { violated, ..Problem::of(denial, is_hidden) };
+    (problem.status, problem.to_json())
 }
 
-#[derive(Serialize)]
-struct Problem<'a> {
+/// A problem as RFC 9457 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem<'a> {
+    /// What kind of problem it is: a URI.
     #[serde(rename = "type")]
-    kind: &'a str,
-    title: &'a str,
-    status: u16,
+    pub kind: &'a str,
+    /// The same in a few words.
+    pub title: &'a str,
+    /// The status it is answered with.
+    pub status: u16,
+    /// What it was this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<&'a str>,
+    /// The limits that deny.
     #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
-    violated: &'a [&'a str],
+    pub violated: &'a [&'a str],
+}
+
+impl<'a> Problem<'a> {
+    /// That of a denial. Of a hidden one it tells no more than the status does.
+    #[must_use]
+    pub fn of(denial: Denial, is_hidden: bool) -> Problem<'a> {
+        const REGISTERED: [&str; 3] = [
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+        ];
+        let (status, blank_title, kind, title) = match denial {
+            Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
+            Denial::StoreFailure => (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time"),
+            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
+            Denial::Blocked => return Problem::of_status(403, "Forbidden"),
+        };
+        match is_hidden {
+            true => Problem::of_status(status, blank_title),
+            false => Problem { kind, title, ..Problem::of_status(status, blank_title) },
+        }
+    }
+
+    /// One of which its status tells all, with the words that HTTP has for it.
+    #[must_use]
+    pub fn of_status(status: u16, title: &'a str) -> Problem<'a> {
+        Problem { kind: "about:blank", title, status, detail: None, violated: &[] }
+    }
+
+    /// The body, of the type [`PROBLEM_TYPE`].
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

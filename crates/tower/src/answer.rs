@@ -5,10 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use tidegate_core::Time;
 use tidegate_engine::Denial;
-use tidegate_engine::http_headers::{Header, PROBLEM_TYPE, problem_of};
+use tidegate_engine::http_headers::{self, Header, PROBLEM_TYPE, Problem, retry_seconds};
 
 use crate::grpc;
+use crate::refusal::Refusal;
 
 /// What clients are answered in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,12 +37,11 @@ impl Speaks {
 /// Why a request is answered by the layer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
+    /// A limit on rates denies it.
     Denial(Denial),
-    /// It lacks what it would count on, and that is to be refused.
-    NoKey,
+    /// It is not let in.
+    Refused(Refusal),
 }
-
-pub(crate) const NO_KEY: &str = "the request does not tell who it is from";
 
 /// A denial that is to be told.
 #[derive(Debug)]
@@ -58,15 +59,21 @@ pub(crate) struct Denied {
 
 impl Denied {
     /// One without numbers: nobody counted the request.
-    pub(crate) fn plain(why: Why) -> Box<Denied> {
-        let (status, body) = match why {
-            Why::Denial(denial) => problem_of(denial, &[], false),
-            Why::NoKey => {
-                let problem = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#;
-                (400, format!("{problem}{NO_KEY}\"}}"))
-            }
-        };
-        Box::new(Denied { why, is_hidden: false, status, headers: Vec::new(), body: Some(body), wait: None })
+    pub(crate) fn plain(denial: Denial) -> Denied {
+        Denied::of(Why::Denial(denial), Problem::of(denial, false), None)
+    }
+
+    /// One that is not let in, whatever its rate.
+    pub(crate) fn refused(refusal: Refusal) -> Denied {
+        let detail = refusal.to_string();
+        let problem = Problem { detail: Some(&detail), ..refusal.problem() };
+        Denied::of(Why::Refused(refusal), problem, refusal.retry_after())
+    }
+
+    fn of(why: Why, problem: Problem<'_>, wait: Option<Duration>) -> Denied {
+        // No limit is told of, so that the instant plays no part.
+        let headers = http_headers::serialize(&[], wait.map(retry_seconds), true, Time::from_nanos(0));
+        Denied { why, is_hidden: false, status: problem.status, headers, body: Some(problem.to_json()), wait }
     }
 
     pub(crate) fn respond(self, is_grpc: bool) -> Response<Bytes> {
@@ -76,6 +83,9 @@ impl Denied {
         };
         for (name, value) in self.headers {
             add(response.headers_mut(), name, value);
+        }
+        if let Why::Refused(refusal) = self.why {
+            response.extensions_mut().insert(refusal);
         }
         response
     }

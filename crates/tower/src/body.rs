@@ -1,18 +1,23 @@
-//! The body of what a layer lets through, or of its own answer.
+//! The body of what a layer lets through, or of its own answer, and what is held until it has ended.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of the service behind a layer, or that of the layer's own answer.
+    /// The body of the service behind a layer, or that of the layer's own answer. Data, trailers and what is known of
+    /// the length pass through unchanged.
+    ///
+    /// It holds the permit `P` of its request, if the layer gives permits out, until it has ended or is dropped.
     #[derive(Debug)]
-    pub struct LayerBody<B> {
+    pub struct LayerBody<B, P = ()> {
         #[pin]
         kind: Kind<B>,
+        // After the body, so that a body that is dropped half-way is gone before somebody else is let in.
+        permit: Option<P>,
     }
 }
 
@@ -25,25 +30,34 @@ pin_project! {
     }
 }
 
-impl<B> LayerBody<B> {
+impl<B, P> LayerBody<B, P> {
     /// What the service behind the layer answered.
-    pub(crate) fn passed(body: B) -> LayerBody<B> {
-        LayerBody { kind: Kind::Passed { body } }
+    pub(crate) fn passed(body: B) -> LayerBody<B, P> {
+        LayerBody { kind: Kind::Passed { body }, permit: None }
     }
 
     /// What the layer answers itself.
-    pub(crate) fn own(bytes: Bytes) -> LayerBody<B> {
-        LayerBody { kind: Kind::Own { bytes } }
+    pub(crate) fn own(bytes: Bytes) -> LayerBody<B, P> {
+        LayerBody { kind: Kind::Own { bytes }, permit: None }
     }
 }
 
-impl<B: Default> Default for LayerBody<B> {
-    fn default() -> LayerBody<B> {
+impl<B: Body, P> LayerBody<B, P> {
+    /// What the service behind the layer answered, and the permit of its request. A body that has ended already, as an
+    /// empty one has, holds nothing.
+    pub(crate) fn holding(body: B, permit: Option<P>) -> LayerBody<B, P> {
+        let permit = permit.filter(|_| !body.is_end_stream());
+        LayerBody { kind: Kind::Passed { body }, permit }
+    }
+}
+
+impl<B: Default, P> Default for LayerBody<B, P> {
+    fn default() -> LayerBody<B, P> {
         LayerBody::passed(B::default())
     }
 }
 
-impl<B> Body for LayerBody<B>
+impl<B, P> Body for LayerBody<B, P>
 where
     B: Body,
     B::Data: From<Bytes>,
@@ -52,8 +66,17 @@ where
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().kind.project() {
-            KindOf::Passed { body } => body.poll_frame(context),
+        let this = self.project();
+        match this.kind.project() {
+            KindOf::Passed { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(context));
+                // Who reads to the last frame need not ask for another, nor drop the body at once.
+                let goes_on = matches!(&frame, Some(Ok(frame)) if !frame.is_trailers()) && !body.is_end_stream();
+                if !goes_on {
+                    *this.permit = None;
+                }
+                Poll::Ready(frame)
+            }
             KindOf::Own { bytes } if bytes.is_empty() => Poll::Ready(None),
             KindOf::Own { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes).into())))),
         }

@@ -1,13 +1,19 @@
 //! What is wrong with the configuration of a layer.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidegate_core::{CapacityError, LimitError};
+use tidegate_core::adaptive::AdaptiveError;
+use tidegate_core::fair::FairError;
+use tidegate_core::shed::ShedError;
+use tidegate_core::{CapacityError, KeyError, LimitError, SemaphoreError};
+use tidegate_engine::PermitError;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 use crate::bounds::{KEY_PARTS_MAX, NAME_BYTES_MAX};
 
-/// Why a layer could not be made.
+/// Why a layer, a shaper or a policy for retries cannot be made: the field, its value and what would do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -58,8 +64,8 @@ pub enum ConfigError {
         /// The domain, shortened.
         name: String,
     },
-    /// A number that is out of bounds.
-    #[error("{field}: {value} is out of bounds; use {remedy}")]
+    /// A number or a time that is out of its range.
+    #[error("{field}: {value} is out of range; use {remedy}")]
     Number {
         /// What it is of.
         field: &'static str,
@@ -68,9 +74,30 @@ pub enum ConfigError {
         /// What would do.
         remedy: String,
     },
+    /// A queue where none can be.
+    #[error("queue: {with} refuse at once, and have no queue; leave out one of them")]
+    NoQueue {
+        /// What has no queue.
+        with: &'static str,
+    },
     /// The numbers of a limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The window or the shares of an adaptive limit.
+    #[error(transparent)]
+    Adaptive(#[from] AdaptiveError),
+    /// The numbers of a shedder.
+    #[error(transparent)]
+    Shed(#[from] ShedError),
+    /// The numbers of a fair queue.
+    #[error(transparent)]
+    Fair(#[from] FairError),
+    /// A key that cannot be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Permits that cannot be named.
+    #[error(transparent)]
+    Permit(#[from] PermitError),
     /// The memory for the keys.
     #[error(transparent)]
     Capacity(Arc<CapacityError>),
@@ -80,6 +107,32 @@ impl From<CapacityError> for ConfigError {
     fn from(error: CapacityError) -> ConfigError {
         ConfigError::Capacity(Arc::new(error))
     }
+}
+
+impl From<SemaphoreError> for ConfigError {
+    fn from(error: SemaphoreError) -> ConfigError {
+        match error {
+            SemaphoreError::Permits(error) => error.into(),
+            SemaphoreError::Keys(error) => error.into(),
+        }
+    }
+}
+
+impl ConfigError {
+    pub(crate) fn number(field: &'static str, value: impl Display, remedy: impl Into<String>) -> ConfigError {
+        ConfigError::Number { field, value: value.to_string(), remedy: remedy.into() }
+    }
+}
+
+pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(), ConfigError> {
+    if (1..=max).contains(&value) { Ok(()) } else { Err(ConfigError::number(field, value, format!("1 to {max}"))) }
+}
+
+pub(crate) fn check_time(field: &'static str, value: Duration, max: Duration) -> Result<(), ConfigError> {
+    if !value.is_zero() && value <= max {
+        return Ok(());
+    }
+    Err(ConfigError::number(field, format!("{value:?}"), format!("more than 0 s and at most {max:?}")))
 }
 
 /// Text that somebody gave, short enough to be told.

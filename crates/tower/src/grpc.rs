@@ -2,6 +2,7 @@
 //!
 //! The few messages that are needed are written here by hand, which spares whoever uses the layers a compiler for them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, HeaderValue, Response};
 use tidegate_engine::Denial;
 
-use crate::answer::{NO_KEY, Why};
+use crate::answer::Why;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -26,24 +27,27 @@ pub(crate) fn is_call(headers: &HeaderMap) -> bool {
 
 /// A denial, with the time to wait where one helps. Of a hidden one it tells no more than the code does.
 pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Response<Bytes> {
-    let (code, message): (u16, &'static str) = match why {
-        Why::NoKey => (3, NO_KEY),
-        Why::Denial(Denial::OverLimit) => (8, "the quota is used up"),
-        Why::Denial(Denial::Penalty) => (8, "too much was asked before"),
-        Why::Denial(Denial::StoreFailure) => (14, "capacity is reduced for a time"),
-        Why::Denial(Denial::Blocked) => (7, "forbidden"),
+    let (code, message): (u16, Cow<'static, str>) = match why {
+        Why::Refused(refusal) => (refusal.grpc_code(), refusal.to_string().into()),
+        Why::Denial(Denial::OverLimit) => (8, "the quota is used up".into()),
+        Why::Denial(Denial::Penalty) => (8, "too much was asked before".into()),
+        Why::Denial(Denial::StoreFailure) => (14, "capacity is reduced for a time".into()),
+        Why::Denial(Denial::Blocked) => (7, "forbidden".into()),
     };
-    let message = if is_hidden { "denied" } else { message };
+    let message = if is_hidden { Cow::Borrowed("denied") } else { message };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(code));
-    headers.insert(MESSAGE, HeaderValue::from_static(message));
+    // All are made of printable ASCII without a percent sign, which gRPC would read as the beginning of a code.
+    if let Ok(message) = HeaderValue::from_str(&message) {
+        headers.insert(MESSAGE, message);
+    }
     if let Some(wait) = wait {
         // What is sent again a millisecond early would be refused again.
         let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         headers.insert(PUSHBACK, HeaderValue::from(millis));
-        if let Ok(details) = HeaderValue::try_from(base64(&status(code.into(), message, wait))) {
+        if let Ok(details) = HeaderValue::try_from(base64(&status(code.into(), &message, wait))) {
             headers.insert(DETAILS, details);
         }
     }
@@ -113,6 +117,7 @@ mod tests {
     use tonic_types::StatusExt;
 
     use super::*;
+    use crate::Refusal;
 
     #[test]
     fn bytes_as_text() {
@@ -140,7 +145,7 @@ mod tests {
     #[test]
     fn the_codes_of_denials() {
         let cases = [
-            (Why::NoKey, tonic::Code::InvalidArgument),
+            (Why::Refused(Refusal::without_key()), tonic::Code::InvalidArgument),
             (Why::Denial(Denial::OverLimit), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::Penalty), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::StoreFailure), tonic::Code::Unavailable),

@@ -1,21 +1,25 @@
 //! The one service behind the layers that let requests in, have them wait or refuse them, and its future.
+//!
+//! A permit is given back when the body of the response has ended, which `body.rs` sees to: until then there is work.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::body::LayerBody;
 use crate::ended::Ended;
 use crate::grpc::is_call;
 use crate::head::Head;
 use crate::refusal::Refusal;
 
-/// What a layer knows: whom to let in, and what to do when a request has ended.
+/// What a layer knows: whom to let in, and what to do when a request has been answered.
 pub trait Doorkeeper: Clone {
-    /// What a request holds while it is served.
+    /// What a request holds until it has been served: until the body of its response has ended.
     type Permit;
 
     /// What tells a request that waits what has come of it.
@@ -30,8 +34,9 @@ pub trait Doorkeeper: Clone {
     /// If it was told that it is not let in, or nothing in time.
     fn waited(&self, told: <Self::Wait as Future>::Output) -> Result<Self::Permit, Refusal>;
 
-    /// A request that was let in has ended. One whose caller has left ends by dropping its permit.
-    fn ended(permit: Self::Permit, end: Ended<'_>) {
+    /// A request that was let in has been answered, or has failed. Its permit is dropped when the body of the response
+    /// has ended; that of one whose caller has left, without a call of this.
+    fn answered(permit: &mut Self::Permit, end: Ended<'_>) {
         let _ = (permit, end);
     }
 }
@@ -63,9 +68,9 @@ impl<S, D, A, B> Service<Request<A>> for Guarded<S, D>
 where
     S: Service<Request<A>, Response = Response<B>, Error: 'static> + Clone,
     D: Doorkeeper,
-    B: Default,
+    B: Body,
 {
-    type Response = Response<B>;
+    type Response = Response<LayerBody<B, D::Permit>>;
     type Error = S::Error;
     type Future = GuardedFuture<S, D, A>;
 
@@ -129,9 +134,9 @@ impl<S, D, A, B> Future for GuardedFuture<S, D, A>
 where
     S: Service<Request<A>, Response = Response<B>, Error: 'static>,
     D: Doorkeeper,
-    B: Default,
+    B: Body,
 {
-    type Output = Result<Response<B>, S::Error>;
+    type Output = Result<Response<LayerBody<B, D::Permit>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
@@ -139,10 +144,11 @@ where
             let next = match state.as_mut().project() {
                 StateProjection::Serving { future, permit } => {
                     let result = ready!(future.poll(context));
-                    if let Some(permit) = permit.take() {
-                        D::ended(permit, Ended::of(&result));
+                    let mut permit = permit.take();
+                    if let Some(permit) = &mut permit {
+                        D::answered(permit, Ended::of(&result));
                     }
-                    return Poll::Ready(result);
+                    return Poll::Ready(result.map(|response| response.map(|body| LayerBody::holding(body, permit))));
                 }
                 StateProjection::Queued { queued } => {
                     let queued = queued.as_mut().project();
@@ -154,7 +160,7 @@ where
                     }
                 }
                 StateProjection::Refused { refusal, is_grpc } => {
-                    return Poll::Ready(Ok(refusal.response(*is_grpc)));
+                    return Poll::Ready(Ok(refusal.response(*is_grpc).map(LayerBody::own)));
                 }
             };
             state.set(next);

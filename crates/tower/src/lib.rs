@@ -15,10 +15,11 @@
 //! | whom a request counts on | `key.rs`, `address.rs` |
 //! | requests that do not tell who they are from | `missing_key.rs` |
 //! | what a closure sees of a request, of a response and of an end | `head.rs`, `response.rs`, `ended.rs` |
-//! | denials of a rate as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs`, `body.rs` |
-//! | what is told to those who are not let in | `refusal.rs` |
+//! | denials and refusals as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs` |
+//! | why somebody is not let in | `refusal.rs` |
+//! | bodies, and what is held until they end | `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
-//! | what is wrong with the configuration of a layer | `error.rs`, `protect_error.rs` |
+//! | what is wrong with the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -37,7 +38,6 @@ mod guard;
 mod head;
 mod key;
 mod missing_key;
-mod protect_error;
 mod rate;
 mod refusal;
 mod response;
@@ -61,15 +61,14 @@ pub use guard::{Guarded, GuardedFuture};
 pub use head::Head;
 pub use key::KeyBy;
 pub use missing_key::MissingKey;
-pub use protect_error::ProtectError;
 pub use rate::{ByLimit, ByPolicy, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Settle};
 pub use refusal::{Reason, Refusal};
 pub use response::ResponseHead;
 pub use retry::{RetryBuilder, RetryPolicy, retry_after};
 pub use shape::{Shape, ShapeError, ShapeFuture, ShapeLayer, Shaped, Shaper, ShaperConfig};
 pub use shared_concurrency::{
-    HeldBody, SharedConcurrency, SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyFuture,
-    SharedConcurrencyHandle, SharedConcurrencyLayer, SharedPermit, WithoutStore,
+    SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyHandle, SharedConcurrencyLayer, SharedPermit,
+    WithoutStore,
 };
 pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};

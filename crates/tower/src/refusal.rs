@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use http::{Response, StatusCode};
 use tidegate_core::shed::Criticality;
+use tidegate_engine::Denial;
+use tidegate_engine::http_headers::Problem;
+
+use crate::answer::Denied;
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +40,8 @@ pub enum Reason {
     Shed(Criticality),
 }
 
-/// A request that is not let in. Responses of the layers carry it in their extensions, for those who want to give them
-/// a body or to count them.
+/// A request that is not let in. Responses of the layers carry it in their extensions, for those who want to count them
+/// or to answer in their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -82,72 +86,102 @@ impl Refusal {
 
     /// The number of its gRPC status. UNAVAILABLE for 503: clients and balancers of gRPC take it for a state of this
     /// server that passes, and try again, or another one. RESOURCE_EXHAUSTED for 429: another server would say the same.
-    fn grpc_status(&self) -> HeaderValue {
-        HeaderValue::from_static(match self.status {
-            StatusCode::TOO_MANY_REQUESTS => "8",
-            StatusCode::BAD_REQUEST => "3",
-            _ => "14",
-        })
+    pub(crate) fn grpc_code(self) -> u16 {
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => 8,
+            StatusCode::BAD_REQUEST => 3,
+            _ => 14,
+        }
+    }
+
+    /// What kind of problem it is: the same that limits on rates have for their status.
+    pub(crate) fn problem(self) -> Problem<'static> {
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => Problem::of(Denial::OverLimit, false),
+            StatusCode::BAD_REQUEST => Problem::of_status(400, "Bad Request"),
+            _ => Problem::of(Denial::StoreFailure, false),
+        }
     }
 
     /// The response to an HTTP request, or to a call of gRPC.
-    pub(crate) fn response<B: Default>(self, is_grpc: bool) -> Response<B> {
-        let mut response = Response::new(B::default());
-        let headers = response.headers_mut();
-        if is_grpc {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-            headers.insert("grpc-status", self.grpc_status());
-            if let Ok(message) = HeaderValue::try_from(self.reason.to_string()) {
-                headers.insert("grpc-message", message);
-            }
-            if let Some(after) = self.retry_after {
-                let millis = after.as_nanos().div_ceil(1_000_000);
-                headers.insert("grpc-retry-pushback-ms", HeaderValue::from(u64::try_from(millis).unwrap_or(u64::MAX)));
-            }
-        } else {
-            if let Some(after) = self.retry_after {
-                let seconds = after.as_nanos().div_ceil(1_000_000_000);
-                headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
-            }
-            *response.status_mut() = self.status;
-        }
-        response.extensions_mut().insert(self);
-        response
+    pub(crate) fn response(self, is_grpc: bool) -> Response<Bytes> {
+        Denied::refused(self).respond(is_grpc)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tonic_types::StatusExt;
+
     use super::*;
 
-    fn check(refusal: Refusal, is_grpc: bool, status: u16, headers: &[(&str, &str)]) {
-        let response: Response<()> = refusal.response(is_grpc);
-        assert_eq!(response.status(), status);
-        assert_eq!(response.headers().len(), headers.len(), "{:?}", response.headers());
-        for (name, value) in headers {
-            assert_eq!(response.headers().get(*name).unwrap(), value);
-        }
+    fn check(refusal: Refusal, status: u16, retry_after: Option<&str>, body: &str) {
+        let response = refusal.response(false);
+        assert_eq!((response.status().as_u16(), refusal.status().as_u16()), (status, status));
+        let mut headers = vec![("cache-control", "no-store"), ("content-type", "application/problem+json")];
+        headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
+        let mut told: Vec<_> =
+            response.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        told.sort_unstable();
+        assert_eq!((told, &response.body()[..]), (headers, body.as_bytes()));
         assert_eq!(response.extensions().get::<Refusal>(), Some(&refusal));
     }
 
+    fn check_grpc(refusal: Refusal, code: tonic::Code, message: &str) {
+        let response = refusal.response(true);
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        assert!(response.body().is_empty(), "a status alone, without a message before it");
+        let read = tonic::Status::from_header_map(response.headers()).unwrap();
+        assert_eq!((read.code(), read.message()), (code, message));
+        let delay = read.get_details_retry_info().and_then(|info| info.retry_delay);
+        assert_eq!(delay, refusal.retry_after());
+        let millis = response.headers().get("grpc-retry-pushback-ms").map(|millis| millis.to_str().unwrap());
+        let expected = refusal.retry_after().map(|after| after.as_nanos().div_ceil(1_000_000).to_string());
+        assert_eq!(millis, expected.as_deref());
+        assert_eq!(response.extensions().get::<Refusal>(), Some(&refusal));
+    }
+
+    /// A little more than a second: what is told is rounded up.
+    const AFTER: Duration = Duration::from_micros(1_000_001);
+
     #[test]
-    fn tells_when_to_come_back_rounded_up() {
-        let busy = Refusal::unavailable(Reason::Busy, Duration::from_micros(1_000_001));
-        check(busy, false, 503, &[("retry-after", "2")]);
-        check(Refusal::too_many(Reason::ClientBusy, Duration::from_secs(1)), false, 429, &[("retry-after", "1")]);
-        check(Refusal::without_key(), false, 400, &[]);
+    fn http_hears_why_and_when_to_come_back() {
+        for (reason, detail) in [
+            (Reason::Busy, "as many requests are in progress as may be"),
+            (Reason::QueueFull, "as many requests wait as may"),
+            (Reason::WaitedTooLong, "the request has waited for as long as it may"),
+            (Reason::QueueStands, "the queue has stood for too long"),
+            (Reason::NoStore, "the store that counts requests does not answer"),
+            (Reason::Shed(Criticality::Test), "the service is overloaded, and test requests are shed"),
+        ] {
+            let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+            let rest = format!(r#""title":"Capacity is reduced for a time","status":503,"detail":"{detail}""#);
+            let body = format!(r#"{{"type":"{kind}",{rest}}}"#);
+            check(Refusal::unavailable(reason, AFTER), 503, Some("2"), &body);
+        }
+        check(
+            Refusal::too_many(Reason::ClientBusy, Duration::from_secs(1)),
+            429,
+            Some("1"),
+            concat!(
+                r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+                r#""title":"The quota is used up","status":429,"#,
+                r#""detail":"as many requests of this client are in progress as may be"}"#
+            ),
+        );
+        let detail = r#""detail":"the request does not tell who it is from""#;
+        let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
+        check(Refusal::without_key(), 400, None, &body);
     }
 
     #[test]
     fn grpc_hears_of_it_in_its_own_words() {
-        let kind = ("content-type", "application/grpc");
-        let shed = Refusal::unavailable(Reason::Shed(Criticality::Test), Duration::from_micros(1_000_001));
-        let message = ("grpc-message", "the service is overloaded, and test requests are shed");
-        check(shed, true, 200, &[kind, ("grpc-status", "14"), message, ("grpc-retry-pushback-ms", "1001")]);
-        let client = Refusal::too_many(Reason::ClientBusy, Duration::from_secs(1));
-        let message = ("grpc-message", "as many requests of this client are in progress as may be");
-        check(client, true, 200, &[kind, ("grpc-status", "8"), message, ("grpc-retry-pushback-ms", "1000")]);
-        let message = ("grpc-message", "the request does not tell who it is from");
-        check(Refusal::without_key(), true, 200, &[kind, ("grpc-status", "3"), message]);
+        let shed = Refusal::unavailable(Reason::Shed(Criticality::Test), AFTER);
+        check_grpc(shed, tonic::Code::Unavailable, "the service is overloaded, and test requests are shed");
+        let client = Refusal::too_many(Reason::ClientBusy, AFTER);
+        let message = "as many requests of this client are in progress as may be";
+        check_grpc(client, tonic::Code::ResourceExhausted, message);
+        check_grpc(Refusal::without_key(), tonic::Code::InvalidArgument, "the request does not tell who it is from");
     }
 }

@@ -10,9 +10,9 @@ use tidegate_core::shed::Mode;
 use super::{AdaptiveLayer, Judge, Learner, Outcome, PartitionOf, Places, Shared, outcome};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
+use crate::error::{ConfigError, check_time};
 use crate::gate::{Gate, Queue};
 use crate::head::Head;
-use crate::protect_error::{ProtectError, check_time};
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
 
@@ -105,11 +105,11 @@ impl AdaptiveBuilder {
     ///
     /// # Errors
     /// If a number is out of its range, shares add up to more than 1, or there are shares and a queue.
-    pub fn build(self) -> Result<AdaptiveLayer, ProtectError> {
+    pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let places = match self.partitions {
             None => Places::One(Gate::with_queue(self.limit.limit(), self.queue)?),
-            Some(_) if self.queue.is_some() => return Err(ProtectError::NoQueue { with: "limits with shares" }),
+            Some(_) if self.queue.is_some() => return Err(ConfigError::NoQueue { with: "limits with shares" }),
             Some((shares, partition)) => {
                 let partitions = Mutex::new(Partitions::new(self.limit.limit(), &shares)?);
                 Places::Divided { partitions, partition }

@@ -32,7 +32,9 @@ pub use outcome::Outcome;
 /// Lets as many requests in at once as the service behind can bear, which it finds out by itself. The others wait in a
 /// bounded queue, if there is one, or are answered 503 with Retry-After (UNAVAILABLE for gRPC).
 ///
-/// Each request that ends is a sample; windows of them move the limit. In [`Mode::Shadow`] it learns and refuses nothing.
+/// Each request is a sample when its response is there; windows of them move the limit. The body does not count into
+/// its time, which would tell more of the client's line than of the load. The place is held until the body has ended or
+/// is dropped. In [`Mode::Shadow`] it learns and refuses nothing.
 ///
 /// ```
 /// use tidegate_core::adaptive::{Gradient2, Gradient2Config};
@@ -131,7 +133,7 @@ impl Shared {
         Entered::Refused(self.refusal(Reason::Busy))
     }
 
-    /// Learns from a request that ended now.
+    /// Learns from a request that was answered now.
     fn learn(&self, started: Time, in_flight: u64, dropped: bool) {
         let now = self.clock.now();
         let sample = Sample { rtt: between(started, now), in_flight, dropped };
@@ -179,12 +181,10 @@ impl Doorkeeper for AdaptiveLayer {
         told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
     }
 
-    fn ended(permit: AdaptivePermit, end: Ended<'_>) {
-        let outcome = match &permit.shared {
-            Some(shared) => (shared.judge)(end),
-            None => Outcome::Ignored,
-        };
-        permit.end(outcome);
+    fn answered(permit: &mut AdaptivePermit, end: Ended<'_>) {
+        if let Some(shared) = &permit.shared {
+            permit.learn((shared.judge)(end));
+        }
     }
 }
 
@@ -307,6 +307,10 @@ impl AdaptivePermit {
 
     /// Tells how the work went, and gives the place back.
     pub fn end(self, outcome: Outcome) {
+        self.learn(outcome);
+    }
+
+    fn learn(&self, outcome: Outcome) {
         if let (Some(shared), true) = (&self.shared, outcome != Outcome::Ignored) {
             shared.learn(self.started, self.in_flight, outcome == Outcome::Dropped);
         }

@@ -11,10 +11,10 @@ use tidegate_core::shed::Mode;
 
 use super::{ConcurrencyLayer, KeyOf, Keyed, Places, Pool, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
+use crate::error::{ConfigError, check_time};
 use crate::gate::{Gate, KeyedGate, Queue};
 use crate::head::Head;
 use crate::missing_key::MissingKey;
-use crate::protect_error::{ProtectError, check_time};
 use crate::switch::Switch;
 
 /// Sets a [`ConcurrencyLayer`] up.
@@ -55,7 +55,7 @@ impl ConcurrencyBuilder {
     /// ```
     /// # use tidegate_tower::ConcurrencyLayer;
     /// let layer = ConcurrencyLayer::builder(20).key(|head| head.header("x-api-key")).too_many_requests().build()?;
-    /// # Ok::<(), tidegate_tower::ProtectError>(())
+    /// # Ok::<(), tidegate_tower::ConfigError>(())
     /// ```
     #[must_use]
     pub fn key<F>(self, key: F) -> ConcurrencyBuilder
@@ -100,16 +100,17 @@ impl ConcurrencyBuilder {
     ///
     /// # Errors
     /// If a number is zero or too large, or a time is zero or too long.
-    pub fn build(self) -> Result<ConcurrencyLayer, ProtectError> {
+    pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let places = match self.key {
             None => Places::One(Gate::with_queue(self.limit, self.queue)?),
             Some(key) => Places::Keyed(Keyed {
+                // First, since it calls the limit what the builder calls it.
+                nameless: Gate::with_queue(self.limit, self.queue)?,
                 pool: match self.queue {
                     Some(queue) => Pool::Queued(KeyedGate::new(self.limit, queue, self.keys)?),
                     None => Pool::Semaphore(Semaphore::with_capacity(self.limit, self.keys)?),
                 },
-                nameless: Gate::with_queue(self.limit, self.queue)?,
                 key,
                 missing: self.missing,
                 too_many: self.too_many,

@@ -22,11 +22,11 @@ use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
+use crate::error::ConfigError;
 use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Place, Wait};
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
-use crate::protect_error::ProtectError;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
@@ -36,9 +36,10 @@ pub use handle::ConcurrencyHandle;
 /// Lets so many requests in at once. The others wait in a bounded queue, if there is one, or are answered 503 with
 /// Retry-After (UNAVAILABLE for gRPC).
 ///
-/// A place is free again when the response is there, or when the caller has gone away; its body may still be on its
-/// way then. While a request waits it holds a clone of the service behind that is ready: put layers that give something
-/// out in `poll_ready` before this one.
+/// A place is free again when the body of the response has ended, or when the caller has gone away: what is made as it
+/// is sent is work until its end. A connection that is upgraded is free with its response. While a request waits it
+/// holds a clone of the service behind that is ready: put layers that give something out in `poll_ready` before this
+/// one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +48,7 @@ pub use handle::ConcurrencyHandle;
 ///
 /// let layer = ConcurrencyLayer::builder(100).queue(Queue::new(200, Duration::from_millis(500))).build()?;
 /// let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct ConcurrencyLayer(Arc<Shared>);
@@ -86,7 +87,7 @@ impl ConcurrencyLayer {
     ///
     /// # Errors
     /// If the limit is zero or too large.
-    pub fn new(limit: u64) -> Result<ConcurrencyLayer, ProtectError> {
+    pub fn new(limit: u64) -> Result<ConcurrencyLayer, ConfigError> {
         ConcurrencyLayer::builder(limit).build()
     }
 

@@ -11,9 +11,9 @@ use tidegate_core::{KeyBuf, KeyError};
 
 use super::{FairLayer, Shared, TenantOf};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
+use crate::error::{ConfigError, check_time};
 use crate::gate::{Gate, Room};
 use crate::missing_key::MissingKey;
-use crate::protect_error::{ProtectError, check_time};
 use crate::switch::Switch;
 
 /// Sets a [`FairLayer`] up.
@@ -77,7 +77,7 @@ impl FairBuilder {
     ///
     /// # Errors
     /// If a number is zero or too large, or a time is zero or too long.
-    pub fn build(self) -> Result<FairLayer, ProtectError> {
+    pub fn build(self) -> Result<FairLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         check_time("deadline", self.deadline, WAIT_MAX)?;
         let gate = Gate::new(self.limit, Room::Fair(DeficitRoundRobin::new(self.queue)?), self.deadline)?;

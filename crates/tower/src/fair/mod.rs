@@ -30,13 +30,13 @@ pub use builder::FairBuilder;
 /// in a longer line of its own, and nobody else does.
 ///
 /// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
-/// gRPC).
+/// gRPC). A place is free again when the body of the response has ended, or when the caller has gone away.
 ///
 /// ```
 /// use tidegate_tower::{FairLayer, Tenant};
 ///
 /// let layer = FairLayer::builder(100, |head| Some(Tenant::new(head.header("x-tenant")?))).build()?;
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct FairLayer(Arc<Shared>);

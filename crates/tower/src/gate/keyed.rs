@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{Leaves, Line, Queue, Wait, Waiter};
-use crate::protect_error::{ProtectError, check_count};
+use crate::error::{ConfigError, check_count};
 use crate::refusal::Reason;
 use crate::runtime_clock::RuntimeClock;
 
@@ -48,7 +48,7 @@ pub(crate) enum KeyedEntry {
 }
 
 impl KeyedGate {
-    pub(crate) fn new(limit: u64, queue: Queue, keys_max: usize) -> Result<Arc<KeyedGate>, ProtectError> {
+    pub(crate) fn new(limit: u64, queue: Queue, keys_max: usize) -> Result<Arc<KeyedGate>, ConfigError> {
         check_count("limit", limit, tidegate_core::bounds::PERMIT_COUNTER_MAX)?;
         check_count("keys", keys_max as u64, KEYS_MAX as u64)?;
         Line::<KeyedPermit>::new(queue)?;

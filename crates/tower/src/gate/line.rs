@@ -8,7 +8,7 @@ use tidegate_core::shed::{CoDel, CoDelConfig};
 
 use super::Waiter;
 use crate::bounds::{QUEUE_DEPTH_MAX, WAIT_MAX};
-use crate::protect_error::{ProtectError, check_count, check_time};
+use crate::error::{ConfigError, check_count, check_time};
 use crate::runtime_clock::between;
 
 /// The queue before a limit: how many may wait, for how long, and in which order they are served.
@@ -56,7 +56,7 @@ pub(crate) struct Line<P> {
 }
 
 impl<P> Line<P> {
-    pub(crate) fn new(config: Queue) -> Result<Line<P>, ProtectError> {
+    pub(crate) fn new(config: Queue) -> Result<Line<P>, ConfigError> {
         check_count("queue depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("queue deadline", config.deadline, WAIT_MAX)?;
         let codel = config.codel.map(CoDel::new).transpose()?;

@@ -26,7 +26,7 @@ use tidegate_core::{Key, PermitCounter, Time};
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
-use crate::protect_error::ProtectError;
+use crate::error::ConfigError;
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 
@@ -72,13 +72,13 @@ pub(crate) enum Entry {
 }
 
 impl Gate {
-    pub(crate) fn new(limit: u64, room: Room, deadline: Duration) -> Result<Arc<Gate>, ProtectError> {
+    pub(crate) fn new(limit: u64, room: Room, deadline: Duration) -> Result<Arc<Gate>, ConfigError> {
         let permits = PermitCounter::new(limit)?;
         Ok(Arc::new(Gate { permits, room: Mutex::new(room), deadline, clock: RuntimeClock::start() }))
     }
 
     /// A gate with one line, or none.
-    pub(crate) fn with_queue(limit: u64, queue: Option<Queue>) -> Result<Arc<Gate>, ProtectError> {
+    pub(crate) fn with_queue(limit: u64, queue: Option<Queue>) -> Result<Arc<Gate>, ConfigError> {
         match queue {
             Some(queue) => Gate::new(limit, Room::Line(Line::new(queue)?), queue.deadline()),
             None => Gate::new(limit, Room::None, Duration::ZERO),

@@ -13,7 +13,7 @@ use super::{Later, Ticket, Told, Verdict};
 use crate::answer::{Denied, Why, add};
 use crate::key::Extractor;
 use crate::missing_key::{Named, named_by};
-use crate::{Head, MissingKey, ResponseHead};
+use crate::{Head, MissingKey, Refusal, ResponseHead};
 
 /// What a response changes of what its request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl LimitJudge {
             Named::Key(key) => Some(key),
             Named::Nobody => None,
             Named::Skipped => return Verdict::Pass(None),
-            Named::Denied => return Verdict::Deny(Denied::plain(Why::NoKey)),
+            Named::Denied => return Verdict::Deny(Box::new(Denied::refused(Refusal::without_key()))),
         };
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         let decision = self.decide(key, Op::Take(units));

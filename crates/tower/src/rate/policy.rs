@@ -16,7 +16,7 @@ use super::{Later, Ticket, Told, Verdict};
 use crate::address::Peer;
 use crate::answer::{Denied, Why};
 use crate::key::Extractor;
-use crate::{Head, ResponseHead};
+use crate::{Head, Refusal, ResponseHead};
 
 pub(super) struct PolicyJudge {
     pub(super) engine: Arc<Engine>,
@@ -88,7 +88,7 @@ impl PolicyJudge {
         let now = self.engine.clock().now();
         let Ok(outcome) = checked else {
             // More limits apply than can be charged at once: nobody knows whether it would pass.
-            return Verdict::Deny(Denied::plain(Why::Denial(Denial::StoreFailure)));
+            return Verdict::Deny(Box::new(Denied::plain(Denial::StoreFailure)));
         };
         if let (Some(denial), Some((status, body))) = (outcome.denial(), http_headers::problem(&outcome)) {
             let headers = http_headers::headers(&outcome, Some(Headers::Standard), now);
@@ -179,7 +179,7 @@ fn descriptors<'e>(entries: &'e [Vec<Entry<'e>>]) -> Vec<Descriptor<'e>> {
 }
 
 fn without_entry() -> Verdict {
-    Verdict::Deny(Denied::plain(Why::NoKey))
+    Verdict::Deny(Box::new(Denied::refused(Refusal::without_key())))
 }
 
 /// A request as rules look at it.

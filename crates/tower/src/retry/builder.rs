@@ -11,6 +11,7 @@ use super::budget::Budget;
 use super::{RetryPolicy, Shared};
 use crate::ConfigError;
 use crate::bounds::{RETRIES_MAX, RETRY_WAIT_MAX};
+use crate::error::check_time;
 
 /// Sets up a [`RetryPolicy`].
 #[derive(Clone, Debug)]
@@ -113,20 +114,18 @@ impl RetryBuilder {
     /// Makes the policy.
     ///
     /// # Errors
-    /// If a number is out of bounds.
+    /// If a number is out of its range.
     pub fn build(self) -> Result<RetryPolicy, ConfigError> {
         if self.retries_max > RETRIES_MAX {
-            return Err(out_of_bounds("retries", self.retries_max, format!("at most {RETRIES_MAX}")));
+            return Err(ConfigError::number("retries", self.retries_max, format!("at most {RETRIES_MAX}")));
         }
         for (field, wait) in [("wait_max", self.wait_max), ("backoff", self.backoff)] {
-            if wait.is_zero() || wait > RETRY_WAIT_MAX {
-                return Err(out_of_bounds(field, format!("{wait:?}"), format!("1 ns to {RETRY_WAIT_MAX:?}")));
-            }
+            check_time(field, wait, RETRY_WAIT_MAX)?;
         }
         for (field, share) in [("jitter", self.jitter), ("budget", self.share)] {
             // What is not a number is in no range.
             if !(0.0..=1.0).contains(&share) {
-                return Err(out_of_bounds(field, share, "a share from 0 to 1".to_owned()));
+                return Err(ConfigError::number(field, share, "a share from 0 to 1"));
             }
         }
         let least = self.least()?;
@@ -157,8 +156,4 @@ impl RetryBuilder {
         };
         RetryPolicy { shared: Arc::new(shared), retried: 0 }
     }
-}
-
-fn out_of_bounds(field: &'static str, value: impl ToString, remedy: String) -> ConfigError {
-    ConfigError::Number { field, value: value.to_string(), remedy }
 }

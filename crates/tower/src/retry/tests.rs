@@ -139,12 +139,12 @@ async fn a_server_that_refuses_all_gets_a_tenth_more() {
 #[test]
 fn numbers_out_of_bounds_are_named() {
     let check = |builder: RetryBuilder, expected: &str| assert_eq!(builder.build().unwrap_err().to_string(), expected);
-    check(policy().retries(11), "retries: 11 is out of bounds; use at most 10");
-    check(policy().jitter(1.5), "jitter: 1.5 is out of bounds; use a share from 0 to 1");
-    check(policy().budget(f64::NAN, 1), "budget: NaN is out of bounds; use a share from 0 to 1");
-    check(policy().wait_max(Duration::ZERO), "wait_max: 0ns is out of bounds; use 1 ns to 3600s");
+    check(policy().retries(11), "retries: 11 is out of range; use at most 10");
+    check(policy().jitter(1.5), "jitter: 1.5 is out of range; use a share from 0 to 1");
+    check(policy().budget(f64::NAN, 1), "budget: NaN is out of range; use a share from 0 to 1");
+    check(policy().wait_max(Duration::ZERO), "wait_max: 0ns is out of range; use more than 0 s and at most 3600s");
     check(
         policy().backoff(Duration::MAX),
-        "backoff: 18446744073709551615.999999999s is out of bounds; use 1 ns to 3600s",
+        "backoff: 18446744073709551615.999999999s is out of range; use more than 0 s and at most 3600s",
     );
 }

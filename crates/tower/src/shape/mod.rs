@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 use crate::bounds::{QUEUE_DEPTH_MAX, SHAPE_CATCH_UP, SHAPE_COST_MAX, WAIT_MAX};
-use crate::protect_error::{ProtectError, check_count, check_time};
+use crate::error::{ConfigError, check_count, check_time};
 use crate::runtime_clock::{RuntimeClock, between};
 
 pub use layer::{Shape, ShapeFuture, ShapeLayer, Shaped};
@@ -110,7 +110,7 @@ impl Shaper {
     ///
     /// # Errors
     /// If the depth or the wait is zero or beyond its bound.
-    pub fn new(rate: Rate, config: ShaperConfig) -> Result<Shaper, ProtectError> {
+    pub fn new(rate: Rate, config: ShaperConfig) -> Result<Shaper, ConfigError> {
         check_count("depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("wait", config.wait, WAIT_MAX)?;
         let line = Line { free: Time::default(), waiting: BTreeMap::new(), cost: 0, next: 0 };

@@ -16,10 +16,9 @@ use super::{Fallback, Shared, SharedConcurrencyLayer, Whose};
 use crate::bounds::{
     NAME_BYTES_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN,
 };
-use crate::error::ConfigError;
+use crate::error::{ConfigError, check_count, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
-use crate::protect_error::{ProtectError, check_count, check_time};
 use crate::switch::Switch;
 
 /// What a [`SharedConcurrencyLayer`] does while the store does not answer.
@@ -130,14 +129,16 @@ impl SharedConcurrencyBuilder {
     ///
     /// # Errors
     /// If a number is zero or too large, a time is out of its bounds, or the name or the key is at fault.
-    pub fn build(self) -> Result<SharedConcurrencyLayer, ProtectError> {
+    pub fn build(self) -> Result<SharedConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         check_count("limit", self.limit, PERMIT_LIMIT_MAX)?;
         if !(SHARED_LEASE_MIN..=SHARED_LEASE_MAX).contains(&self.lease) {
-            return Err(ProtectError::Lease { value: self.lease });
+            let hours = SHARED_LEASE_MAX.as_secs() / 3600;
+            let remedy = format!("{SHARED_LEASE_MIN:?} to {hours} hours");
+            return Err(ConfigError::number("lease", format!("{:?}", self.lease), remedy));
         }
         if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) {
-            return Err(ConfigError::Name { length: self.name.len() }.into());
+            return Err(ConfigError::Name { length: self.name.len() });
         }
         // One key needs little room.
         let keys = if self.key.is_some() { self.keys } else { 1 };

@@ -26,20 +26,27 @@ use crate::refusal::Reason;
 /// A place under a shared limit. It is given back when this is dropped, by a task of its own.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct SharedPermit {
-    /// Nothing is ever sent: that it is gone is what the task hears.
-    _held: oneshot::Sender<Infallible>,
+    /// Nothing is ever sent: that it is gone is what the task hears. None if nothing is held.
+    held: Option<oneshot::Sender<Infallible>>,
+}
+
+impl SharedPermit {
+    /// Who was let in without being counted holds this.
+    pub(super) fn nothing() -> SharedPermit {
+        SharedPermit { held: None }
+    }
 }
 
 impl fmt::Debug for SharedPermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SharedPermit").finish_non_exhaustive()
+        formatter.debug_struct("SharedPermit").field("counted", &self.held.is_some()).finish()
     }
 }
 
 /// Waits for what a store says.
-pub(super) struct Asked {
+pub struct Asked {
     told: oneshot::Receiver<Result<(), Reason>>,
-    permit: Option<SharedPermit>,
+    permit: SharedPermit,
 }
 
 impl Future for Asked {
@@ -49,7 +56,7 @@ impl Future for Asked {
         Pin::new(&mut self.told).poll(context).map(|told| {
             // Without a runtime there is no task that could ask.
             told.unwrap_or(Err(Reason::NoStore))?;
-            self.permit.take().ok_or(Reason::NoStore)
+            Ok(std::mem::replace(&mut self.permit, SharedPermit::nothing()))
         })
     }
 }
@@ -61,20 +68,20 @@ pub(super) fn ask(shared: &Arc<Shared>, key: KeyBuf) -> Asked {
 }
 
 /// Asks for a place beside a request that is served meanwhile, and counts if there is none.
-pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> Option<SharedPermit> {
+pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
     start(shared, key, None)
 }
 
 /// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
-fn start(shared: &Arc<Shared>, key: KeyBuf, tell: Option<oneshot::Sender<Result<(), Reason>>>) -> Option<SharedPermit> {
+fn start(shared: &Arc<Shared>, key: KeyBuf, tell: Option<oneshot::Sender<Result<(), Reason>>>) -> SharedPermit {
     let Ok(runtime) = Handle::try_current() else {
         shared.counters.add(Counter::WithoutStore);
-        return None;
+        return SharedPermit::nothing();
     };
     let (held, left) = oneshot::channel();
     let holder = Holder { shared: Arc::clone(shared), id: shared.new_id(), key };
     runtime.spawn(holder.run(tell, left));
-    Some(SharedPermit { _held: held })
+    SharedPermit { held: Some(held) }
 }
 
 /// What the task knows.

@@ -2,46 +2,37 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer and its service, and whom a request counts on | `mod.rs` |
+//! | the layer, and whom a request counts on | `mod.rs` |
 //! | how it is set up | `builder.rs` |
-//! | one request's way through it | `future.rs` |
-//! | a response that holds a place until its body has ended | `body.rs` |
 //! | a place: acquired, renewed, released | `holder.rs` |
 //! | its metrics, its switch, and places without a service | `handle.rs` |
 
-mod body;
 mod builder;
-mod future;
 mod handle;
 mod holder;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body::Body;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Key, KeyBuf, Permit, Semaphore};
 use tidegate_engine::Engine;
 use tower_layer::Layer;
-use tower_service::Service;
 
-use crate::grpc::is_call;
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::key::Extractor;
 use crate::missing_key::{MissingKey, Named, named_by};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-pub use body::HeldBody;
 pub use builder::{SharedConcurrencyBuilder, WithoutStore};
-pub use future::SharedConcurrencyFuture;
 use handle::Counters;
 pub use handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
+use holder::Asked;
 pub use holder::SharedPermit;
 
 /// Lets so many requests in at once, over all processes whose engines have the same store. The others are answered 503
@@ -70,7 +61,6 @@ pub use holder::SharedPermit;
 #[derive(Clone)]
 pub struct SharedConcurrencyLayer(Arc<Shared>);
 
-/// What all services of a layer share.
 struct Shared {
     engine: Arc<Engine>,
     whose: Whose,
@@ -195,61 +185,38 @@ impl Fallback {
     }
 }
 
-impl<S> Layer<S> for SharedConcurrencyLayer {
-    type Service = SharedConcurrency<S>;
+impl Doorkeeper for SharedConcurrencyLayer {
+    type Permit = SharedPermit;
+    type Wait = Asked;
 
-    fn layer(&self, inner: S) -> SharedConcurrency<S> {
-        SharedConcurrency { inner, shared: Arc::clone(&self.0) }
-    }
-}
-
-/// A service behind a [`SharedConcurrencyLayer`].
-#[derive(Clone)]
-pub struct SharedConcurrency<S> {
-    inner: S,
-    shared: Arc<Shared>,
-}
-
-impl<S, A, B> Service<Request<A>> for SharedConcurrency<S>
-where
-    S: Service<Request<A>, Response = Response<B>> + Clone,
-    B: Body,
-{
-    type Response = Response<HeldBody<B>>;
-    type Error = S::Error;
-    type Future = SharedConcurrencyFuture<S, A>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<A>) -> SharedConcurrencyFuture<S, A> {
-        let shared = &self.shared;
+    fn enter(&self, head: Head<'_>) -> Entered<SharedPermit, Asked> {
+        let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
-            return SharedConcurrencyFuture::serving(self.inner.call(request), None);
+            return Entered::In(SharedPermit::nothing());
         }
-        match shared.whose.counted(Head::of(&request)) {
-            Counted::On(key) if mode == Mode::Shadow => {
-                let permit = holder::watch(shared, key);
-                SharedConcurrencyFuture::serving(self.inner.call(request), permit)
-            }
-            Counted::On(key) => {
-                let asked = holder::ask(shared, key);
-                // The one that is ready waits along; who calls next must find its clone ready first.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                SharedConcurrencyFuture::asking(asked, ready, request, Arc::clone(&self.shared))
-            }
-            Counted::Skipped => SharedConcurrencyFuture::serving(self.inner.call(request), None),
-            Counted::Denied if mode == Mode::Shadow => {
+        match (shared.whose.counted(head), mode) {
+            (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
+            (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
+            (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
+            (Counted::Denied, Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
-                SharedConcurrencyFuture::serving(self.inner.call(request), None)
+                Entered::In(SharedPermit::nothing())
             }
-            Counted::Denied => {
-                SharedConcurrencyFuture::refused(shared.refusal(Reason::NoKey), is_call(request.headers()))
-            }
+            (Counted::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
         }
+    }
+
+    fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<SharedPermit, Refusal> {
+        told.map_err(|reason| self.0.refusal(reason))
+    }
+}
+
+impl<S> Layer<S> for SharedConcurrencyLayer {
+    type Service = Guarded<S, SharedConcurrencyLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, SharedConcurrencyLayer> {
+        Guarded::new(inner, self.clone())
     }
 }
 
@@ -257,11 +224,5 @@ impl fmt::Debug for SharedConcurrencyLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("SharedConcurrencyLayer");
         shown.field("limit", &self.0.limit).field("switch", &self.0.switch).finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Debug for SharedConcurrency<S> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SharedConcurrency").field("limit", &self.shared.limit).finish_non_exhaustive()
     }
 }

@@ -12,8 +12,8 @@ use tidegate_core::shed::{Criticality, FleetShedder, Mode, WorkerShedder, Worker
 use super::layer::{ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
 use super::seed;
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
+use crate::error::{ConfigError, check_count, check_time};
 use crate::head::Head;
-use crate::protect_error::{ProtectError, check_count, check_time};
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
 
@@ -82,7 +82,7 @@ impl ShedBuilder {
     ///
     /// # Errors
     /// If a number is out of its range.
-    pub fn build(self) -> Result<ShedLayer, ProtectError> {
+    pub fn build(self) -> Result<ShedLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let kind = match self.planned {
             Planned::Fleet { capacity, reserved } => Kind::Fleet(Mutex::new(FleetShedder::new(capacity, reserved)?)),

@@ -22,7 +22,8 @@ use crate::switch::Switch;
 /// with 429: the caller did nothing wrong.
 ///
 /// Two kinds, of which a service may have both, each its own layer: [`ShedLayer::fleet`] keeps a share of the capacity
-/// for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy.
+/// for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy. A request
+/// is in progress until the body of its response has ended or is dropped.
 ///
 /// ```
 /// use tidegate_core::shed::{Criticality, Mode, WorkerShedderConfig};
@@ -37,7 +38,7 @@ use crate::switch::Switch;
 ///     .build()?;
 /// let switch = layer.handle().switch().clone();
 /// switch.set_mode(Mode::Enforce); // At any time.
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct ShedLayer(pub(super) Arc<Shared>);

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::seed;
 use crate::ended::Ended;
-use crate::protect_error::ProtectError;
+use crate::error::ConfigError;
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
 
@@ -27,7 +27,7 @@ use crate::switch::Switch;
 /// use tidegate_tower::ThrottleLayer;
 ///
 /// let layer = ThrottleLayer::builder(ClientThrottleConfig::default()).build()?;
-/// # Ok::<(), tidegate_tower::ProtectError>(())
+/// # Ok::<(), tidegate_tower::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct ThrottleLayer(Arc<Shared>);
@@ -102,7 +102,7 @@ impl ThrottleBuilder {
     ///
     /// # Errors
     /// If a number is out of its range.
-    pub fn build(self) -> Result<ThrottleLayer, ProtectError> {
+    pub fn build(self) -> Result<ThrottleLayer, ConfigError> {
         let throttle = ClientThrottle::new(self.config)?;
         let switch = Switch::default();
         switch.set_mode(self.mode);

@@ -270,5 +270,7 @@ fn mistakes_are_named() {
     let (_, builder) = limit("1/minute", KeyBy::path());
     assert_eq!(builder.name("").build().unwrap_err().to_string(), "name: 0 bytes; use 1 to 128");
     let (_, builder) = limit("1/minute", KeyBy::path());
-    assert!(matches!(builder.keys(0).build().unwrap_err(), ConfigError::Capacity(_)));
+    let error = builder.keys(0).build().unwrap_err();
+    assert!(matches!(&error, ConfigError::Capacity(_)));
+    assert_eq!(error.to_string(), "keys: 0 leaves no room; use at least 1");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tidegate_core::FakeClock;
+use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
 use tidegate_tower::{KeyBy, RateLimitLayer};
@@ -197,6 +198,15 @@ fn mistakes_are_named() {
     let engine = engine(RULES, &FakeClock::new());
     let error = RateLimitLayer::policy(Arc::clone(&engine), "apy").build().unwrap_err();
     assert_eq!(error.to_string(), "domain: no rules stand under `apy`; name a domain of the policy");
+    let many = (0..=DESCRIPTORS_MAX).fold(RateLimitLayer::policy(Arc::clone(&engine), "api"), |builder, _| {
+        builder.descriptor([("user", KeyBy::header("x-user"))])
+    });
+    let expected = format!("descriptors: {} are too many; use at most {DESCRIPTORS_MAX}", DESCRIPTORS_MAX + 1);
+    assert_eq!(many.build().unwrap_err().to_string(), expected);
+    let wide = (0..=ENTRIES_MAX).map(|_| ("user", KeyBy::header("x-user")));
+    let error = RateLimitLayer::policy(Arc::clone(&engine), "api").descriptor(wide).build().unwrap_err();
+    let expected = format!("entries: {} are too many for one descriptor; use at most {ENTRIES_MAX}", ENTRIES_MAX + 1);
+    assert_eq!(error.to_string(), expected);
     let two = KeyBy::path().and(KeyBy::api_key());
     let error = RateLimitLayer::policy(engine, "api").descriptor([("user", two)]).build().unwrap_err();
     assert_eq!(error.to_string(), "entry `user`: its value has 2 parts; give each part an entry of its own");

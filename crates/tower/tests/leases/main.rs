@@ -15,11 +15,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tidegate_tower::{HeldBody, SharedConcurrencyLayer};
+use tidegate_tower::{LayerBody, SharedConcurrencyLayer, SharedPermit};
 use tokio::task::JoinHandle;
 use tower::{Layer, Service, ServiceExt};
 
-type Answer = Response<HeldBody<String>>;
+type Answer = Response<LayerBody<String, SharedPermit>>;
 
 /// Answers after a time, and counts who is in. Its clones are not ready, and it may be called only when it is.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use tidegate_core::shed::Mode;
 use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
-use crate::support::{Slow, pass, request, send, settle, status};
+use crate::support::{Slow, pass, read, request, send, settle, status};
 
 #[tokio::test(start_paused = true)]
 async fn more_than_the_limit_are_refused_with_503() {
@@ -22,7 +22,7 @@ async fn more_than_the_limit_are_refused_with_503() {
         (first.await.unwrap().status(), second.await.unwrap().status()),
         (200.try_into().unwrap(), 200.try_into().unwrap())
     );
-    assert_eq!(service.oneshot(request(&[])).await.unwrap().body(), "done");
+    assert_eq!(read(service.oneshot(request(&[])).await.unwrap()).await.body(), "done");
     assert_eq!((slow.most(), slow.served(), layer.handle().switch().refused()), (2, 3, 1));
 }
 
@@ -150,7 +150,8 @@ fn bad_configurations_are_refused() {
     for (built, expected) in [
         (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
         (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
-        (keyed(0).build(), "permits: 0 is too small; use at least 1"),
+        (keyed(0).build(), "limit: 0 is too small; use at least 1"),
+        (keyed(1 << 31).build(), "limit: 2147483648 is too large; use at most 2147483647"),
         (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
         (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),

@@ -13,7 +13,7 @@ use tidegate_tower::{
 };
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{Slow, request};
+use crate::support::{Slow, read, request};
 
 /// Panics if it is called without having been ready. Its clones are not ready.
 #[derive(Default)]
@@ -86,7 +86,7 @@ async fn many_threads_lose_nothing() {
         let mut request = request(&[("answer", if dice.roll().is_multiple_of(9) { "503" } else { "200" })]);
         *request.uri_mut() = format!("http://host:{}/", 1 + number).parse().unwrap();
         let response = service.clone().oneshot(request);
-        let task = tokio::spawn(async move { response.await.unwrap() });
+        let task = tokio::spawn(async move { read(response.await.unwrap()).await });
         if dice.roll().is_multiple_of(2) {
             kept.push(task);
         } else {

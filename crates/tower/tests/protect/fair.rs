@@ -100,9 +100,9 @@ const SECONDS: f64 = 10.0;
 
 /// The share of its fair share that the worst off of ten tenants gets, who each ask for just that, while the first asks
 /// for a hundred times as much.
-async fn worst_share<S>(service: S) -> f64
+async fn worst_share<S, B>(service: S) -> f64
 where
-    S: Service<http::Request<String>, Response = Response<String>, Error = std::convert::Infallible>,
+    S: Service<http::Request<String>, Response = Response<B>, Error = std::convert::Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send,
 {

@@ -1,13 +1,19 @@
 //! The layers in axum and tonic, all at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use http_body::Body as _;
 use tidegate_core::adaptive::{Gradient2, Gradient2Config};
 use tidegate_core::shed::WorkerShedderConfig;
-use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, Queue, Refusal, ShedLayer, Tenant};
+use tidegate_engine::{Engine, Options};
+use tidegate_tower::{
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, Queue, Refusal, SharedConcurrencyLayer, ShedLayer, Tenant,
+};
+use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
 fn adaptive() -> AdaptiveLayer {
@@ -16,6 +22,11 @@ fn adaptive() -> AdaptiveLayer {
 
 fn fair() -> FairLayer {
     FairLayer::builder(1, |head| Some(Tenant::new(head.header("tenant")?))).build().unwrap()
+}
+
+fn shared() -> SharedConcurrencyLayer {
+    let engine = Engine::new(Options { keys: Some(100), ..Options::default() }).unwrap();
+    SharedConcurrencyLayer::builder(Arc::new(engine), "all", 1).build().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,6 +38,7 @@ async fn a_router_of_axum_takes_all_of_them() {
     };
     let app: Router = Router::new()
         .route("/", get(slow))
+        .layer(shared())
         .layer(limit)
         .layer(fair())
         .layer(adaptive())
@@ -50,19 +62,22 @@ async fn routes_of_tonic_are_told_in_grpc() {
         let call = http::Request::post("/some.Service/Call").header("content-type", "application/grpc");
         call.body(tonic::body::Body::empty()).unwrap()
     };
-    let status = |response: &http::Response<tonic::body::Body>| response.headers()["grpc-status"].clone();
+    let status = |response: &http::Response<_>| response.headers()["grpc-status"].clone();
     let unknown = service.clone().oneshot(call()).await.unwrap();
     assert_eq!(status(&unknown), "12", "it passed, and there is no such service");
     let _held = limit.handle().acquire().await.unwrap();
     let refused = service.oneshot(call()).await.unwrap();
     assert_eq!((refused.status().as_u16(), status(&refused)), (200, "14".parse().unwrap()));
-    assert_eq!(tonic::Status::from_header_map(refused.headers()).unwrap().code(), tonic::Code::Unavailable);
+    let told = tonic::Status::from_header_map(refused.headers()).unwrap();
+    assert_eq!((told.code(), told.message()), (tonic::Code::Unavailable, "as many requests are in progress as may be"));
+    assert_eq!(told.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+    assert!(refused.body().is_end_stream(), "a status alone");
 }
 
 /// It compiles: what a server of tonic asks of its layers.
 #[test]
 fn a_server_of_tonic_takes_them() {
-    let server = tonic::transport::Server::builder().layer(fair()).layer(adaptive());
+    let server = tonic::transport::Server::builder().layer(fair()).layer(adaptive()).layer(shared());
     let mut server = server.layer(ConcurrencyLayer::new(1).unwrap()).layer(ShedLayer::fleet(2, 0.0).build().unwrap());
     let _router = server.add_routes(tonic::service::Routes::default());
 }
@@ -73,13 +88,17 @@ fn a_service_of_hyper_takes_them() {
     use http_body_util::Full;
     use hyper::body::{Bytes, Incoming};
 
-    fn accepted<S>(_: S)
+    fn accepted<S, B>(_: S)
     where
-        S: tower::Service<http::Request<Incoming>, Response = http::Response<Full<Bytes>>, Future: Send>,
+        S: tower::Service<http::Request<Incoming>, Response = http::Response<B>, Future: Send>,
+        B: hyper::body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+            + Send
+            + Sync
+            + 'static,
     {
     }
     let service = tower::service_fn(async |_: http::Request<Incoming>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from_static(b"hello"))))
     });
-    accepted(fair().layer(adaptive().layer(ConcurrencyLayer::new(1).unwrap().layer(service))));
+    accepted(fair().layer(adaptive().layer(ConcurrencyLayer::new(1).unwrap().layer(shared().layer(service)))));
 }

@@ -34,9 +34,9 @@ fn workers()
 }
 
 /// What was served a second in the second half, and the time that 99 of 100 of them did not exceed.
-async fn flood<S>(service: S) -> (f64, Duration)
+async fn flood<S, B>(service: S) -> (f64, Duration)
 where
-    S: Service<Request<String>, Response = Response<String>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
     let (mut dice, start, mut at) = (Dice::new(5), Instant::now(), 0.0);
     let mut sent = Vec::new();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a panic is the answer")]
 
 mod adaptive;
+mod bodies;
 mod concurrency;
 mod contract;
 mod fair;
@@ -9,6 +10,7 @@ mod frameworks;
 mod learning;
 mod priority;
 mod queue;
+mod served;
 mod shape;
 mod shed;
 mod support;

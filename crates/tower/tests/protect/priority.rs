@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tower::{Layer, ServiceExt};
 
 use crate::shed::class;
-use crate::support::{Slow, request};
+use crate::support::{Slow, read, request};
 
 /// Ten workers of 100 ms each can do 100 requests a second.
 const WORKERS: u64 = 10;
@@ -72,9 +72,10 @@ trait Sends {
     fn send(&self, class: Criticality) -> tokio::task::JoinHandle<Response<String>>;
 }
 
-impl<S> Sends for S
+impl<S, B> Sends for S
 where
-    S: tower::Service<http::Request<String>, Response = Response<String>, Error = std::convert::Infallible>
+    B: http_body::Body<Data = bytes::Bytes, Error = std::convert::Infallible> + Send + 'static,
+    S: tower::Service<http::Request<String>, Response = Response<B>, Error = std::convert::Infallible>
         + Clone
         + Send
         + 'static,
@@ -82,7 +83,7 @@ where
 {
     fn send(&self, class: Criticality) -> tokio::task::JoinHandle<Response<String>> {
         let response = self.clone().oneshot(request(&[("class", class.name())]));
-        tokio::spawn(async move { response.await.unwrap() })
+        tokio::spawn(async move { read(response.await.unwrap()).await })
     }
 }
 

@@ -1,6 +1,7 @@
 //! A service that takes its time, and requests to it.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt;
 use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt};
 
@@ -89,13 +93,24 @@ pub(crate) fn request(headers: &[(&str, &str)]) -> Request<String> {
     request.body(String::new()).unwrap()
 }
 
-/// Sends a request in a task of its own; it has been polled once when this returns.
-pub(crate) async fn send<S>(service: &S, request: Request<String>) -> JoinHandle<Response<String>>
+/// A response whose body is read to its end, as clients do.
+pub(crate) async fn read<B>(response: Response<B>) -> Response<String>
 where
-    S: Service<Request<String>, Response = Response<String>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    B: Body<Data = Bytes, Error: Debug>,
+{
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Response::from_parts(head, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+/// Sends a request in a task of its own and reads what is answered; it has been polled once when this returns.
+pub(crate) async fn send<S, B>(service: &S, request: Request<String>) -> JoinHandle<Response<String>>
+where
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    B: Body<Data = Bytes, Error: Debug> + Send + 'static,
 {
     let response = service.clone().oneshot(request);
-    let task = tokio::spawn(async move { response.await.unwrap() });
+    let task = tokio::spawn(async move { read(response.await.unwrap()).await });
     settle().await;
     task
 }

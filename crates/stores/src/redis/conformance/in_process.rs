@@ -12,8 +12,8 @@ use super::{End, Runs, told_the_time};
 use crate::redis::link::Script;
 use crate::redis::script::Scripts;
 
-/// As they run on Redis: states live a second longer than the whole seconds that they count.
-static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(1));
+/// As they run on Redis: states live two milliseconds longer than the whole milliseconds that they count.
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(2));
 
 /// What a key holds.
 enum Held {
@@ -33,10 +33,10 @@ struct Keys {
 }
 
 impl Keys {
-    fn expire(&mut self, key: &[u8], seconds: &[u8]) {
-        let seconds = number(seconds);
-        assert!(seconds > 0, "Redis takes no such time to live");
-        let nanos = self.now_nanos + seconds * 1_000_000_000;
+    fn expire(&mut self, key: &[u8], millis: &[u8]) {
+        let millis = number(millis);
+        assert!(millis > 0, "Redis takes no such time to live");
+        let nanos = self.now_nanos + millis * 1_000_000;
         self.ends.insert(key.to_vec(), End::At { nanos, told_now: true });
     }
 }
@@ -156,9 +156,9 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             None => found(None),
             Some(Held::Hash(_) | Held::Sorted(_)) => panic!("GET of what is no text"),
         },
-        [b"SET", key, value, b"EX", seconds] => {
+        [b"SET", key, value, b"PX", millis] => {
             keys.held.insert(key.to_vec(), Held::Text(value.to_vec()));
-            keys.expire(key, seconds);
+            keys.expire(key, millis);
             Ok(LuaValue::Boolean(true))
         }
         [b"DEL", key] => {
@@ -166,10 +166,10 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             counted(usize::from(keys.held.remove(*key).is_some()))
         }
         [b"EXISTS", key] => counted(usize::from(keys.held.contains_key(*key))),
-        [b"EXPIRE", key, seconds] => {
+        [b"PEXPIRE", key, millis] => {
             let is_there = keys.held.contains_key(*key);
             if is_there {
-                keys.expire(key, seconds);
+                keys.expire(key, millis);
             }
             counted(usize::from(is_there))
         }

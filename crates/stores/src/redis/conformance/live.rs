@@ -12,7 +12,7 @@ use crate::redis::link::{Arg, Redis, Script};
 use crate::redis::script::Scripts;
 
 /// Redis expires by a clock of its own, so that states must outlive the test.
-static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(3600));
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(3_600_000));
 
 /// Servers that end with the test.
 #[expect(dead_code, reason = "they are only held")]

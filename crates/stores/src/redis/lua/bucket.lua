@@ -6,8 +6,8 @@
 --   most    the most debt that a state may hold
 --   bound   take and ask: the most debt beside which the units fit, negative if they never do; refund: the receipt, or
 --           empty
--- Answers whether it passes, and the state to write with the seconds it lives, if it changed; nothing if the state cannot
--- be read. The seconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers,
+-- Answers whether it passes, and the state to write with the milliseconds it lives, if it changed; nothing if the state cannot
+-- be read. The milliseconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers,
 -- because each of them would be made anew for each call.
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
@@ -62,5 +62,5 @@ local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bo
   if debt_s == before_s and debt_n == before_n then return allowed end
   local tat_s, tat_n = now_s + debt_s, now_n + debt_n
   if tat_n >= 1000000000 then tat_s, tat_n = tat_s + 1, tat_n - 1000000000 end
-  return allowed, ('%d%09d'):format(tat_s, tat_n), ('%d'):format(debt_s + spare)
+  return allowed, ('%d%09d'):format(tat_s, tat_n), ('%d'):format(debt_s * 1000 + debt_n / 1000000 + spare)
 end

@@ -42,6 +42,6 @@ local function fixed_window(value, op, units, _, limit, window_s, window_n, phas
     return true
   end
   if count == before and not jumped then return allowed end
-  local left_s = end_s - now_s - (end_n < now_n and 1 or 0)
-  return allowed, ('w%d %d%09d'):format(count, end_s, end_n), left_s + spare
+  local left = (end_s - now_s) * 1000 + (end_n - now_n) / 1000000 + spare
+  return allowed, ('w%d %d%09d'):format(count, end_s, end_n), ('%d'):format(left)
 end

@@ -19,16 +19,16 @@ if is_bucket then
   end
 end
 for at = 4, #ARGV - width + 1, width do
-  local allowed, changed, seconds = decide(value, unpack(ARGV, at, at + width - 1))
+  local allowed, changed, millis = decide(value, unpack(ARGV, at, at + width - 1))
   if allowed == nil then return redis.error_reply(OTHER_LAYOUT) end
   if allowed then
     taken = (at - 4) / width + 1
-    redis.call('SET', KEYS[1], changed, 'EX', seconds)
+    redis.call('SET', KEYS[1], changed, 'PX', millis)
     break
   end
-  repaired, lives = changed, seconds
+  repaired, lives = changed, millis
 end
 -- Nothing was taken, but a state that is ahead because the clock was set back is put right, or it would lock the key out
 -- until the clock catches up. A bucket whose debt was raised here was not ahead: it is left as it was.
-if taken == 0 and repaired and not raised then redis.call('SET', KEYS[1], repaired, 'EX', lives) end
+if taken == 0 and repaired and not raised then redis.call('SET', KEYS[1], repaired, 'PX', lives) end
 return {taken, now_s, now_n, before}

@@ -76,8 +76,8 @@ local function log_close(log)
   if log_is_sparse(log.key, log.first, log.last) then log_close_gaps(log) end
   redis.call('HSET', log.key, 'h', ('l%d %d %d %d%09d %d'):format(
     log.first, log.last, log.units, log.newest_s, log.newest_n, log.newest_units))
-  local left_s = log.newest_s - now_s - (log.newest_n < now_n and 1 or 0)
-  redis.call('EXPIRE', log.key, math.max(left_s, 0) + spare)
+  local left = (log.newest_s - now_s) * 1000 + (log.newest_n - now_n) / 1000000
+  redis.call('PEXPIRE', log.key, ('%d'):format(math.max(left, 0) + spare))
 end
 
 local function log_clear(log)

@@ -45,5 +45,5 @@ if in_use == 0 then
 end
 local first = redis.call('ZRANGE', KEYS[1], marks, marks, 'WITHSCORES')
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-redis.call('EXPIRE', KEYS[1], math.floor((last[2] - now) / 1000000) + spare)
+redis.call('PEXPIRE', KEYS[1], ('%d'):format((last[2] - now) / 1000 + spare))
 return {done, in_use, first[2] - now}

@@ -4,7 +4,7 @@
 -- Replies: whether they were taken, now, and for each charge the state before, or the log's own answer.
 local WIDTH = 14
 local words = {bucket = bucket, fixed_window = fixed_window, sliding_counter = sliding_counter}
-local states, seconds, logs, found, denied = {}, {}, {}, {}, false
+local states, millis, logs, found, denied = {}, {}, {}, {}, false
 
 -- Reads what every charge counts on, and repairs what a clock that jumped back left ahead, whether they pass or not.
 for i, key in ipairs(KEYS) do
@@ -14,7 +14,7 @@ for i, key in ipairs(KEYS) do
     local value = redis.call('GET', key)
     local _, changed, left = decide(value, 'd', 0, 0, unpack(ARGV, at + 6, at + WIDTH))
     if _ == nil then return redis.error_reply(OTHER_LAYOUT) end
-    states[key], seconds[key] = {value, changed or value}, changed and left
+    states[key], millis[key] = {value, changed or value}, changed and left
   elseif not decide and not logs[key] then
     local log = log_open(key, unpack(ARGV, at + 6, at + 12))
     if not log then return redis.error_reply(OTHER_LAYOUT) end
@@ -22,7 +22,7 @@ for i, key in ipairs(KEYS) do
   end
 end
 for key, state in pairs(states) do
-  if seconds[key] then redis.call('SET', key, state[2], 'EX', seconds[key]) end
+  if millis[key] then redis.call('SET', key, state[2], 'PX', millis[key]) end
 end
 for _, place in pairs(logs) do
   if place.jumped then
@@ -78,7 +78,7 @@ for i, key in ipairs(KEYS) do
     log_close(place.log)
   elseif not denied and tried[key] ~= nil then
     if tried[key] then
-      redis.call('SET', key, tried[key], 'EX', left[key])
+      redis.call('SET', key, tried[key], 'PX', left[key])
     else
       redis.call('DEL', key)
     end

@@ -91,6 +91,6 @@ local function sliding_counter(value, op, units, _, limit, window_s, window_n, a
   if prev == prev_before and curr == curr_before and not jumped then return allowed end
   local fresh_s, fresh_n = plus(start_s, start_n, window_s, window_n)
   if curr > 0 then fresh_s, fresh_n = plus(fresh_s, fresh_n, window_s, window_n) end
-  local left_s = fresh_s - now_s - (fresh_n < now_n and 1 or 0)
-  return allowed, ('c%d %d %d%09d'):format(prev, curr, fresh_s, fresh_n), left_s + spare
+  local left = (fresh_s - now_s) * 1000 + (fresh_n - now_n) / 1000000 + spare
+  return allowed, ('c%d %d %d%09d'):format(prev, curr, fresh_s, fresh_n), ('%d'):format(left)
 end
