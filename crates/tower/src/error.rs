@@ -74,12 +74,6 @@ pub enum ConfigError {
         /// What would do.
         remedy: String,
     },
-    /// A queue where none can be.
-    #[error("queue: {with} refuse at once, and have no queue; leave out one of them")]
-    NoQueue {
-        /// What has no queue.
-        with: &'static str,
-    },
     /// The numbers of a limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
