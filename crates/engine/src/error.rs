@@ -50,6 +50,6 @@ pub enum RequestError {
     #[error(transparent)]
     Penalty(LimitError),
     /// A store that would have to answer does not.
-    #[error("store: it does not answer; see the log, and ask again")]
+    #[error("store: it does not answer, or not what it was asked; the log says which")]
     Store(#[from] StoreError),
 }

@@ -46,6 +46,14 @@ pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a lease is renewed in its time: two calls in a row may fail.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 
+/// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line waits as long
+/// as eleven requests take: it is still wanted then.
+pub const STACK_WAITING_PER_PLACE: usize = 10;
+
+/// The share of all that a stack has room for that it keeps for critical requests. Those of one tenant that floods fill
+/// two elevenths of the room at most: the reserve leaves the other tenants most of it.
+pub const STACK_RESERVED_SHARE: f64 = 0.2;
+
 /// Most workers of a service: as many as an adaptive limit can let in.
 pub const WORKERS_MAX: u64 = tidegate_core::bounds::ADAPTIVE_LIMIT_MAX;
 

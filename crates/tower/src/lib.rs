@@ -9,6 +9,7 @@
 //! | whom to turn away under load; a client that holds back | `shed/` |
 //! | calls sent at an even pace | `shape/` |
 //! | turns among tenants | `fair/` |
+//! | all that protects a service, as one layer | `stack/` |
 //! | clients that come back when they were told to | `retry/` |
 //! | who is in, who waits, and in which order | `gate/` |
 //! | the one service and future behind the layers that let in | `guard.rs` |
@@ -46,6 +47,7 @@ mod runtime_clock;
 mod shape;
 mod shared_concurrency;
 mod shed;
+mod stack;
 mod switch;
 
 pub use adaptive::{AdaptiveBuilder, AdaptiveHandle, AdaptiveLayer, AdaptivePermit, Outcome};
@@ -72,6 +74,7 @@ pub use shared_concurrency::{
 };
 pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
+pub use stack::{Part, PartStats, StackBuilder, StackHandle, StackLayer, StackStats, Stacked};
 pub use switch::Switch;
 pub use tidegate_core::shed::Mode;
 pub use tidegate_policy::schema::AddressHeader;

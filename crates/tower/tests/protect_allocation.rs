@@ -10,23 +10,35 @@ use std::future::{Future, Ready, ready};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tidegate_core::adaptive::{Gradient2, Gradient2Config};
-use tidegate_core::shed::{ClientThrottleConfig, WorkerShedderConfig};
-use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, ShedLayer, Tenant, ThrottleLayer};
+use tidegate_core::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
+use tidegate_tower::{
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyBy, Measure, RateLimitLayer, ShedLayer, StackLayer, Tenant,
+    ThrottleLayer,
+};
 use tower::{Layer as _, Service, service_fn};
 
 use counting::ASKED;
 
-type Answer = Ready<Result<Response<Full<&'static [u8]>>, Infallible>>;
+type Answer = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 
 fn answer(_: Request<()>) -> Answer {
-    ready(Ok(Response::new(Full::new(b"hello"))))
+    ready(Ok(Response::new(Full::new(Bytes::from_static(b"hello")))))
 }
 
 /// Allocations of a hundred requests that pass, after some to warm up; and the size of the future.
-fn check<S, B>(name: &str, mut service: S)
+fn check<S, B>(name: &str, service: S)
+where
+    S: Service<Request<()>, Response = Response<B>>,
+{
+    check_sized(name, service, 80);
+}
+
+/// The same, for a future that may be so many bytes larger than that of the service behind.
+fn check_sized<S, B>(name: &str, mut service: S, bytes: usize)
 where
     S: Service<Request<()>, Response = Response<B>>,
 {
@@ -46,7 +58,7 @@ where
     }
     assert_eq!(ASKED.get() - before, 0, "{name}");
     let (own, inner) = (size_of::<S::Future>(), size_of::<Answer>());
-    assert!(own <= inner + 80, "{name}: a future of {own} bytes around one of {inner}");
+    assert!(own <= inner + bytes, "{name}: a future of {own} bytes around one of {inner}");
 }
 
 #[test]
@@ -65,4 +77,12 @@ fn who_passes_costs_no_allocation() {
     let fair = FairLayer::builder(2, |head| Some(Tenant::new(head.header("tenant")?))).build().unwrap();
     check("fair", fair.layer(inner));
     check("throttle", ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap().layer(inner));
+    let rate = RateLimitLayer::limit("1000000/s".parse().unwrap(), KeyBy::header("tenant")).headers_on_pass(false);
+    let stack = StackLayer::builder(2)
+        .class(|_| Criticality::Get)
+        .rate(rate.build().unwrap())
+        .tenant(|head| Some(Tenant::new(head.header("tenant")?)))
+        .build()
+        .unwrap();
+    check_sized("stack", stack.layer(inner), 4 * 80);
 }

@@ -25,6 +25,21 @@ impl ConcurrencyHandle {
         &self.0.switch
     }
 
+    /// How many may be in progress. For a limit for each key: of each.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        match &self.0.places {
+            Places::One(gate) => gate.limit(),
+            // Those without a key are as one.
+            Places::Keyed(keyed) => keyed.nameless.limit(),
+        }
+    }
+
+    /// Whether the limit is for each key.
+    pub(crate) fn is_keyed(&self) -> bool {
+        matches!(self.0.places, Places::Keyed(_))
+    }
+
     /// How many are in progress. For a limit for each key: of those without one.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

@@ -158,6 +158,12 @@ impl FairHandle {
         &self.0.switch
     }
 
+    /// How many may be in progress.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.0.gate.limit()
+    }
+
     /// How many are in progress.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

@@ -133,6 +133,10 @@ impl Gate {
         self.permits.set_limit(limit)
     }
 
+    pub(crate) fn limit(&self) -> u64 {
+        self.permits.limit()
+    }
+
     pub(crate) fn in_flight(&self) -> u64 {
         self.permits.in_use()
     }

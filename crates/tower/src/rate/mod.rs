@@ -80,7 +80,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit { inner, shared: Arc::clone(&self.shared) }
+        RateLimit::optional(inner, Some(self))
     }
 }
 
@@ -88,7 +88,15 @@ impl<S> Layer<S> for RateLimitLayer {
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    shared: Arc<Shared>,
+    /// Nothing if all pass.
+    shared: Option<Arc<Shared>>,
+}
+
+impl<S> RateLimit<S> {
+    /// A service behind a layer, or behind none: stacks need not have one.
+    pub(crate) fn optional(inner: S, layer: Option<&RateLimitLayer>) -> RateLimit<S> {
+        RateLimit { inner, shared: layer.map(|layer| Arc::clone(&layer.shared)) }
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
@@ -105,19 +113,19 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.shared.switch.mode() == Mode::Off {
+        let Some(shared) = self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) else {
             return RateLimitFuture::calling(self.inner.call(request), None);
-        }
-        let Some(verdict) = self.shared.judge_at_once(Head::of(&request)) else {
+        };
+        let Some(verdict) = shared.judge_at_once(Head::of(&request)) else {
             // The one that is ready is called later; the next caller gets the other one ready.
             let next = self.inner.clone();
             let ready = std::mem::replace(&mut self.inner, next);
             let (parts, body) = request.into_parts();
-            return RateLimitFuture::asking(Shared::judge(Arc::clone(&self.shared), parts), ready, body);
+            return RateLimitFuture::asking(Shared::judge(Arc::clone(shared), parts), ready, body);
         };
-        match self.shared.settle_on(verdict, request.headers()) {
+        match shared.settle_on(verdict, request.headers()) {
             Ok(ticket) => {
-                let later = ticket.map(|ticket| (Arc::clone(&self.shared), ticket));
+                let later = ticket.map(|ticket| (Arc::clone(shared), ticket));
                 RateLimitFuture::calling(self.inner.call(request), later)
             }
             Err(answer) => RateLimitFuture::denied(answer),

@@ -248,6 +248,15 @@ impl ShedHandle {
         }
     }
 
+    /// For a fleet's shedder: how many may be in progress besides critical requests.
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        match &self.0.kind {
+            Kind::Fleet(fleet) => Some(lock(fleet).room()),
+            Kind::Worker { .. } => None,
+        }
+    }
+
     /// For a fleet's shedder: the fleet has grown or shrunk. Who is in stays.
     pub fn set_capacity(&self, capacity: u64) {
         if let Kind::Fleet(fleet) = &self.0.kind {

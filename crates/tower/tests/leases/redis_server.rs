@@ -201,7 +201,7 @@ async fn who_leaves_while_redis_hangs_holds_nothing() {
 #[tokio::test]
 async fn an_answer_that_is_too_late_holds_nothing() {
     let redis = Server::start(&Setup::default());
-    let hurried = impatient(&redis, 1, WithoutStore::Deny, LONG, "200ms").await;
+    let hurried = impatient(&redis, 1, WithoutStore::Deny, LONG, "1s").await;
     let patient = node(&redis, 1, WithoutStore::Deny, LONG).await;
     drop(hurried.handle().acquire().await.unwrap());
     eventually("it was given back", async || patient.handle().acquire().await.is_ok()).await;

@@ -72,6 +72,9 @@ pub enum Why {
     /// Nodes sent the call back and forth.
     #[error("more than {REDIRECTIONS_MAX} redirections: the last was {0}")]
     Redirected(Box<str>),
+    /// The URL says that the server is alone.
+    #[error("it is a node of a Cluster ({0}); write redis+cluster://")]
+    OfCluster(Box<str>),
     /// No node is known to have the slot.
     #[error("no node of the Cluster has slot {0}")]
     NoNode(u16),

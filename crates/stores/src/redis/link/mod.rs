@@ -298,6 +298,9 @@ impl Attempt<'_> {
                 done.load = true;
                 return Ok(());
             }
+            Meaning::Moved(..) | Meaning::Ask(_) if !matches!(self.redis.inner.topology, Topology::Cluster(_)) => {
+                return Err(self.not_sent(Why::OfCluster(in_words(error).into())));
+            }
             Meaning::Moved(..) | Meaning::Ask(_) if done.redirections >= REDIRECTIONS_MAX => {
                 return Err(self.not_sent(Why::Redirected(in_words(error).into())));
             }
@@ -323,7 +326,9 @@ impl Attempt<'_> {
             Meaning::NotReady { node: true } => {}
             Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
             Meaning::Final => {
-                return Err(CallError::Refused { store: self.store(), error: in_words(error).into() });
+                let hint = if is_sentinel(error) { "; it is a Sentinel: write redis+sentinel://HOST/NAME" } else { "" };
+                let error = format!("{}{hint}", in_words(error)).into();
+                return Err(CallError::Refused { store: self.store(), error });
             }
         }
         // What would be sent with no time left for its answer would be unknown, where now it is known not to have run.
@@ -372,6 +377,12 @@ impl Attempt<'_> {
     fn store(&self) -> Arc<str> {
         Arc::clone(self.redis.name())
     }
+}
+
+/// Sentinels run no scripts.
+fn is_sentinel(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or("").to_ascii_lowercase();
+    details.starts_with("unknown command") && ["evalsha", "script"].iter().any(|name| details.contains(name))
 }
 
 fn meaning(error: &ServerError, node: &Node) -> Meaning {

@@ -100,10 +100,12 @@ async fn what_before_redis_7_stands_inside_of_a_message_is_read() {
 }
 
 #[tokio::test]
-async fn a_redirection_outside_of_a_cluster_goes_nowhere() {
+async fn a_redirection_outside_of_a_cluster_goes_nowhere_and_says_what_to_write() {
     let (redis, calls) = pretend(&["-MOVED 5 127.0.0.1:1\r\n"; 100]).await;
-    assert!(is_not_sent(&add(&redis, "k", AMPLE).await));
-    assert_eq!(calls.load(Relaxed), 6);
+    let failed = add(&redis, "k", AMPLE).await;
+    assert!(is_not_sent(&failed));
+    assert!(failed.unwrap_err().to_string().ends_with("write redis+cluster://"));
+    assert_eq!(calls.load(Relaxed), 1);
 }
 
 #[tokio::test]

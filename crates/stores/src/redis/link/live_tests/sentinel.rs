@@ -61,6 +61,9 @@ async fn what_sentinels_do_not_know_is_said() {
     let (server, free) = (trio.first.port, free_port());
     let mistaken = add(&open(&format!("redis+sentinel://127.0.0.1:{server}/tide")), "k", AMPLE).await.unwrap_err();
     assert!(mistaken.to_string().contains("unknown command"), "{mistaken}");
+    let sentinel = hosts.split(',').next().unwrap();
+    let taken_for_a_server = add(&open(&format!("redis://{sentinel}")), "k", AMPLE).await.unwrap_err().to_string();
+    assert!(taken_for_a_server.ends_with("write redis+sentinel://HOST/NAME"), "{taken_for_a_server}");
     let absent = add(&open(&format!("redis+sentinel://127.0.0.1:{free}/tide")), "k", AMPLE).await.unwrap_err();
     assert!(absent.to_string().contains("no Sentinel names the primary"), "{absent}");
 }
