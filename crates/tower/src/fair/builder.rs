@@ -10,8 +10,8 @@ use tidegate_core::shed::Mode;
 use tidegate_core::{KeyBuf, KeyError};
 
 use super::{FairLayer, Shared, TenantOf};
-use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
-use crate::error::{ConfigError, check_time};
+use crate::bounds::{QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
+use crate::error::{ConfigError, check_count, check_time};
 use crate::gate::{Gate, Room};
 use crate::missing_key::MissingKey;
 use crate::switch::Switch;
@@ -80,6 +80,7 @@ impl FairBuilder {
     pub fn build(self) -> Result<FairLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         check_time("deadline", self.deadline, WAIT_MAX)?;
+        check_count("total_max", self.queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
         let gate = Gate::new(self.limit, Room::Fair(DeficitRoundRobin::new(self.queue)?), self.deadline)?;
         let switch = Switch::default();
         switch.set_mode(self.mode);

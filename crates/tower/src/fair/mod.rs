@@ -119,18 +119,22 @@ impl Doorkeeper for FairLayer {
         if mode == Mode::Off {
             return Entered::In(FairPermit { _permit: None });
         }
-        if mode == Mode::Shadow {
-            let (permit, had_room) = shared.gate.enter_anyway();
-            shared.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
-            return Entered::In(FairPermit { _permit: Some(permit) });
-        }
         let tenant = (shared.tenant)(head);
         let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
-        match named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing) {
-            Named::Key(key) => shared.enter(key, weight),
-            Named::Nobody => shared.enter(shared.nameless.as_key(), 1),
-            Named::Skipped => Entered::In(FairPermit { _permit: None }),
-            Named::Denied => Entered::Refused(shared.refusal(Reason::NoKey)),
+        match (named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing), mode) {
+            (Named::Skipped, _) => Entered::In(FairPermit { _permit: None }),
+            (Named::Denied, Mode::Shadow) => {
+                shared.switch.count(Judgement::WouldShed);
+                Entered::In(FairPermit { _permit: None })
+            }
+            (Named::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
+            (Named::Key(_) | Named::Nobody, Mode::Shadow) => {
+                let (permit, had_room) = shared.gate.enter_anyway();
+                shared.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
+                Entered::In(FairPermit { _permit: Some(permit) })
+            }
+            (Named::Key(key), _) => shared.enter(key, weight),
+            (Named::Nobody, _) => shared.enter(shared.nameless.as_key(), 1),
         }
     }
 

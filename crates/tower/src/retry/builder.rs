@@ -91,7 +91,7 @@ impl RetryBuilder {
         self
     }
 
-    /// The share of all requests that may be sent again, and how many a second may be in any case: 0.1 and 10 unless told
+    /// The share of all requests that may be sent again, and how many a second may be besides: 0.1 and 10 unless told
     /// otherwise.
     pub fn budget(mut self, share: f64, least_per_second: u64) -> Self {
         self.share = share;

@@ -11,8 +11,9 @@ use tidegate_core::shed::{Criticality, Mode};
 use super::counted::Counted;
 use super::{Parts, StackLayer};
 use crate::bounds::{
-    NAME_BYTES_MAX, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE,
+    NAME_BYTES_MAX, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE, WAIT_MAX,
 };
+use crate::error::{check_count, check_time};
 use crate::{
     ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
 };
@@ -83,7 +84,8 @@ impl StackBuilder {
         StackBuilder { shed: Some(Shed::Planned(plan)), ..self }
     }
 
-    /// This shedder. What it counts as in progress waits for its turn too: give a fleet's shedder a capacity for both.
+    /// This shedder. What it counts as in progress waits for its turn too: give a fleet's shedder a capacity for both. While
+    /// turns are taken, the queue delay of the last part is zero.
     pub fn shed(self, layer: ShedLayer) -> StackBuilder {
         StackBuilder { shed: Some(Shed::Given(layer)), ..self }
     }
@@ -119,17 +121,18 @@ impl StackBuilder {
     }
 
     /// How many may wait, of each tenant and of all. If nothing is said: as many of each tenant as the limit lets in, and
-    /// of all ten times as many.
+    /// of all ten times as many. Parts that were given keep their own.
     pub fn queue(self, queue: FairConfig) -> StackBuilder {
         StackBuilder { queue: Some(queue), ..self }
     }
 
-    /// How long a request waits at most: a second, if nothing is said.
+    /// How long a request waits at most: a second, if nothing is said. Parts that were given keep their own.
     pub fn deadline(self, deadline: Duration) -> StackBuilder {
         StackBuilder { deadline, ..self }
     }
 
-    /// When those who are refused with 503 are told to come back: after a second, if nothing is said.
+    /// When those who are refused with 503 are told to come back: after a second, if nothing is said. Parts that were given
+    /// keep their own.
     pub fn retry_after(self, after: Duration) -> StackBuilder {
         StackBuilder { retry_after: after, ..self }
     }
@@ -149,6 +152,9 @@ impl StackBuilder {
             return Err(ConfigError::Name { length });
         }
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
+        // First, since the parts would call them by names of their own.
+        check_count("total_max", queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
+        check_time("deadline", self.deadline, WAIT_MAX)?;
         let concurrency = match self.concurrency {
             Concurrency::None => None,
             Concurrency::Given(layer) => Some(layer),

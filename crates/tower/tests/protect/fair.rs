@@ -92,6 +92,24 @@ async fn it_can_be_switched_off_and_watched() {
     assert_eq!((slow.inside(), handle.in_flight()), (4, 3));
 }
 
+/// A dark launch tells what would become of those without a tenant: who would pass uncounted takes no place.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_those_without_a_tenant_are_judged_as_they_would_be() {
+    for (missing, in_flight, would_refuse) in
+        [(MissingKey::Share, 3, 2), (MissingKey::Skip, 1, 0), (MissingKey::Deny, 1, 2)]
+    {
+        let layer = fair(1).missing_key(missing).mode(Mode::Shadow).build().unwrap();
+        let (handle, slow) = (layer.handle(), Slow::taking(100));
+        let service = layer.layer(slow.clone());
+        for headers in [&[("tenant", "a")][..], &[], &[]] {
+            send(&service, request(headers)).await;
+        }
+        assert_eq!(slow.inside(), 3, "{missing:?}");
+        let counted = (handle.in_flight(), handle.switch().would_refuse(), handle.switch().refused());
+        assert_eq!(counted, (in_flight, would_refuse, 0), "{missing:?}");
+    }
+}
+
 /// Ten places of 10 ms each can do 1,000 requests a second, for eleven tenants.
 const PLACES: u64 = 10;
 const TENANTS: usize = 11;
@@ -149,6 +167,10 @@ fn bad_configurations_are_refused() {
         (
             fair(1).queue(FairConfig { depth_max: 0, ..FairConfig::default() }).build(),
             "depth_max: 0 is out of range; use 1 to 16777216",
+        ),
+        (
+            fair(1).queue(FairConfig { total_max: (1 << 20) + 1, ..FairConfig::default() }).build(),
+            "total_max: 1048577 is out of range; use 1 to 1048576",
         ),
         (
             fair(1).deadline(Duration::ZERO).build(),

@@ -99,6 +99,10 @@ fn request(tenant: &str) -> Request<()> {
     Request::builder().header("tenant", tenant).body(()).unwrap()
 }
 
+fn grpc(tenant: &str) -> Request<()> {
+    Request::builder().header("tenant", tenant).header("content-type", "application/grpc").body(()).unwrap()
+}
+
 fn critical(tenant: &str) -> Request<()> {
     Request::builder().header("tenant", tenant).header("critical", "1").body(()).unwrap()
 }

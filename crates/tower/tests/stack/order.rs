@@ -5,10 +5,10 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tidegate_core::FakeClock;
 use tidegate_core::fair::FairConfig;
-use tidegate_tower::{KeyBy, RateLimitLayer, Settle, StackBuilder, StackHandle, StackLayer};
+use tidegate_tower::{KeyBy, RateLimitLayer, Refusal, Settle, StackBuilder, StackHandle, StackLayer};
 use tower::ServiceExt;
 
-use super::{Work, class, critical, request, send, settle, status, tenant};
+use super::{Work, class, critical, grpc, request, send, settle, status, tenant};
 
 /// One at a time. Two may wait, one of each tenant; of the room for three one is for critical requests.
 fn small() -> StackBuilder {
@@ -113,9 +113,12 @@ async fn callers_that_go_away_leave_nothing_behind() {
 /// What is refused behind the rate can cost nothing of it.
 #[tokio::test(start_paused = true)]
 async fn the_rate_can_give_back_what_was_refused_behind_it() {
-    let rate = RateLimitLayer::limit("3/hour".parse().unwrap(), KeyBy::header("tenant"))
-        .settle(|response| if response.status() == 503 { Settle::Refund(u64::MAX) } else { Settle::Keep })
-        .clock(FakeClock::new());
+    let rate =
+        RateLimitLayer::limit("3/hour".parse().unwrap(), KeyBy::header("tenant"))
+            .settle(|response| {
+                if response.extensions().get::<Refusal>().is_some() { Settle::Refund(u64::MAX) } else { Settle::Keep }
+            })
+            .clock(FakeClock::new());
     let queue = FairConfig { depth_max: 1, total_max: 1, ..FairConfig::default() };
     let stack = StackLayer::builder(1).rate(rate.build().unwrap()).tenant(tenant).queue(queue).build().unwrap();
     let work = Work::held();
@@ -127,6 +130,8 @@ async fn the_rate_can_give_back_what_was_refused_behind_it() {
             503,
             "its line is full, and its third unit is left"
         );
+        let call = send(&service, grpc("a")).await.await.unwrap();
+        assert!(call.status() == 200 && call.headers()["grpc-status"] == "14", "the same in gRPC");
     }
     work.release(2);
     settle().await;
@@ -157,8 +162,12 @@ fn bad_configurations_are_refused() {
     check(StackLayer::builder(0).tenant(tenant).without_concurrency(), "limit: 0 is too small; use at least 1");
     check(
         StackLayer::builder(1).deadline(Duration::ZERO),
-        "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s",
+        "deadline: 0ns is out of range; use more than 0 s and at most 3600s",
     );
+    let endless = FairConfig { total_max: (1 << 20) + 1, ..FairConfig::default() };
+    for builder in [StackLayer::builder(1), StackLayer::builder(1).tenant(tenant)] {
+        check(builder.queue(endless), "total_max: 1048577 is out of range; use 1 to 1048576");
+    }
     let none = FairConfig { depth_max: 0, ..FairConfig::default() };
     check(StackLayer::builder(1).tenant(tenant).queue(none), "depth_max: 0 is out of range; use 1 to 16777216");
     check(StackLayer::builder(1).name(""), "name: 0 bytes; use 1 to 128");
