@@ -17,6 +17,7 @@ use crate::bounds::{
 use crate::engine::Engine;
 use crate::failure::guarded;
 use crate::inline::inline_key;
+use crate::plan::Purpose;
 use crate::store::{Backend, StoreError};
 
 /// A permit that was asked for.
@@ -188,11 +189,13 @@ impl Engine {
     /// Does something with a permit in the default store and nowhere else: what is done while that does not answer is the
     /// caller's choice. A call without an answer may still have been heard, and is made good by a release.
     ///
+    /// Its keys are the program's own: they never meet those of [`Engine::acquire_permit`], which clients may choose.
+    ///
     /// # Errors
     /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
     pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
         check_op(op)?;
-        let key = inline_key(key)?;
+        let key = [&[Purpose::Layer.byte()], Key::new(key)?.as_bytes()].concat();
         let (key, id) = (Key::new(&key)?, Key::new(check_id(id)?)?);
         let told = match &self.default_store {
             Backend::Shared(backend) => Box::pin(backend.decide_permit(key, id.as_bytes(), op)).await?,

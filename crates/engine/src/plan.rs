@@ -28,6 +28,8 @@ pub(crate) enum Purpose {
     AnyBlocked = b'b' as isize,
     OwnLimit = b'o' as isize,
     Inline = CALLERS_KEY as isize,
+    /// Permits that the program asks for by itself, as a layer does.
+    Layer = b'l' as isize,
 }
 
 impl Purpose {

@@ -88,13 +88,25 @@ async fn who_asks_in_the_store_hears_that_it_does_not_answer() {
     assert_eq!((engine.permit_counts().held_here, engine.fell_back()), (1, 1));
 }
 
+/// Otherwise whoever may ask for permits could take all places of a layer that counts in the same store.
+#[test]
+fn keys_of_callers_are_not_those_of_the_program() {
+    let (engine, _) = engine();
+    let acquire = PermitOp::Acquire { limit: 1, lease: LEASE };
+    for key in [&b"pool"[..], b"\0\x04pool", b"l\0\x04pool", b"i"] {
+        assert!(at_once(engine.acquire_permit(key, 1, LEASE, Some(b"stranger"))).unwrap().permits.done);
+        assert!(at_once(engine.ask_permit(key, b"own", acquire)).unwrap().done, "{key:?}");
+        assert!(!at_once(engine.renew_permit(key, b"own", LEASE)).unwrap().done, "{key:?}");
+    }
+}
+
 #[test]
 fn in_memory_it_is_the_same_to_ask_in_the_store() {
     let (engine, clock) = engine();
     let ask = |id: &[u8], op| at_once(engine.ask_permit(b"pool", id, op));
     let acquire = PermitOp::Acquire { limit: 1, lease: LEASE };
     assert!(ask(b"first", acquire).unwrap().done);
-    assert!(!at_once(engine.acquire_permit(b"pool", 1, LEASE, None)).unwrap().permits.done, "they meet");
+    assert!(!ask(b"other", acquire).unwrap().done);
     assert!(ask(b"first", PermitOp::Renew { lease: 2 * LEASE }).unwrap().done);
     clock.advance(LEASE);
     assert!(!ask(b"second", acquire).unwrap().done);
