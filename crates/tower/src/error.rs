@@ -74,6 +74,19 @@ pub enum ConfigError {
         /// What would do.
         remedy: String,
     },
+    /// Something was set that would have no effect.
+    #[error("{field}: it has no effect {case}; {remedy}")]
+    Unused {
+        /// What was set.
+        field: &'static str,
+        /// When it has none.
+        case: &'static str,
+        /// What would do.
+        remedy: &'static str,
+    },
+    /// A queue has one measure of whether it stands.
+    #[error("codel: its numbers are not those of adaptive_lifo; give both the same")]
+    TwoMeasures,
     /// The numbers of a limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -116,10 +129,24 @@ impl ConfigError {
     pub(crate) fn number(field: &'static str, value: impl Display, remedy: impl Into<String>) -> ConfigError {
         ConfigError::Number { field, value: value.to_string(), remedy: remedy.into() }
     }
+
+    pub(crate) fn unused(field: &'static str, case: &'static str, remedy: &'static str) -> ConfigError {
+        ConfigError::Unused { field, case, remedy }
+    }
 }
 
 pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(), ConfigError> {
     if (1..=max).contains(&value) { Ok(()) } else { Err(ConfigError::number(field, value, format!("1 to {max}"))) }
+}
+
+/// Checks that what is said of keys is said of something.
+pub(crate) fn check_has_key(key: bool, keys: bool, missing_key: bool) -> Result<(), ConfigError> {
+    for (field, is_set) in [("keys", keys), ("missing_key", missing_key)] {
+        if is_set && !key {
+            return Err(ConfigError::unused(field, "without a key", "set key too, or leave it out"));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn check_time(field: &'static str, value: Duration, max: Duration) -> Result<(), ConfigError> {

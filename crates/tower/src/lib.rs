@@ -69,8 +69,8 @@ pub use response::ResponseHead;
 pub use retry::{RetryBuilder, RetryPolicy, retry_after};
 pub use shape::{Shape, ShapeError, ShapeFuture, ShapeLayer, Shaped, Shaper, ShaperConfig};
 pub use shared_concurrency::{
-    SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyHandle, SharedConcurrencyLayer, SharedPermit,
-    WithoutStore,
+    OnStoreFailure, SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyHandle, SharedConcurrencyLayer,
+    SharedPermit,
 };
 pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};

@@ -11,7 +11,7 @@ use tidegate_core::shed::Mode;
 
 use super::{ConcurrencyLayer, KeyOf, Keyed, Places, Pool, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
-use crate::error::{ConfigError, check_time};
+use crate::error::{ConfigError, check_has_key, check_time};
 use crate::gate::{Gate, KeyedGate, Queue};
 use crate::head::Head;
 use crate::missing_key::MissingKey;
@@ -22,8 +22,8 @@ pub struct ConcurrencyBuilder {
     limit: u64,
     queue: Option<Queue>,
     key: Option<KeyOf>,
-    keys: usize,
-    missing: MissingKey,
+    keys: Option<usize>,
+    missing: Option<MissingKey>,
     too_many: bool,
     retry_after: Duration,
     mode: Mode,
@@ -35,8 +35,8 @@ impl ConcurrencyBuilder {
             limit,
             queue: None,
             key: None,
-            keys: KEYS_DEFAULT,
-            missing: MissingKey::default(),
+            keys: None,
+            missing: None,
             too_many: false,
             retry_after: RETRY_AFTER_DEFAULT,
             mode: Mode::Enforce,
@@ -68,13 +68,13 @@ impl ConcurrencyBuilder {
     /// Room for so many keys with requests in progress; 100,000 if nothing is said. Further ones are refused with 503.
     #[must_use]
     pub fn keys(self, keys: usize) -> ConcurrencyBuilder {
-        ConcurrencyBuilder { keys, ..self }
+        ConcurrencyBuilder { keys: Some(keys), ..self }
     }
 
     /// What becomes of requests without a key. If nothing is said, they count as one.
     #[must_use]
     pub fn missing_key(self, missing: MissingKey) -> ConcurrencyBuilder {
-        ConcurrencyBuilder { missing, ..self }
+        ConcurrencyBuilder { missing: Some(missing), ..self }
     }
 
     /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
@@ -99,20 +99,22 @@ impl ConcurrencyBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, or a time is zero or too long.
+    /// If a number is zero or too large, a time is zero or too long, or something was set that would have no effect.
     pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        check_has_key(self.key.is_some(), self.keys.is_some(), self.missing.is_some())?;
+        let keys = self.keys.unwrap_or(KEYS_DEFAULT);
         let places = match self.key {
             None => Places::One(Gate::with_queue(self.limit, self.queue)?),
             Some(key) => Places::Keyed(Keyed {
                 // First, since it calls the limit what the builder calls it.
                 nameless: Gate::with_queue(self.limit, self.queue)?,
                 pool: match self.queue {
-                    Some(queue) => Pool::Queued(KeyedGate::new(self.limit, queue, self.keys)?),
-                    None => Pool::Semaphore(Semaphore::with_capacity(self.limit, self.keys)?),
+                    Some(queue) => Pool::Queued(KeyedGate::new(self.limit, queue, keys)?),
+                    None => Pool::Semaphore(Semaphore::with_capacity(self.limit, keys)?),
                 },
                 key,
-                missing: self.missing,
+                missing: self.missing.unwrap_or_default(),
                 too_many: self.too_many,
             }),
         };

@@ -16,30 +16,29 @@ use crate::runtime_clock::between;
 pub struct Queue {
     depth: usize,
     deadline: Duration,
-    lifo: bool,
-    sheds: bool,
     codel: Option<CoDelConfig>,
+    lifo: Option<CoDelConfig>,
 }
 
 impl Queue {
     /// At most `depth` wait, each for at most `deadline`, and are served in the order in which they came.
     #[must_use]
     pub const fn new(depth: usize, deadline: Duration) -> Queue {
-        Queue { depth, deadline, lifo: false, sheds: false, codel: None }
+        Queue { depth, deadline, codel: None, lifo: None }
     }
 
     /// Whoever has waited for more than twice the target is refused while the queue stands, as [`CoDel`] says.
     #[must_use]
     pub fn codel(self, config: CoDelConfig) -> Queue {
-        Queue { sheds: true, codel: Some(config), ..self }
+        Queue { codel: Some(config), ..self }
     }
 
     /// While the queue stands, as [`CoDel`] says, who came last is served first: the callers of those who have waited
     /// for long have probably left. They are not refused by that, but wait until their deadline; with [`Queue::codel`]
-    /// they are refused too. The numbers that were given last count for both.
+    /// they are refused too. A queue stands or does not: both need the same numbers.
     #[must_use]
     pub fn adaptive_lifo(self, config: CoDelConfig) -> Queue {
-        Queue { lifo: true, codel: Some(config), ..self }
+        Queue { lifo: Some(config), ..self }
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -59,7 +58,12 @@ impl<P> Line<P> {
     pub(crate) fn new(config: Queue) -> Result<Line<P>, ConfigError> {
         check_count("queue depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("queue deadline", config.deadline, WAIT_MAX)?;
-        let codel = config.codel.map(CoDel::new).transpose()?;
+        if let (Some(codel), Some(lifo)) = (config.codel, config.lifo)
+            && codel != lifo
+        {
+            return Err(ConfigError::TwoMeasures);
+        }
+        let codel = config.codel.or(config.lifo).map(CoDel::new).transpose()?;
         Ok(Line { waiting: BTreeMap::new(), next: 0, config, codel })
     }
 
@@ -103,12 +107,12 @@ impl<P> Line<P> {
             return self.waiting.pop_first().map(|(_, waiter)| waiter);
         };
         while let Some(first) = self.waiting.first_entry() {
-            if !(codel.sheds(now, between(first.get().since, now)) && self.config.sheds) {
+            if !(codel.sheds(now, between(first.get().since, now)) && self.config.codel.is_some()) {
                 break;
             }
             shed.push(first.remove());
         }
-        let last_first = self.config.lifo && codel.overloaded();
+        let last_first = self.config.lifo.is_some() && codel.overloaded();
         let next = if last_first { self.waiting.pop_last() } else { self.waiting.pop_first() };
         self.note_if_empty(now);
         next.map(|(_, waiter)| waiter)

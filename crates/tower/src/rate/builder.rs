@@ -161,7 +161,7 @@ impl RateLimitBuilder<ByLimit> {
         self
     }
 
-    /// Counts in this store, with its size and its clock. Limits with the same algorithm and window length there count the
+    /// Counts in this store, with its size and its clock, so that neither can be set here. Limits with the same algorithm and window length there count the
     /// same keys together.
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
         self.by.store = Some(store);
@@ -207,14 +207,22 @@ impl RateLimitBuilder<ByLimit> {
     /// Makes the layer.
     ///
     /// # Errors
-    /// If the key or the name cannot be used, or there is no memory for so many keys.
+    /// If the key or the name cannot be used, there is no memory for so many keys, or something was set that would have no
+    /// effect.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let length = self.by.name.len();
         if !(1..=NAME_BYTES_MAX).contains(&length) {
             return Err(ConfigError::Name { length });
         }
         let limiter = match &self.by.store {
-            Some(store) => Limiter::on(Arc::clone(store), self.by.limit),
+            Some(store) => {
+                for (field, is_set) in [("keys", self.by.keys.is_some()), ("clock", self.by.clock.is_some())] {
+                    if is_set {
+                        return Err(ConfigError::unused(field, "on a store that is given", "leave one of both out"));
+                    }
+                }
+                Limiter::on(Arc::clone(store), self.by.limit)
+            }
             None => {
                 let mut builder = Limiter::builder(self.by.limit);
                 if let Some(keys) = self.by.keys {

@@ -12,18 +12,18 @@ use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
 use tidegate_engine::{Engine, new_permit_id};
 
 use super::handle::Counters;
-use super::{Fallback, Shared, SharedConcurrencyLayer, Whose};
+use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
 use crate::bounds::{
     NAME_BYTES_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN,
 };
-use crate::error::{ConfigError, check_count, check_time};
+use crate::error::{ConfigError, check_count, check_has_key, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
 use crate::switch::Switch;
 
 /// What a [`SharedConcurrencyLayer`] does while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WithoutStore {
+pub enum OnStoreFailure {
     /// All requests pass. Put a limit of this process behind it.
     Allow,
     /// All requests are refused with 503.
@@ -39,11 +39,11 @@ pub struct SharedConcurrencyBuilder {
     name: Box<str>,
     limit: u64,
     key: Option<KeyBy>,
-    keys: usize,
-    missing: MissingKey,
+    keys: Option<usize>,
+    missing: Option<MissingKey>,
     too_many: bool,
     lease: Duration,
-    without_store: WithoutStore,
+    on_store_failure: OnStoreFailure,
     retry_after: Duration,
     mode: Mode,
 }
@@ -55,11 +55,11 @@ impl SharedConcurrencyBuilder {
             name,
             limit,
             key: None,
-            keys: KEYS_DEFAULT,
-            missing: MissingKey::default(),
+            keys: None,
+            missing: None,
             too_many: false,
             lease: SHARED_LEASE_DEFAULT,
-            without_store: WithoutStore::Local(limit),
+            on_store_failure: OnStoreFailure::Local(limit),
             retry_after: RETRY_AFTER_DEFAULT,
             mode: Mode::Enforce,
         }
@@ -80,17 +80,17 @@ impl SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { key: Some(key), ..self }
     }
 
-    /// Room for so many keys with requests in progress in this process, which counts with [`WithoutStore::Local`] while the
+    /// Room for so many keys with requests in progress in this process, which counts with [`OnStoreFailure::Local`] while the
     /// store does not answer; 100,000 if nothing is said. Further ones are refused with 503 then.
     #[must_use]
     pub fn keys(self, keys: usize) -> SharedConcurrencyBuilder {
-        SharedConcurrencyBuilder { keys, ..self }
+        SharedConcurrencyBuilder { keys: Some(keys), ..self }
     }
 
     /// What becomes of requests without a key. If nothing is said, they count as one.
     #[must_use]
     pub fn missing_key(self, missing: MissingKey) -> SharedConcurrencyBuilder {
-        SharedConcurrencyBuilder { missing, ..self }
+        SharedConcurrencyBuilder { missing: Some(missing), ..self }
     }
 
     /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
@@ -109,8 +109,8 @@ impl SharedConcurrencyBuilder {
 
     /// What happens while the store does not answer. If nothing is said, each process lets in the limit by itself.
     #[must_use]
-    pub fn without_store(self, without_store: WithoutStore) -> SharedConcurrencyBuilder {
-        SharedConcurrencyBuilder { without_store, ..self }
+    pub fn on_store_failure(self, on_store_failure: OnStoreFailure) -> SharedConcurrencyBuilder {
+        SharedConcurrencyBuilder { on_store_failure, ..self }
     }
 
     /// When those who are refused are told to come back: after a second, if nothing is said.
@@ -128,7 +128,8 @@ impl SharedConcurrencyBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is out of its bounds, or the name or the key is at fault.
+    /// If a number is zero or too large, a time is out of its bounds, the name or the key is at fault, or something was set
+    /// that would have no effect.
     pub fn build(self) -> Result<SharedConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         check_count("limit", self.limit, PERMIT_LIMIT_MAX)?;
@@ -140,17 +141,25 @@ impl SharedConcurrencyBuilder {
         if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) {
             return Err(ConfigError::Name { length: self.name.len() });
         }
+        if let OnStoreFailure::Local(limit) = self.on_store_failure {
+            check_count("on_store_failure", limit, PERMIT_LIMIT_MAX)?;
+        } else if self.keys.is_some() {
+            return Err(ConfigError::unused("keys", "unless on_store_failure is Local", "leave it out"));
+        }
+        check_has_key(self.key.is_some(), self.keys.is_some(), self.missing.is_some())?;
         // One key needs little room.
-        let keys = if self.key.is_some() { self.keys } else { 1 };
-        let without_store = match self.without_store {
-            WithoutStore::Allow => Fallback::Allow,
-            WithoutStore::Deny => Fallback::Deny,
-            WithoutStore::Local(limit) => Fallback::Local(Semaphore::with_capacity(limit, keys)?),
+        let keys = if self.key.is_some() { self.keys.unwrap_or(KEYS_DEFAULT) } else { 1 };
+        let on_store_failure = match self.on_store_failure {
+            OnStoreFailure::Allow => Choice::Allow,
+            OnStoreFailure::Deny => Choice::Deny,
+            OnStoreFailure::Local(limit) => Choice::Local(Semaphore::with_capacity(limit, keys)?),
         };
         let nameless = KeyBuf::from_parts([self.name.as_bytes()])?;
         let whose = match self.key {
             None => Whose::All { key: nameless },
-            Some(key) => Whose::Each { by: key.compile()?, missing: self.missing, nameless, name: self.name },
+            Some(key) => {
+                Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless, name: self.name }
+            }
         };
         let switch = Switch::default();
         switch.set_mode(self.mode);
@@ -159,7 +168,7 @@ impl SharedConcurrencyBuilder {
             whose,
             limit: self.limit,
             lease: self.lease,
-            without_store,
+            on_store_failure,
             ids: new_permit_id()?,
             next_id: AtomicU64::new(0),
             too_many: self.too_many,

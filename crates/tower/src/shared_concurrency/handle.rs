@@ -28,7 +28,7 @@ pub struct SharedConcurrencyCounts {
     /// Places whose lease had ended in the store while the request was in progress: somebody else may have had them.
     pub lost: u64,
     /// Requests about which the store did not answer: what was chosen for that was done.
-    pub without_store: u64,
+    pub store_failures: u64,
     /// Renewals that the store did not answer. The request went on.
     pub renew_failures: u64,
     /// Releases that the store did not answer: these places come back when their leases end.
@@ -40,7 +40,7 @@ pub(super) enum Counter {
     Acquired,
     Renewed,
     Lost,
-    WithoutStore,
+    StoreFailures,
     RenewFailures,
     ReleaseFailures,
 }
@@ -81,7 +81,7 @@ impl SharedConcurrencyHandle {
             acquired: counters.of(Counter::Acquired),
             renewed: counters.of(Counter::Renewed),
             lost: counters.of(Counter::Lost),
-            without_store: counters.of(Counter::WithoutStore),
+            store_failures: counters.of(Counter::StoreFailures),
             renew_failures: counters.of(Counter::RenewFailures),
             release_failures: counters.of(Counter::ReleaseFailures),
         }

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::handle::Counter;
-use super::{Fallback, Shared};
+use super::{Choice, Shared};
 use crate::bounds::RENEWALS_PER_LEASE;
 use crate::refusal::Reason;
 
@@ -75,7 +75,7 @@ pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
 /// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
 fn start(shared: &Arc<Shared>, key: KeyBuf, tell: Option<oneshot::Sender<Result<(), Reason>>>) -> SharedPermit {
     let Ok(runtime) = Handle::try_current() else {
-        shared.counters.add(Counter::WithoutStore);
+        shared.counters.add(Counter::StoreFailures);
         return SharedPermit::nothing();
     };
     let (held, left) = oneshot::channel();
@@ -125,7 +125,7 @@ impl Holder {
             Err(PermitError::NoRoom(_)) => Err(Reason::Busy),
             Err(_) => {
                 is_answered = false;
-                self.without_store()
+                self.on_store_failure()
             }
         };
         match tell {
@@ -143,16 +143,16 @@ impl Holder {
 
     fn acquired(&self) -> Place {
         self.shared.counters.add(Counter::Acquired);
-        self.place(true, self.shared.without_store.place(&self.key))
+        self.place(true, self.shared.on_store_failure.place(&self.key))
     }
 
     /// What was chosen for when the store does not answer.
-    fn without_store(&self) -> Result<Place, Reason> {
-        self.shared.counters.add(Counter::WithoutStore);
-        match &self.shared.without_store {
-            Fallback::Allow => Ok(self.place(false, None)),
-            Fallback::Deny => Err(Reason::NoStore),
-            here @ Fallback::Local(_) => match here.place(&self.key) {
+    fn on_store_failure(&self) -> Result<Place, Reason> {
+        self.shared.counters.add(Counter::StoreFailures);
+        match &self.shared.on_store_failure {
+            Choice::Allow => Ok(self.place(false, None)),
+            Choice::Deny => Err(Reason::NoStore),
+            here @ Choice::Local(_) => match here.place(&self.key) {
                 Some(permit) => Ok(self.place(false, Some(permit))),
                 None => Err(self.shared.busy()),
             },

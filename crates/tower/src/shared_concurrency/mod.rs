@@ -29,7 +29,7 @@ use crate::missing_key::{MissingKey, Named, named_by};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-pub use builder::{SharedConcurrencyBuilder, WithoutStore};
+pub use builder::{OnStoreFailure, SharedConcurrencyBuilder};
 use handle::Counters;
 pub use handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
 use holder::Asked;
@@ -47,13 +47,13 @@ pub use holder::SharedPermit;
 /// use std::time::Duration;
 /// use axum::{Router, routing::get};
 /// use tidegate_engine::{Engine, Options};
-/// use tidegate_tower::{SharedConcurrencyLayer, WithoutStore};
+/// use tidegate_tower::{OnStoreFailure, SharedConcurrencyLayer};
 ///
 /// // With `store: Some("redis://...".into())` all processes count together.
 /// let engine = Arc::new(Engine::new(Options::default())?);
 /// let layer = SharedConcurrencyLayer::builder(engine, "reports", 100)
 ///     .lease(Duration::from_secs(5))
-///     .without_store(WithoutStore::Local(10))
+///     .on_store_failure(OnStoreFailure::Local(10))
 ///     .build()?;
 /// let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -66,7 +66,7 @@ struct Shared {
     whose: Whose,
     limit: u64,
     lease: Duration,
-    without_store: Fallback,
+    on_store_failure: Choice,
     /// What the names of this layer's permits begin with: nobody else can guess it.
     ids: Box<str>,
     next_id: AtomicU64,
@@ -92,7 +92,7 @@ enum Whose {
 }
 
 /// What happens while the store does not answer.
-enum Fallback {
+enum Choice {
     Allow,
     Deny,
     /// Those in progress in this process, for each key: all of them, as far as they have room, so that those of the store
@@ -175,12 +175,12 @@ impl Shared {
     }
 }
 
-impl Fallback {
+impl Choice {
     /// A place among those in progress here, if there is one.
     fn place(&self, key: &KeyBuf) -> Option<Permit> {
         match self {
-            Fallback::Local(semaphore) => semaphore.try_acquire(key.as_key()).ok(),
-            Fallback::Allow | Fallback::Deny => None,
+            Choice::Local(semaphore) => semaphore.try_acquire(key.as_key()).ok(),
+            Choice::Allow | Choice::Deny => None,
         }
     }
 }

@@ -72,7 +72,8 @@ impl ShedBuilder {
         ShedBuilder { mode, ..self }
     }
 
-    /// What chance follows from, for tests. If nothing is said, it is another in each process.
+    /// What chance follows from, for tests. If nothing is said, it is another in each process. A fleet's shedder
+    /// needs no chance.
     #[must_use]
     pub fn seed(self, seed: u64) -> ShedBuilder {
         ShedBuilder { seed: Some(seed), ..self }

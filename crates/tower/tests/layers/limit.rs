@@ -1,10 +1,11 @@
 //! One limit, in memory.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use tidegate_core::{FakeClock, Limit};
+use tidegate_core::{FakeClock, Limit, MemoryStore};
 use tidegate_tower::{
     AddressHeader, ClientAddress, ConfigError, KeyBy, MissingKey, Mode, RateLimitBuilder, RateLimitLayer, Settle,
     Speaks,
@@ -273,4 +274,14 @@ fn mistakes_are_named() {
     let error = builder.keys(0).build().unwrap_err();
     assert!(matches!(&error, ConfigError::Capacity(_)));
     assert_eq!(error.to_string(), "keys: 0 leaves no room; use at least 1");
+    let on_store = || {
+        let store = Arc::new(MemoryStore::builder().keys(10).build().unwrap());
+        RateLimitLayer::limit("1/minute".parse().unwrap(), KeyBy::path()).store(store)
+    };
+    for (builder, expected) in [
+        (on_store().keys(10), "keys: it has no effect on a store that is given; leave one of both out"),
+        (on_store().clock(FakeClock::new()), "clock: it has no effect on a store that is given; leave one of both out"),
+    ] {
+        assert_eq!(builder.build().unwrap_err().to_string(), expected);
+    }
 }

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use tidegate_core::{FakeClock, Key};
 use tidegate_engine::{Engine, Options};
 use tidegate_tower::{
-    KeyBy, MissingKey, Mode, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyLayer, WithoutStore,
+    KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyLayer,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -224,7 +224,7 @@ fn without_a_runtime_it_refuses() {
     let response = pin!(layer.layer(Slow::default()).oneshot(get(&[])));
     let Poll::Ready(Ok(response)) = response.poll(&mut context) else { panic!("it waits") };
     assert_eq!(response.extensions().get::<Refusal>().unwrap().reason(), Reason::NoStore);
-    assert_eq!((response.status().as_u16(), layer.handle().counts().without_store), (503, 1));
+    assert_eq!((response.status().as_u16(), layer.handle().counts().store_failures), (503, 1));
 }
 
 #[test]
@@ -235,7 +235,16 @@ fn mistakes_are_named() {
     assert_eq!(error(store.builder(0)), "limit: 0 is out of range; use 1 to 1000000");
     assert_eq!(error(lease(99)), "lease: 99ms is out of range; use 100ms to 24 hours");
     assert_eq!(error(lease(86_400_001)), "lease: 86400.001s is out of range; use 100ms to 24 hours");
-    assert!(error(store.builder(1).without_store(WithoutStore::Local(0))).starts_with("permits: "));
+    let local = |limit| store.builder(1).on_store_failure(OnStoreFailure::Local(limit));
+    assert_eq!(error(local(0)), "on_store_failure: 0 is out of range; use 1 to 1000000");
+    assert_eq!(error(local(1_000_001)), "on_store_failure: 1000001 is out of range; use 1 to 1000000");
+    let keyless = |field| format!("{field}: it has no effect without a key; set key too, or leave it out");
+    assert_eq!(error(store.builder(1).keys(10)), keyless("keys"));
+    assert_eq!(error(store.builder(1).missing_key(MissingKey::Deny)), keyless("missing_key"));
+    for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
+        let unused = store.builder(1).key(KeyBy::api_key()).keys(10).on_store_failure(choice);
+        assert_eq!(error(unused), "keys: it has no effect unless on_store_failure is Local; leave it out");
+    }
     assert!(error(store.builder(1).retry_after(Duration::ZERO)).starts_with("retry_after: 0ns "));
     assert!(error(store.builder(1).key(KeyBy::header("a b"))).starts_with("header: `a b` "));
     let nameless = SharedConcurrencyLayer::builder(Arc::clone(&store.engine), "", 1);

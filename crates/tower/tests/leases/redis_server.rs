@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_engine::{Engine, Options};
-use tidegate_tower::{Reason, Refusal, SharedConcurrencyCounts, SharedConcurrencyLayer, SharedPermit, WithoutStore};
+use tidegate_tower::{OnStoreFailure, Reason, Refusal, SharedConcurrencyCounts, SharedConcurrencyLayer, SharedPermit};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
@@ -19,15 +19,15 @@ const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(600);
 
 /// A process with an engine of its own.
-async fn node(redis: &Server, limit: u64, without_store: WithoutStore, lease: Duration) -> SharedConcurrencyLayer {
-    impatient(redis, limit, without_store, lease, "3s").await
+async fn node(redis: &Server, limit: u64, on_store_failure: OnStoreFailure, lease: Duration) -> SharedConcurrencyLayer {
+    impatient(redis, limit, on_store_failure, lease, "3s").await
 }
 
 /// The same with a time that a call may take.
 async fn impatient(
     redis: &Server,
     limit: u64,
-    without_store: WithoutStore,
+    on_store_failure: OnStoreFailure,
     lease: Duration,
     budget: &str,
 ) -> SharedConcurrencyLayer {
@@ -35,7 +35,7 @@ async fn impatient(
     let engine = Arc::new(Engine::new(Options { store, ..Options::default() }).unwrap());
     engine.connect(Duration::from_secs(10)).await;
     let builder = SharedConcurrencyLayer::builder(engine, "pool", limit);
-    builder.lease(lease).without_store(without_store).build().unwrap()
+    builder.lease(lease).on_store_failure(on_store_failure).build().unwrap()
 }
 
 fn counts(layer: &SharedConcurrencyLayer) -> SharedConcurrencyCounts {
@@ -66,7 +66,7 @@ async fn two_nodes_never_let_in_more_than_the_limit_together() {
     const LIMIT: u64 = 3;
     let redis = Server::start(&Setup::default());
     let nodes =
-        [node(&redis, LIMIT, WithoutStore::Deny, LONG).await, node(&redis, LIMIT, WithoutStore::Deny, LONG).await];
+        [node(&redis, LIMIT, OnStoreFailure::Deny, LONG).await, node(&redis, LIMIT, OnStoreFailure::Deny, LONG).await];
     let slow = Slow::taking(1);
     let callers: Vec<_> = (0..8)
         .map(|number| {
@@ -96,7 +96,7 @@ async fn two_nodes_never_let_in_more_than_the_limit_together() {
     eventually("all is given back", async || take_all(&nodes[0]).await.len() as u64 == LIMIT).await;
     for node in &nodes {
         let counts = counts(node);
-        assert_eq!((counts.without_store, counts.lost, counts.release_failures), (0, 0, 0), "{counts:?}");
+        assert_eq!((counts.store_failures, counts.lost, counts.release_failures), (0, 0, 0), "{counts:?}");
     }
 }
 
@@ -105,13 +105,13 @@ async fn two_nodes_never_let_in_more_than_the_limit_together() {
 fn a_process_that_died_frees_its_places_when_their_leases_end() {
     let redis = Server::start(&Setup::default());
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let dies = first.block_on(node(&redis, 2, WithoutStore::Deny, SHORT));
+    let dies = first.block_on(node(&redis, 2, OnStoreFailure::Deny, SHORT));
     let places = first.block_on(take_all(&dies));
     assert_eq!(places.len(), 2);
     first.block_on(async { sleep(SHORT * 2).await });
     assert_eq!(counts(&dies).lost, 0, "it renews while it lives");
     second.block_on(async {
-        let lives = node(&redis, 2, WithoutStore::Deny, SHORT).await;
+        let lives = node(&redis, 2, OnStoreFailure::Deny, SHORT).await;
         assert_eq!(take_all(&lives).await.len(), 0);
         tokio::task::spawn_blocking(|| drop(first)).await.unwrap();
         drop(places);
@@ -128,15 +128,15 @@ fn a_process_that_died_frees_its_places_when_their_leases_end() {
 #[tokio::test]
 async fn without_redis_the_local_limit_holds() {
     let (redis, slow) = (Server::start(&Setup::default()), Slow::taking(20));
-    let local = node(&redis, 3, WithoutStore::Local(2), LONG).await;
+    let local = node(&redis, 3, OnStoreFailure::Local(2), LONG).await;
     let (denies, allows) =
-        (node(&redis, 3, WithoutStore::Deny, LONG).await, node(&redis, 3, WithoutStore::Allow, LONG).await);
+        (node(&redis, 3, OnStoreFailure::Deny, LONG).await, node(&redis, 3, OnStoreFailure::Allow, LONG).await);
     let mut places = take_all(&local).await;
     assert_eq!(places.len(), 3);
     redis.kill();
     eventually("it is noticed", async || {
         let _ = local.handle().acquire().await;
-        counts(&local).without_store > 0
+        counts(&local).store_failures > 0
     })
     .await;
     assert_eq!(status(&local, &slow, &[]).await, 503, "those that came in by the store are in progress here");
@@ -159,7 +159,7 @@ async fn without_redis_the_local_limit_holds() {
         assert_eq!(sent.await.unwrap().status(), 200);
     }
     let told = [counts(&local), counts(&denies), counts(&allows)];
-    assert!(told[0].release_failures >= 1 && told[1].without_store >= 1 && told[2].without_store == 10, "{told:?}");
+    assert!(told[0].release_failures >= 1 && told[1].store_failures >= 1 && told[2].store_failures == 10, "{told:?}");
     redis.run();
     eventually("it is asked again", async || status(&denies, &fast, &[]).await == 200).await;
 }
@@ -169,7 +169,7 @@ async fn without_redis_the_local_limit_holds() {
 async fn who_goes_on_without_redis_counts_again_when_it_is_back() {
     let redis = Server::start(&Setup::default());
     let (one, two) =
-        (node(&redis, 1, WithoutStore::Local(1), SHORT).await, node(&redis, 1, WithoutStore::Deny, SHORT).await);
+        (node(&redis, 1, OnStoreFailure::Local(1), SHORT).await, node(&redis, 1, OnStoreFailure::Deny, SHORT).await);
     let known = one.handle().acquire().await.unwrap();
     redis.kill();
     eventually("a renewal fails", async || counts(&one).renew_failures > 0).await;
@@ -185,7 +185,8 @@ async fn who_goes_on_without_redis_counts_again_when_it_is_back() {
 #[tokio::test]
 async fn who_leaves_while_redis_hangs_holds_nothing() {
     let redis = Server::start(&Setup::default());
-    let (one, two) = (node(&redis, 1, WithoutStore::Deny, LONG).await, node(&redis, 1, WithoutStore::Deny, LONG).await);
+    let (one, two) =
+        (node(&redis, 1, OnStoreFailure::Deny, LONG).await, node(&redis, 1, OnStoreFailure::Deny, LONG).await);
     redis.hang();
     let slow = Slow::default();
     assert!(timeout(Duration::from_millis(100), ask(&one, &slow, &[])).await.is_err(), "it answers");
@@ -193,7 +194,7 @@ async fn who_leaves_while_redis_hangs_holds_nothing() {
     eventually("it was acquired", async || counts(&one).acquired == 1).await;
     eventually("it was given back", async || two.handle().acquire().await.is_ok()).await;
     let told = counts(&one);
-    assert_eq!((told.in_flight, told.without_store, told.release_failures, told.lost), (0, 0, 0, 0), "{told:?}");
+    assert_eq!((told.in_flight, told.store_failures, told.release_failures, told.lost), (0, 0, 0, 0), "{told:?}");
     assert_eq!(slow.most.load(Ordering::SeqCst), 0, "nobody was served");
 }
 
@@ -201,8 +202,8 @@ async fn who_leaves_while_redis_hangs_holds_nothing() {
 #[tokio::test]
 async fn an_answer_that_is_too_late_holds_nothing() {
     let redis = Server::start(&Setup::default());
-    let hurried = impatient(&redis, 1, WithoutStore::Deny, LONG, "1s").await;
-    let patient = node(&redis, 1, WithoutStore::Deny, LONG).await;
+    let hurried = impatient(&redis, 1, OnStoreFailure::Deny, LONG, "1s").await;
+    let patient = node(&redis, 1, OnStoreFailure::Deny, LONG).await;
     drop(hurried.handle().acquire().await.unwrap());
     eventually("it was given back", async || patient.handle().acquire().await.is_ok()).await;
     redis.hang();

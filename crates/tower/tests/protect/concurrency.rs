@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::Key;
-use tidegate_core::shed::Mode;
+use tidegate_core::shed::{CoDelConfig, Mode};
 use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
@@ -147,6 +147,8 @@ async fn permits_are_guards_without_a_service_too() {
 #[test]
 fn bad_configurations_are_refused() {
     let queue = |depth, millis| ConcurrencyLayer::builder(1).queue(Queue::new(depth, Duration::from_millis(millis)));
+    let hasty = CoDelConfig { target: Duration::from_millis(1), ..CoDelConfig::default() };
+    let two_minds = Queue::new(1, Duration::from_secs(1)).codel(hasty).adaptive_lifo(CoDelConfig::default());
     for (built, expected) in [
         (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
         (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
@@ -160,6 +162,18 @@ fn bad_configurations_are_refused() {
             "retry_after: 0ns is out of range; use more than 0 s and at most 86400s",
         ),
         (queue(0, 1).key(|_| None).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
+        (
+            ConcurrencyLayer::builder(1).keys(10).build(),
+            "keys: it has no effect without a key; set key too, or leave it out",
+        ),
+        (
+            queue(1, 1).missing_key(MissingKey::Deny).build(),
+            "missing_key: it has no effect without a key; set key too, or leave it out",
+        ),
+        (
+            ConcurrencyLayer::builder(1).queue(two_minds).build(),
+            "codel: its numbers are not those of adaptive_lifo; give both the same",
+        ),
         (queue(1, 1).key(|_| None).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
