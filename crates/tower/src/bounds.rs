@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Longest name of a limit: it stands in a header of each answer.
+/// Longest name of a limit or a stack: it stands in headers and metrics.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Most parts of a key: each is looked up and copied for each request.
@@ -46,8 +46,8 @@ pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a lease is renewed in its time: two calls in a row may fail.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 
-/// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line waits as long
-/// as eleven requests take: it is still wanted then.
+/// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line is answered
+/// after as long as eleven requests take: it is still wanted then.
 pub const STACK_WAITING_PER_PLACE: usize = 10;
 
 /// The share of all that a stack has room for that it keeps for critical requests. Those of one tenant that floods fill

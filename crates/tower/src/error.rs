@@ -52,7 +52,7 @@ pub enum ConfigError {
         /// How many there were.
         count: usize,
     },
-    /// The name of a limit that cannot stand in a header.
+    /// A name that is empty or too long.
     #[error("name: {length} bytes; use 1 to {NAME_BYTES_MAX}")]
     Name {
         /// Its length in bytes.

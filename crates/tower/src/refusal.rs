@@ -14,7 +14,7 @@ use crate::answer::Denied;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// As many are in as may be, and there is no queue.
+    /// As many are in as may be and there is no queue, or there is no room for another key.
     #[error("as many requests are in progress as may be")]
     Busy,
     /// As many are in as may be, and as many wait as may.
@@ -40,8 +40,8 @@ pub enum Reason {
     Shed(Criticality),
 }
 
-/// A request that is not let in. Responses of the layers carry it in their extensions, for those who want to count them
-/// or to answer in their own words.
+/// A request that is not let in. Responses of the layers carry it in their extensions, but for denials of a rate, for
+/// those who want to count them or to answer in their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {

@@ -174,7 +174,7 @@ impl Shared {
     }
 }
 
-/// Whoever panicked under a lock left what it guards whole: the arithmetic changes its numbers one after another.
+/// Whoever panicked under a lock left what it guards whole: the arithmetic calls no code of others, and panics nowhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -76,8 +76,8 @@ impl ConcurrencyHandle {
         }
     }
 
-    /// For how long the first in line has been waiting; nothing for a limit for each key. A measure for a shedder before
-    /// this layer.
+    /// For how long the first in line has been waiting; nothing for a limit for each key. A measure for a shedder
+    /// before this layer.
     #[must_use]
     pub fn queue_delay(&self) -> Duration {
         match &self.0.places {

@@ -161,8 +161,8 @@ impl RateLimitBuilder<ByLimit> {
         self
     }
 
-    /// Counts in this store, with its size and its clock, so that neither can be set here. Limits with the same algorithm and window length there count the
-    /// same keys together.
+    /// Counts in this store, with its size and its clock, so that neither can be set here. Limits with the same
+    /// algorithm and window length there count the same keys together.
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
         self.by.store = Some(store);
         self
@@ -207,8 +207,8 @@ impl RateLimitBuilder<ByLimit> {
     /// Makes the layer.
     ///
     /// # Errors
-    /// If the key or the name cannot be used, there is no memory for so many keys, or something was set that would have no
-    /// effect.
+    /// If the key or the name cannot be used, there is no memory for so many keys, or something was set that would have
+    /// no effect.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let length = self.by.name.len();
         if !(1..=NAME_BYTES_MAX).contains(&length) {

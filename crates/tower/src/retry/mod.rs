@@ -30,8 +30,8 @@ pub use builder::RetryBuilder;
 /// - It waits as long as `Retry-After` says (seconds or a date), never less, and up to a quarter more, so that not all
 ///   clients come back at once. Without that header it waits 100 ms, and twice as long each time.
 /// - Who would have to wait for longer than 30 s gets the refusal at once.
-/// - Of all requests at most a tenth is sent again, and ten a second besides: a server that is down must not get much more
-///   load than one that is up.
+/// - Of all requests at most a tenth is sent again, and ten a second besides: a server that is down must not get much
+///   more load than one that is up.
 ///
 /// All of these can be changed, with [`RetryPolicy::builder`]. Clones share the budget.
 ///

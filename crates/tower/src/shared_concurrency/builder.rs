@@ -80,8 +80,8 @@ impl SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { key: Some(key), ..self }
     }
 
-    /// Room for so many keys with requests in progress in this process, which counts with [`OnStoreFailure::Local`] while the
-    /// store does not answer; 100,000 if nothing is said. Further ones are refused with 503 then.
+    /// Room for so many keys with requests in progress in this process, which counts with [`OnStoreFailure::Local`]
+    /// while the store does not answer; 100,000 if nothing is said. Further ones are refused with 503 then.
     #[must_use]
     pub fn keys(self, keys: usize) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { keys: Some(keys), ..self }
@@ -128,8 +128,8 @@ impl SharedConcurrencyBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is out of its bounds, the name or the key is at fault, or something was set
-    /// that would have no effect.
+    /// If a number is zero or too large, a time is out of its bounds, the name or the key is at fault, or something was
+    /// set that would have no effect.
     pub fn build(self) -> Result<SharedConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         check_count("limit", self.limit, PERMIT_LIMIT_MAX)?;

@@ -84,8 +84,8 @@ impl StackBuilder {
         StackBuilder { shed: Some(Shed::Planned(plan)), ..self }
     }
 
-    /// This shedder. What it counts as in progress waits for its turn too: give a fleet's shedder a capacity for both. While
-    /// turns are taken, the queue delay of the last part is zero.
+    /// This shedder. What it counts as in progress waits for its turn too: give a fleet's shedder a capacity for both.
+    /// While turns are taken, the queue delay of the last part is zero.
     pub fn shed(self, layer: ShedLayer) -> StackBuilder {
         StackBuilder { shed: Some(Shed::Given(layer)), ..self }
     }
@@ -131,8 +131,8 @@ impl StackBuilder {
         StackBuilder { deadline, ..self }
     }
 
-    /// When those who are refused with 503 are told to come back: after a second, if nothing is said. Parts that were given
-    /// keep their own.
+    /// When those who are refused with 503 are told to come back: after a second, if nothing is said. Parts that were
+    /// given keep their own.
     pub fn retry_after(self, after: Duration) -> StackBuilder {
         StackBuilder { retry_after: after, ..self }
     }

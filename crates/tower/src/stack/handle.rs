@@ -81,19 +81,19 @@ impl StackHandle {
         Part::ALL.into_iter().filter_map(|part| self.switch(part)).for_each(|switch| switch.set_mode(mode));
     }
 
-    /// That of the shedder.
+    /// The handle of the shedder, if there is one.
     #[must_use]
     pub fn shed(&self) -> Option<ShedHandle> {
         self.0.shed.layer().map(crate::ShedLayer::handle)
     }
 
-    /// That of the turns.
+    /// The handle of the turns, if there are any.
     #[must_use]
     pub fn fair(&self) -> Option<FairHandle> {
         self.0.fair.layer().map(crate::FairLayer::handle)
     }
 
-    /// That of the limit on what is in progress.
+    /// The handle of the limit on what is in progress, if there is one.
     #[must_use]
     pub fn concurrency(&self) -> Option<ConcurrencyHandle> {
         self.0.concurrency.layer().map(crate::ConcurrencyLayer::handle)
@@ -128,8 +128,8 @@ impl StackHandle {
         }
     }
 
-    /// [`StackHandle::stats`] as Prometheus reads it (text format 0.0.4). There are some 30 series, however many tenants
-    /// there are.
+    /// [`StackHandle::stats`] as Prometheus reads it (text format 0.0.4). There are at most 36 series, however many
+    /// tenants there are.
     #[must_use]
     pub fn render(&self) -> String {
         StackHandle::render_all(std::slice::from_ref(self))
@@ -190,8 +190,8 @@ pub struct PartStats {
     pub in_flight: Option<u64>,
     /// Requests that wait before it now. Nothing where nobody waits.
     pub queued: Option<u64>,
-    /// How many may be behind it: of a limit for each key for each; of a shedder besides critical ones. Nothing where no
-    /// number is fixed.
+    /// How many may be behind it. For a limit for each key: of each. For a shedder: besides critical requests. Nothing
+    /// where no number is fixed.
     pub limit: Option<u64>,
 }
 

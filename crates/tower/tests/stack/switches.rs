@@ -30,7 +30,7 @@ async fn a_dark_launch_refuses_nothing_and_counts() {
     assert_eq!(counted, [(Mode::Shadow, 5, 0, 4); 4]);
 }
 
-/// Which answer five requests of one tenant get, of which one is held, with only these parts acting.
+/// Which answer four requests of one tenant get, none of which is let go, with only these parts acting.
 async fn answers(acting: &[Part]) -> Vec<Option<u16>> {
     let stack = all(1).mode(Mode::Off).build().unwrap();
     for part in acting {

@@ -6,13 +6,14 @@
 --   most    the most debt that a state may hold
 --   bound   take and ask: the most debt beside which the units fit, negative if they never do; refund: the receipt, or
 --           empty
--- Answers whether it passes, and the state to write with the milliseconds it lives, if it changed; nothing if the state cannot
--- be read. The milliseconds are text: Redis prints numbers of Lua as fractions, which costs more. One function without helpers,
--- because each of them would be made anew for each call.
+-- Answers whether it passes, and the state to write with the milliseconds it lives, if it changed; nothing if the state
+-- cannot be read. The milliseconds are text: Redis prints numbers of Lua as fractions, which costs more. One function
+-- without helpers, because each of them would be made anew for each call.
 local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bound_n)
   local debt_s, debt_n = 0, 0
   if value then
-    -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64. A pattern without choices is matched in one go.
+    -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64. A pattern without choices is matched in one
+    -- go.
     if #value < 10 or #value > 20 or not value:find('^%d+$') then return end
     debt_s, debt_n = value:sub(1, -10) + 0, value:sub(-9) - now_n
     if debt_s > 18446744072 then return end

@@ -1,6 +1,6 @@
 -- Now, by the store's own clock. An instant is a pair of whole seconds and nanoseconds: together they exceed 2^53, up to
--- which a number of Lua is exact. States live `spare` milliseconds longer than they count: its own
--- rounding down, and that of Redis, which forgets by whole ones.
+-- which a number of Lua is exact. States live `spare` milliseconds longer than they count: one for rounding down here,
+-- one for Redis, which forgets by whole milliseconds.
 local time = redis.call('TIME')
 local now_s, now_n, spare = time[1] + 0, time[2] * 1000, 2
 

@@ -1,9 +1,9 @@
 -- Permits: so many slots, each with a lease, so that a dead holder frees its own.
 --
 -- The state is a sorted set: each permit by the instant, in whole microseconds, at which its lease ends. Microseconds
--- since the epoch are below 2^53, so that a score is exact. Before them stands the longest lease that any of them was given,
--- under the empty name that no permit has, and with its sign turned. KEYS: the set. ARGV: the op, the permit, the length
--- of the lease in microseconds, and the limit.
+-- since the epoch are below 2^53, so that a score is exact. Before them stands the longest lease that any of them was
+-- given, under the empty name that no permit has, and with its sign turned. KEYS: the set. ARGV: the op, the permit,
+-- the length of the lease in microseconds, and the limit.
 -- Replies: whether it was done, the permits in use after it, and the microseconds until the next lease ends.
 local op, permit, lease, limit = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
 local now = now_s * 1000000 + now_n / 1000

@@ -12,8 +12,8 @@ for i, key in ipairs(KEYS) do
   local decide = words[ARGV[at + 1]]
   if decide and states[key] == nil then
     local value = redis.call('GET', key)
-    local _, changed, left = decide(value, 'd', 0, 0, unpack(ARGV, at + 6, at + WIDTH))
-    if _ == nil then return redis.error_reply(OTHER_LAYOUT) end
+    local readable, changed, left = decide(value, 'd', 0, 0, unpack(ARGV, at + 6, at + WIDTH))
+    if readable == nil then return redis.error_reply(OTHER_LAYOUT) end
     states[key], millis[key] = {value, changed or value}, changed and left
   elseif not decide and not logs[key] then
     local log = log_open(key, unpack(ARGV, at + 6, at + 12))
