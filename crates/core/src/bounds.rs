@@ -1,5 +1,7 @@
 //! Every bound of the crate in one place, each with its reason.
 
+use std::time::Duration;
+
 /// Nanoseconds in a second, for readable arithmetic.
 pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -72,6 +74,9 @@ pub const LONG_WINDOW_MAX: u64 = 1_000_000;
 
 /// Most samples that a window of an adaptive limit may wait for: with more it would hardly ever tell anything.
 pub const WINDOW_SAMPLES_MIN_MAX: u64 = 1_000_000;
+
+/// Longest ramp, interval, window or time limit of what follows load: load of the day before says nothing.
+pub const LOAD_TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// Most partitions of a limit: an admission looks at each of them.
 pub const PARTITIONS_MAX: usize = 64;

@@ -222,6 +222,7 @@ fn bad_numbers_are_refused_in_words() {
         aimd(|config| config.backoff = f64::NAN),
         aimd(|config| config.increase = 0),
         aimd(|config| config.timeout = Duration::ZERO),
+        aimd(|config| config.timeout = Duration::MAX),
         vegas(|config| config.smoothing = 0.0),
         vegas(|config| config.alpha = 7.0),
         vegas(|config| config.threshold = 4.0),
@@ -234,6 +235,7 @@ fn bad_numbers_are_refused_in_words() {
         gradient2(|config| config.drop_backoff = f64::NEG_INFINITY),
         gradient2(|config| config.smoothing = 1.5),
         window(|config| config.length = Duration::ZERO),
+        window(|config| config.length = DAY + Duration::from_nanos(1)),
         window(|config| config.samples_min = 0),
         window(|config| config.summary = Summary::Percentile(99.0)),
     ];
@@ -248,6 +250,7 @@ fn bad_numbers_are_refused_in_words() {
         "backoff: NaN is out of range; use 0.1 to 0.99",
         "increase: 0 is too small; use at least 1",
         "timeout: 0 s is too short; use more than nothing, like 5s",
+        "timeout: 18446744073709551615.999999999s is too long; use at most 86400s, like 5s",
         "smoothing: 0 is out of range; use 0.001 to 1",
         "alpha: 7 is above beta, 6; use at most 6, or a larger beta",
         "threshold: 4 is above alpha, 3; use at most 3, or a larger alpha",
@@ -260,11 +263,14 @@ fn bad_numbers_are_refused_in_words() {
         "drop_backoff: -inf is out of range; use 0.1 to 1",
         "smoothing: 1.5 is out of range; use 0.001 to 1",
         "length: 0 s is too short; use more than nothing, like 1s",
+        "length: 86400.000000001s is too long; use at most 86400s, like 1s",
         "samples_min: 0 is too small; use at least 1",
         "percentile: 99 is out of range; use 0 to 1",
     ];
     assert_eq!(words, expected);
 }
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 fn aimd(change: fn(&mut AimdConfig)) -> AdaptiveError {
     let mut config = AimdConfig::default();

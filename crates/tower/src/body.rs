@@ -51,6 +51,7 @@ impl<B: Body, P> LayerBody<B, P> {
     }
 }
 
+/// Layers of others answer with an empty body of it, as those of tower-http for timeouts do.
 impl<B: Default, P> Default for LayerBody<B, P> {
     fn default() -> LayerBody<B, P> {
         LayerBody::passed(B::default())

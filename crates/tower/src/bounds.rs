@@ -26,6 +26,12 @@ pub const QUEUE_DEPTH_MAX: usize = 1 << 20;
 /// Longest that somebody may wait before a limit or a shaper: no caller is still there after an hour.
 pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 
+/// How long a request waits at most for its turn if nothing is said: most callers of services are still there then.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Locks that the lines of keys are spread over, so that threads seldom meet at one.
+pub(crate) const KEY_SHARDS: usize = 32;
+
 /// Longest time after which a caller is told to come back.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 

@@ -149,6 +149,12 @@ pub(crate) fn check_has_key(key: bool, keys: bool, missing_key: bool) -> Result<
     Ok(())
 }
 
+/// Checks a name that stands in headers or metrics.
+pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
+    let length = name.len();
+    if (1..=NAME_BYTES_MAX).contains(&length) { Ok(()) } else { Err(ConfigError::Name { length }) }
+}
+
 pub(crate) fn check_time(field: &'static str, value: Duration, max: Duration) -> Result<(), ConfigError> {
     if !value.is_zero() && value <= max {
         return Ok(());

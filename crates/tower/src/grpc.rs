@@ -19,6 +19,17 @@ const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
+/// The numbers of its states.
+pub(crate) mod code {
+    pub(crate) const OK: u32 = 0;
+    pub(crate) const CANCELLED: u32 = 1;
+    pub(crate) const INVALID_ARGUMENT: u32 = 3;
+    pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
+    pub(crate) const PERMISSION_DENIED: u32 = 7;
+    pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
+    pub(crate) const UNAVAILABLE: u32 = 14;
+}
+
 /// Whether a request is a call of gRPC. Those of gRPC-Web are not: their answers have another form.
 pub(crate) fn is_call(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
@@ -27,12 +38,12 @@ pub(crate) fn is_call(headers: &HeaderMap) -> bool {
 
 /// A denial, with the time to wait where one helps. Of a hidden one it tells no more than the code does.
 pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Response<Bytes> {
-    let (code, message): (u16, Cow<'static, str>) = match why {
+    let (code, message): (u32, Cow<'static, str>) = match why {
         Why::Refused(refusal) => (refusal.grpc_code(), refusal.to_string().into()),
-        Why::Denial(Denial::OverLimit) => (8, "the quota is used up".into()),
-        Why::Denial(Denial::Penalty) => (8, "too much was asked before".into()),
-        Why::Denial(Denial::StoreFailure) => (14, "capacity is reduced for a time".into()),
-        Why::Denial(Denial::Blocked) => (7, "forbidden".into()),
+        Why::Denial(Denial::OverLimit) => (code::RESOURCE_EXHAUSTED, "the quota is used up".into()),
+        Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "too much was asked before".into()),
+        Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is reduced for a time".into()),
+        Why::Denial(Denial::Blocked) => (code::PERMISSION_DENIED, "forbidden".into()),
     };
     let message = if is_hidden { Cow::Borrowed("denied") } else { message };
     let mut response = Response::new(Bytes::new());

@@ -9,6 +9,7 @@ use tidegate_engine::Denial;
 use tidegate_engine::http_headers::Problem;
 
 use crate::answer::Denied;
+use crate::grpc::code;
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,11 +87,11 @@ impl Refusal {
 
     /// The number of its gRPC status. UNAVAILABLE for 503: clients and balancers of gRPC take it for a state of this
     /// server that passes, and try again, or another one. RESOURCE_EXHAUSTED for 429: another server would say the same.
-    pub(crate) fn grpc_code(self) -> u16 {
+    pub(crate) fn grpc_code(self) -> u32 {
         match self.status {
-            StatusCode::TOO_MANY_REQUESTS => 8,
-            StatusCode::BAD_REQUEST => 3,
-            _ => 14,
+            StatusCode::TOO_MANY_REQUESTS => code::RESOURCE_EXHAUSTED,
+            StatusCode::BAD_REQUEST => code::INVALID_ARGUMENT,
+            _ => code::UNAVAILABLE,
         }
     }
 

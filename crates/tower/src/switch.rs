@@ -9,7 +9,7 @@ use tidegate_core::shed::{Judgement, Mode};
 /// Clones are of the same layer.
 ///
 /// In [`Mode::Shadow`] a layer refuses nothing and delays nothing: it counts what it would have refused.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Switch(Arc<State>);
 
 #[derive(Debug, Default)]
@@ -20,6 +20,13 @@ struct State {
 }
 
 impl Switch {
+    /// The switch of a layer that has done nothing yet.
+    pub(crate) fn in_mode(mode: Mode) -> Switch {
+        let switch = Switch(Arc::default());
+        switch.set_mode(mode);
+        switch
+    }
+
     /// What the layer does now.
     #[must_use]
     pub fn mode(&self) -> Mode {

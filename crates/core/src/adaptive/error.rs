@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bounds::{ADAPTIVE_LIMIT_MAX, PARTITIONS_MAX};
+use crate::bounds::{ADAPTIVE_LIMIT_MAX, LOAD_TIME_MAX, PARTITIONS_MAX};
 
 /// Why numbers are refused: the field, its value and what would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,6 +18,16 @@ pub enum AdaptiveError {
     NoTime {
         /// The field at fault.
         field: &'static str,
+        /// What is used if nothing is said.
+        like: Duration,
+    },
+    /// A duration beyond the bound.
+    #[error("{field}: {value:?} is too long; use at most {LOAD_TIME_MAX:?}, like {like:?}")]
+    TooLong {
+        /// The field at fault.
+        field: &'static str,
+        /// What it was.
+        value: Duration,
         /// What is used if nothing is said.
         like: Duration,
     },
@@ -115,7 +125,11 @@ pub(super) fn check_range(field: &'static str, value: f64, least: f64, most: f64
     if (least..=most).contains(&value) { Ok(()) } else { Err(AdaptiveError::OutOfRange { field, value, least, most }) }
 }
 
-/// Checks that a duration is more than nothing.
+/// Checks that a duration is more than nothing, and within the bound.
 pub(super) fn check_time(field: &'static str, value: Duration, like: Duration) -> Result<(), AdaptiveError> {
-    if value.is_zero() { Err(AdaptiveError::NoTime { field, like }) } else { Ok(()) }
+    match value {
+        Duration::ZERO => Err(AdaptiveError::NoTime { field, like }),
+        _ if value > LOAD_TIME_MAX => Err(AdaptiveError::TooLong { field, value, like }),
+        _ => Ok(()),
+    }
 }

@@ -77,7 +77,7 @@ impl Partitions {
     /// The same, with claims that last for another time than a second.
     ///
     /// # Errors
-    /// If the time is zero.
+    /// If the time is zero, or longer than a day.
     pub fn with_claim(self, claim: Duration) -> Result<Partitions, AdaptiveError> {
         check_time("claim", claim, CLAIM)?;
         Ok(Partitions { claim, ..self })

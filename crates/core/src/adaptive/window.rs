@@ -81,7 +81,7 @@ impl Window {
     /// A window of these numbers. It begins with its first sample.
     ///
     /// # Errors
-    /// If the length or `samples_min` is zero, or a percentile is not 0 to 1.
+    /// If the length is zero or longer than a day, `samples_min` is zero or too large, or a percentile is not 0 to 1.
     pub fn new(config: WindowConfig) -> Result<Window, AdaptiveError> {
         check_time("length", config.length, WindowConfig::default().length)?;
         check_count("samples_min", config.samples_min, WINDOW_SAMPLES_MIN_MAX)?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::bounds::LOAD_TIME_MAX;
+
 /// Why numbers are refused: the field, its value and what would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ShedError {
@@ -40,7 +42,7 @@ pub enum ShedError {
         bound: f64,
     },
     /// A duration of nothing, or one beyond a day.
-    #[error("{field}: {value:?} is out of range; use more than 0 s and at most {TIME_MAX:?}, like {like:?}")]
+    #[error("{field}: {value:?} is out of range; use more than 0 s and at most {LOAD_TIME_MAX:?}, like {like:?}")]
     Time {
         /// The field at fault.
         field: &'static str,
@@ -50,9 +52,6 @@ pub enum ShedError {
         like: Duration,
     },
 }
-
-/// Longest ramp, interval or window: load of the day before says nothing.
-const TIME_MAX: Duration = Duration::from_secs(86_400);
 
 pub(super) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(), ShedError> {
     if (1..=max).contains(&value) { Ok(()) } else { Err(ShedError::Count { field, value, max }) }
@@ -68,5 +67,5 @@ pub(super) fn check_below(field: &'static str, value: f64, other: &'static str, 
 }
 
 pub(super) fn check_time(field: &'static str, value: Duration, like: Duration) -> Result<(), ShedError> {
-    if value.is_zero() || value > TIME_MAX { Err(ShedError::Time { field, value, like }) } else { Ok(()) }
+    if value.is_zero() || value > LOAD_TIME_MAX { Err(ShedError::Time { field, value, like }) } else { Ok(()) }
 }

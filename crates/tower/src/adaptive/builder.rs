@@ -117,8 +117,7 @@ impl AdaptiveBuilder {
             }
         };
         let window = self.window.map(Window::new).transpose()?;
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         Ok(AdaptiveLayer(Arc::new(Shared {
             places,
             learner: Mutex::new(Learner { limit: self.limit, window }),

@@ -7,6 +7,7 @@ use http::StatusCode;
 use tokio::time::error::Elapsed;
 
 use crate::ended::Ended;
+use crate::grpc::code;
 
 /// How a request went, as a limit that learns sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +26,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// and UNAVAILABLE, and errors that are known to be timeouts, are drops. All other errors are ignored.
 pub(super) fn by_default(end: Ended<'_>) -> Outcome {
     match (end, end.grpc_status()) {
-        (_, Some(0)) => Outcome::Success,
-        (_, Some(1 | 4 | 14)) => Outcome::Dropped,
+        (_, Some(code::OK)) => Outcome::Success,
+        (_, Some(code::CANCELLED | code::DEADLINE_EXCEEDED | code::UNAVAILABLE)) => Outcome::Dropped,
         (_, Some(_)) => Outcome::Ignored,
         (Ended::Response { status, .. }, None) => of_status(status),
         (Ended::Error(error), None) => {

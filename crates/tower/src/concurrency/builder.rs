@@ -118,8 +118,7 @@ impl ConcurrencyBuilder {
                 too_many: self.too_many,
             }),
         };
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         Ok(ConcurrencyLayer(Arc::new(Shared { places, switch, retry_after: self.retry_after })))
     }
 }

@@ -10,7 +10,7 @@ use tidegate_core::shed::Mode;
 use tidegate_core::{KeyBuf, KeyError};
 
 use super::{FairLayer, Shared, TenantOf};
-use crate::bounds::{QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
+use crate::bounds::{DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::gate::{Gate, Room};
 use crate::missing_key::MissingKey;
@@ -26,9 +26,6 @@ pub struct FairBuilder {
     retry_after: Duration,
     mode: Mode,
 }
-
-/// How long a request waits at most if nothing is said.
-const DEADLINE_DEFAULT: Duration = Duration::from_secs(1);
 
 impl FairBuilder {
     pub(super) fn new(limit: u64, tenant: TenantOf) -> FairBuilder {
@@ -82,8 +79,7 @@ impl FairBuilder {
         check_time("deadline", self.deadline, WAIT_MAX)?;
         check_count("total_max", self.queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
         let gate = Gate::new(self.limit, Room::Fair(DeficitRoundRobin::new(self.queue)?), self.deadline)?;
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         Ok(FairLayer(Arc::new(Shared {
             gate,
             tenant: self.tenant,

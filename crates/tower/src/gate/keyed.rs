@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{Leaves, Line, Queue, Wait, Waiter};
+use crate::bounds::KEY_SHARDS;
 use crate::error::{ConfigError, check_count};
 use crate::refusal::Reason;
 use crate::runtime_clock::RuntimeClock;
@@ -37,9 +38,6 @@ struct Crowd {
     line: Line<KeyedPermit>,
 }
 
-/// Locks that keys are spread over.
-const SHARDS: usize = 32;
-
 /// What comes of asking to be let in.
 pub(crate) enum KeyedEntry {
     In(KeyedPermit),
@@ -52,7 +50,7 @@ impl KeyedGate {
         check_count("limit", limit, tidegate_core::bounds::PERMIT_COUNTER_MAX)?;
         check_count("keys", keys_max as u64, KEYS_MAX as u64)?;
         Line::<KeyedPermit>::new(queue)?;
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..KEY_SHARDS).map(|_| Mutex::default()).collect();
         let (random, clock) = (RandomState::new(), RuntimeClock::start());
         Ok(Arc::new(KeyedGate { shards, random, limit, queue, keys: AtomicUsize::new(0), keys_max, clock }))
     }
@@ -148,7 +146,7 @@ impl KeyedGate {
 
     /// Whoever panicked under this lock left what it guards whole: what may panic comes before what changes anything.
     fn lock(&self, key: &[u8]) -> Option<MutexGuard<'_, Shard>> {
-        let place = self.random.hash_one(key) % SHARDS as u64;
+        let place = self.random.hash_one(key) % KEY_SHARDS as u64;
         let shard = self.shards.get(usize::try_from(place).ok()?)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }

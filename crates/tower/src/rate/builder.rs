@@ -11,8 +11,7 @@ use super::limit::{CostOf, LimitJudge, Made, SettleBy};
 use super::policy::PolicyJudge;
 use super::{Judge, RateLimitLayer, Settle, Shared};
 use crate::address::Peer;
-use crate::bounds::NAME_BYTES_MAX;
-use crate::error::shortened;
+use crate::error::{check_name, shortened};
 use crate::{ConfigError, Head, KeyBy, MissingKey, Mode, ResponseHead, Speaks, Switch};
 
 /// Sets up a [`RateLimitLayer`]: [`ByLimit`] or [`ByPolicy`].
@@ -129,8 +128,7 @@ impl<By> RateLimitBuilder<By> {
     }
 
     fn finish(self, judge: Judge) -> RateLimitLayer {
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         RateLimitLayer { shared: Arc::new(Shared { judge, switch, speaks: self.speaks }) }
     }
 }
@@ -210,10 +208,7 @@ impl RateLimitBuilder<ByLimit> {
     /// If the key or the name cannot be used, there is no memory for so many keys, or something was set that would have
     /// no effect.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
-        let length = self.by.name.len();
-        if !(1..=NAME_BYTES_MAX).contains(&length) {
-            return Err(ConfigError::Name { length });
-        }
+        check_name(&self.by.name)?;
         let limiter = match &self.by.store {
             Some(store) => {
                 for (field, is_set) in [("keys", self.by.keys.is_some()), ("clock", self.by.clock.is_some())] {

@@ -13,10 +13,8 @@ use tidegate_engine::{Engine, new_permit_id};
 
 use super::handle::Counters;
 use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
-use crate::bounds::{
-    NAME_BYTES_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN,
-};
-use crate::error::{ConfigError, check_count, check_has_key, check_time};
+use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN};
+use crate::error::{ConfigError, check_count, check_has_key, check_name, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
 use crate::switch::Switch;
@@ -138,9 +136,7 @@ impl SharedConcurrencyBuilder {
             let remedy = format!("{SHARED_LEASE_MIN:?} to {hours} hours");
             return Err(ConfigError::number("lease", format!("{:?}", self.lease), remedy));
         }
-        if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) {
-            return Err(ConfigError::Name { length: self.name.len() });
-        }
+        check_name(&self.name)?;
         if let OnStoreFailure::Local(limit) = self.on_store_failure {
             check_count("on_store_failure", limit, PERMIT_LIMIT_MAX)?;
         } else if self.keys.is_some() {
@@ -161,8 +157,7 @@ impl SharedConcurrencyBuilder {
                 Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless, name: self.name }
             }
         };
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         Ok(SharedConcurrencyLayer(Arc::new(Shared {
             engine: self.engine,
             whose,

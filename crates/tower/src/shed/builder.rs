@@ -97,8 +97,7 @@ impl ShedBuilder {
                 Kind::Worker { state: Mutex::new(Worker { shedder: WorkerShedder::new(config)?, dice }), measure }
             }
         };
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         Ok(ShedLayer(Arc::new(Shared {
             kind,
             class: self.class,

@@ -16,6 +16,7 @@ use tower_service::Service;
 use super::seed;
 use crate::ended::Ended;
 use crate::error::ConfigError;
+use crate::grpc::code;
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
 
@@ -104,8 +105,7 @@ impl ThrottleBuilder {
     /// If a number is out of its range.
     pub fn build(self) -> Result<ThrottleLayer, ConfigError> {
         let throttle = ClientThrottle::new(self.config)?;
-        let switch = Switch::default();
-        switch.set_mode(self.mode);
+        let switch = Switch::in_mode(self.mode);
         let state = Mutex::new(State { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
         Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: RuntimeClock::start(), switch })))
     }
@@ -116,7 +116,7 @@ fn by_default(end: Ended<'_>) -> bool {
         Ended::Response { status, .. } => {
             status != StatusCode::TOO_MANY_REQUESTS
                 && status != StatusCode::SERVICE_UNAVAILABLE
-                && !matches!(end.grpc_status(), Some(8 | 14))
+                && !matches!(end.grpc_status(), Some(code::RESOURCE_EXHAUSTED | code::UNAVAILABLE))
         }
         Ended::Error(_) => false,
     }

@@ -11,9 +11,9 @@ use tidegate_core::shed::{Criticality, Mode};
 use super::counted::Counted;
 use super::{Parts, StackLayer};
 use crate::bounds::{
-    NAME_BYTES_MAX, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE, WAIT_MAX,
+    DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE, WAIT_MAX,
 };
-use crate::error::{check_count, check_time};
+use crate::error::{check_count, check_name, check_time};
 use crate::{
     ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
 };
@@ -49,9 +49,6 @@ enum Concurrency {
     Given(ConcurrencyLayer),
     None,
 }
-
-/// How long a request waits at most if nothing is said.
-const DEADLINE_DEFAULT: Duration = Duration::from_secs(1);
 
 impl StackBuilder {
     pub(super) fn new(limit: u64) -> StackBuilder {
@@ -147,10 +144,7 @@ impl StackBuilder {
     /// # Errors
     /// If a number is zero or too large, a time is zero or too long, or the name is empty or too long.
     pub fn build(self) -> Result<StackLayer, ConfigError> {
-        let length = self.name.len();
-        if !(1..=NAME_BYTES_MAX).contains(&length) {
-            return Err(ConfigError::Name { length });
-        }
+        check_name(&self.name)?;
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         // First, since the parts would call them by names of their own.
         check_count("total_max", queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
