@@ -50,7 +50,7 @@ mod shed;
 mod stack;
 mod switch;
 
-pub use adaptive::{AdaptiveBuilder, AdaptiveHandle, AdaptiveLayer, AdaptivePermit, Outcome};
+pub use adaptive::{AdaptiveBuilder, AdaptiveHandle, AdaptiveLayer, AdaptivePermit, Lesson};
 pub use address::ClientAddress;
 pub use answer::Speaks;
 pub use body::LayerBody;
@@ -72,7 +72,7 @@ pub use shared_concurrency::{
     OnStoreFailure, SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyHandle, SharedConcurrencyLayer,
     SharedPermit,
 };
-pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
+pub use shed::{Backlog, Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
 pub use stack::{Part, PartStats, StackBuilder, StackHandle, StackLayer, StackStats, Stacked};
 pub use switch::Switch;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::adaptive::{AdaptiveLimit, Window, WindowConfig};
 use tidegate_core::shed::Mode;
 
-use super::{AdaptiveLayer, Judge, Learner, Outcome, PartitionOf, Places, Shared, outcome};
+use super::{AdaptiveLayer, Judge, Learner, Lesson, PartitionOf, Places, Shared, lesson};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
 use crate::error::{ConfigError, check_time};
@@ -34,7 +34,7 @@ impl AdaptiveBuilder {
             window: Some(WindowConfig::default()),
             queue: None,
             partitions: None,
-            judge: Box::new(outcome::by_default),
+            judge: Box::new(lesson::by_default),
             retry_after: RETRY_AFTER_DEFAULT,
             mode: Mode::Enforce,
         }
@@ -87,7 +87,7 @@ impl AdaptiveBuilder {
     #[must_use]
     pub fn judge<F>(self, judge: F) -> AdaptiveBuilder
     where
-        F: Fn(Ended<'_>) -> Outcome + Send + Sync + 'static,
+        F: Fn(Ended<'_>) -> Lesson + Send + Sync + 'static,
     {
         AdaptiveBuilder { judge: Box::new(judge), ..self }
     }

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | the layer, its permits, and what they teach | `mod.rs` |
 //! | how it is set up | `builder.rs` |
-//! | what counts as a drop | `outcome.rs` |
+//! | what counts as a drop | `lesson.rs` |
 
 mod builder;
-mod outcome;
+mod lesson;
 
 use std::fmt;
 use std::future::Future;
@@ -31,7 +31,7 @@ use crate::runtime_clock::{RuntimeClock, between};
 use crate::switch::Switch;
 
 pub use builder::AdaptiveBuilder;
-pub use outcome::Outcome;
+pub use lesson::Lesson;
 
 /// Lets as many requests in at once as the service behind can bear, which it finds out by itself. The others wait in a
 /// bounded queue, if there is one, or are answered 503 with Retry-After (UNAVAILABLE for gRPC).
@@ -73,7 +73,7 @@ struct Learner {
 }
 
 type PartitionOf = Box<dyn Fn(Head<'_>) -> Option<usize> + Send + Sync>;
-type Judge = Box<dyn Fn(Ended<'_>) -> Outcome + Send + Sync>;
+type Judge = Box<dyn Fn(Ended<'_>) -> Lesson + Send + Sync>;
 
 impl AdaptiveLayer {
     /// A layer to be set up, for one of the limits of `tidegate::adaptive`.
@@ -343,13 +343,13 @@ impl AdaptivePermit {
     }
 
     /// Tells how the work went, and gives the place back.
-    pub fn end(self, outcome: Outcome) {
-        self.learn(outcome);
+    pub fn end(self, lesson: Lesson) {
+        self.learn(lesson);
     }
 
-    fn learn(&self, outcome: Outcome) {
-        if let (Some(shared), true) = (&self.shared, outcome != Outcome::Ignored) {
-            shared.learn(self.started, self.in_flight, outcome == Outcome::Dropped);
+    fn learn(&self, lesson: Lesson) {
+        if let (Some(shared), true) = (&self.shared, lesson != Lesson::Ignored) {
+            shared.learn(self.started, self.in_flight, lesson == Lesson::Dropped);
         }
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use http::Method;
 use tidegate_core::Dice;
-use tidegate_core::shed::{Criticality, FleetShedder, Mode, WorkerShedder, WorkerShedderConfig};
+use tidegate_core::shed::{
+    Criticality, FleetShedder, Mode, QueueRejection, QueueRejectionConfig, WorkerShedder, WorkerShedderConfig,
+};
 
-use super::layer::{ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
+use super::layer::{BacklogOf, ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
 use super::seed;
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
 use crate::error::{ConfigError, check_count, check_time};
@@ -29,6 +31,7 @@ pub struct ShedBuilder {
 enum Planned {
     Fleet { capacity: u64, reserved: f64 },
     Worker { config: WorkerShedderConfig, measure: Measure },
+    Queue { config: QueueRejectionConfig, backlog: BacklogOf },
 }
 
 impl ShedBuilder {
@@ -38,6 +41,10 @@ impl ShedBuilder {
 
     pub(super) fn worker(config: WorkerShedderConfig, measure: Measure) -> ShedBuilder {
         ShedBuilder::new(Planned::Worker { config, measure })
+    }
+
+    pub(super) fn queue(config: QueueRejectionConfig, backlog: BacklogOf) -> ShedBuilder {
+        ShedBuilder::new(Planned::Queue { config, backlog })
     }
 
     fn new(planned: Planned) -> ShedBuilder {
@@ -85,6 +92,7 @@ impl ShedBuilder {
     /// If a number is out of its range.
     pub fn build(self) -> Result<ShedLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let dice = Dice::new(self.seed.unwrap_or_else(seed));
         let kind = match self.planned {
             Planned::Fleet { capacity, reserved } => Kind::Fleet(Mutex::new(FleetShedder::new(capacity, reserved)?)),
             Planned::Worker { config, measure } => {
@@ -93,8 +101,10 @@ impl ShedBuilder {
                     Measure::QueueDelay { acceptable, .. } => check_time("acceptable", *acceptable, WAIT_MAX)?,
                     Measure::Utilisation(_) => {}
                 }
-                let dice = Dice::new(self.seed.unwrap_or_else(seed));
                 Kind::Worker { state: Mutex::new(Worker { shedder: WorkerShedder::new(config)?, dice }), measure }
+            }
+            Planned::Queue { config, backlog } => {
+                Kind::Queue { ramp: QueueRejection::new(config)?, dice: Mutex::new(dice), backlog }
             }
         };
         let switch = Switch::in_mode(self.mode);
@@ -122,6 +132,7 @@ impl fmt::Debug for ShedBuilder {
         let kind = match self.planned {
             Planned::Fleet { .. } => "fleet",
             Planned::Worker { .. } => "worker",
+            Planned::Queue { .. } => "queue",
         };
         formatter.debug_struct("ShedBuilder").field("kind", &kind).finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::Dice;
-use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, WorkerShedder};
+use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejection, WorkerShedder};
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
@@ -21,9 +21,10 @@ use crate::switch::Switch;
 /// Turns requests away by their class when there is too much, with 503 and Retry-After (UNAVAILABLE for gRPC), never
 /// with 429: the caller did nothing wrong.
 ///
-/// Two kinds, of which a service may have both, each its own layer: [`ShedLayer::fleet`] keeps a share of the capacity
-/// for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy. A request
-/// is in progress until the body of its response has ended or is dropped.
+/// Three kinds, of which a service may have several, each its own layer: [`ShedLayer::fleet`] keeps a share of the
+/// capacity for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy,
+/// and [`ShedLayer::queue`] does so at once as a queue grows. A request is in progress until the body of its response
+/// has ended or is dropped.
 ///
 /// ```
 /// use tidegate_core::shed::{Criticality, Mode, WorkerShedderConfig};
@@ -56,6 +57,7 @@ pub(super) struct Shared {
 pub(super) enum Kind {
     Fleet(Mutex<FleetShedder>),
     Worker { state: Mutex<Worker>, measure: Measure },
+    Queue { ramp: QueueRejection, dice: Mutex<Dice>, backlog: BacklogOf },
 }
 
 pub(super) struct Worker {
@@ -64,6 +66,17 @@ pub(super) struct Worker {
 }
 
 pub(super) type ClassOf = Box<dyn Fn(Head<'_>) -> Criticality + Send + Sync>;
+
+pub(super) type BacklogOf = Box<dyn Fn() -> Backlog + Send + Sync>;
+
+/// How long the queue before a limit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many wait.
+    pub waiting: u64,
+    /// How many may be in progress at once.
+    pub limit: u64,
+}
 
 /// How busy a service is.
 ///
@@ -134,6 +147,29 @@ impl ShedLayer {
         ShedBuilder::worker(config, measure)
     }
 
+    /// As the queue behind grows from twice to three times its limit, or as `config` says, classes are given up one
+    /// after another, at once and by the length of the queue alone: test requests, reads, writes, and at its end
+    /// critical ones too. The closure is called for each request.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_core::shed::QueueRejectionConfig;
+    /// use tidegate_tower::{Backlog, ConcurrencyLayer, Queue, ShedLayer};
+    ///
+    /// let limit = ConcurrencyLayer::builder(100).queue(Queue::new(300, Duration::from_secs(1))).build()?;
+    /// let handle = limit.handle();
+    /// let backlog = move || Backlog { waiting: handle.waiting() as u64, limit: handle.limit() };
+    /// let shed = ShedLayer::queue(QueueRejectionConfig::default(), backlog).build()?;
+    /// # Ok::<(), tidegate_tower::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn queue<F>(config: tidegate_core::shed::QueueRejectionConfig, backlog: F) -> ShedBuilder
+    where
+        F: Fn() -> Backlog + Send + Sync + 'static,
+    {
+        ShedBuilder::queue(config, Box::new(backlog))
+    }
+
     /// What this layer is asked and told from outside.
     #[must_use]
     pub fn handle(&self) -> ShedHandle {
@@ -142,7 +178,7 @@ impl ShedLayer {
 }
 
 impl Shared {
-    /// Whether a request is shed, by the one kind or the other.
+    /// Whether a request is shed, as each kind says.
     fn sheds(&self, class: Criticality) -> bool {
         match &self.kind {
             Kind::Fleet(fleet) => !lock(fleet).try_acquire(class),
@@ -153,6 +189,10 @@ impl Shared {
                 worker.shedder.observe(self.clock.now(), utilisation);
                 let roll = worker.dice.roll();
                 worker.shedder.sheds(class, roll)
+            }
+            Kind::Queue { ramp, dice, backlog } => {
+                let Backlog { waiting, limit } = backlog();
+                ramp.sheds(class, waiting, limit, lock(dice).roll())
             }
         }
     }
@@ -243,7 +283,7 @@ impl ShedHandle {
     #[must_use]
     pub fn level(&self) -> Option<f64> {
         match &self.0.kind {
-            Kind::Fleet(_) => None,
+            Kind::Fleet(_) | Kind::Queue { .. } => None,
             Kind::Worker { state, .. } => Some(lock(state).shedder.level()),
         }
     }
@@ -253,7 +293,7 @@ impl ShedHandle {
     pub fn room(&self) -> Option<u64> {
         match &self.0.kind {
             Kind::Fleet(fleet) => Some(lock(fleet).room()),
-            Kind::Worker { .. } => None,
+            Kind::Worker { .. } | Kind::Queue { .. } => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer for services: the fleet's and the worker's shedder | `layer.rs` |
+//! | the layer for services: the fleet's, the worker's and the queue's shedder | `layer.rs` |
 //! | how it is set up | `builder.rs` |
 //! | the layer for clients, which hold back when they are refused | `throttle.rs` |
 //!
@@ -13,7 +13,7 @@ mod layer;
 mod throttle;
 
 pub use builder::ShedBuilder;
-pub use layer::{Measure, ShedHandle, ShedLayer, ShedPermit};
+pub use layer::{Backlog, Measure, ShedHandle, ShedLayer, ShedPermit};
 pub use throttle::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
 
 use std::hash::{BuildHasher, RandomState};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::adaptive::{Aimd, AimdConfig, WindowConfig};
 use tidegate_core::shed::Mode;
-use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, Outcome, Queue, Reason, Refusal};
+use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, Lesson, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle, status};
@@ -31,7 +31,7 @@ async fn what_is_done_raises_and_what_is_dropped_lowers() {
     for (answer, expected) in [("200", 5), ("404", 4), ("500", 4), ("503", 2), ("429", 2), ("504", 2)] {
         assert_eq!(limit_after(aimd(4), &[("answer", answer)]).await, expected, "{answer}");
     }
-    let judged = aimd(4).judge(|_| Outcome::Dropped);
+    let judged = aimd(4).judge(|_| Lesson::Dropped);
     assert_eq!(limit_after(judged, &[("answer", "200")]).await, 2);
 }
 
@@ -75,7 +75,7 @@ async fn a_limit_that_falls_lets_nobody_in_until_there_is_room() {
     handle.acquire().await.unwrap_err();
     sent.remove(0).abort();
     settle().await;
-    handle.acquire().await.unwrap().end(Outcome::Dropped);
+    handle.acquire().await.unwrap().end(Lesson::Dropped);
     assert_eq!((handle.limit(), handle.in_flight()), (2, 3));
     let refused = service.clone().oneshot(request(&[])).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
@@ -103,7 +103,7 @@ async fn windows_make_one_sample_of_many() {
 #[tokio::test(start_paused = true)]
 async fn shares_are_guaranteed_and_the_total_holds() {
     let layer = aimd(4)
-        .judge(|_| Outcome::Ignored)
+        .judge(|_| Lesson::Ignored)
         .partitions([0.5], |head| head.headers().get("live").map(|_| 0))
         .build()
         .unwrap();
@@ -171,7 +171,7 @@ fn bad_configurations_are_refused() {
 
 /// Half of the places are guaranteed to live traffic; batch traffic has none.
 fn divided(initial: u64, depth: usize, wait: Duration) -> AdaptiveLayer {
-    let builder = aimd(initial).judge(|_| Outcome::Ignored).queue(Queue::new(depth, wait));
+    let builder = aimd(initial).judge(|_| Lesson::Ignored).queue(Queue::new(depth, wait));
     builder.partitions([0.5], |head| head.headers().get("live").map(|_| 0)).build().unwrap()
 }
 

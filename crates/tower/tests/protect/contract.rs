@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tidegate_core::Dice;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, FairLayer, Outcome, Queue, ShapeLayer, Shaper, ShaperConfig, Tenant,
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, Lesson, Queue, ShapeLayer, Shaper, ShaperConfig, Tenant,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -105,7 +105,7 @@ async fn many_threads_lose_nothing() {
             // What is held for a moment makes others wait.
             let permit = adaptive.handle().acquire().await;
             tokio::task::yield_now().await;
-            permit.unwrap().end(Outcome::Success);
+            permit.unwrap().end(Lesson::Success);
         }
     }
     for task in kept {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::shed::{ClientThrottleConfig, Criticality, Mode, WorkerShedderConfig};
-use tidegate_tower::{Head, Measure, Reason, Refusal, ShedBuilder, ShedLayer, ThrottleLayer, Throttled};
+use tidegate_core::shed::{ClientThrottleConfig, Criticality, Mode, QueueRejectionConfig, WorkerShedderConfig};
+use tidegate_tower::{Backlog, Head, Measure, Reason, Refusal, ShedBuilder, ShedLayer, ThrottleLayer, Throttled};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle};
@@ -66,6 +66,29 @@ async fn a_shedder_is_watched_before_it_acts() {
         send(&service, request(&[])).await;
     }
     assert_eq!((slow.inside(), handle.switch().refused()), (8, 2));
+}
+
+/// From twice the limit on test requests go, and at three times all.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_grows_gives_up_the_lowest_first() {
+    let told = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&told);
+    let backlog = move || Backlog { waiting: seen.load(Ordering::Relaxed), limit: 100 };
+    let layer = ShedLayer::queue(QueueRejectionConfig::default(), backlog).class(class).build().unwrap();
+    let (service, handle) = (layer.layer(Slow::taking(0)), layer.handle());
+    for (waiting, passing) in [(0, 4), (200, 4), (225, 3), (250, 2), (275, 1), (300, 0), (u64::MAX, 0)] {
+        told.store(waiting, Ordering::Relaxed);
+        for (place, class) in Criticality::ALL.into_iter().enumerate() {
+            let response = service.clone().oneshot(request(&[("class", class.name())])).await.unwrap();
+            let expected = if place >= Criticality::ALL.len() - passing { 200 } else { 503 };
+            assert_eq!(response.status(), expected, "{waiting} wait, {class:?}");
+        }
+    }
+    assert_eq!((handle.shed(Criticality::Test), handle.shed(Criticality::Critical), handle.in_flight()), (5, 2, 0));
+    assert_eq!((handle.level(), handle.room()), (None, None));
+    let upside_down = QueueRejectionConfig { start: 3.0, full: 2.0 };
+    let refused = ShedLayer::queue(upside_down, || Backlog { waiting: 0, limit: 1 }).build().unwrap_err();
+    assert_eq!(refused.to_string(), "start: 3 is not below full, 2; use a smaller start, or a larger full");
 }
 
 /// Each measure: what it is told to be at, and the level after two ramps.

@@ -11,7 +11,7 @@ use crate::grpc::code;
 
 /// How a request went, as a limit that learns sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum Lesson {
     /// It was done: its time counts.
     Success,
     /// It was lost to overload.
@@ -22,31 +22,31 @@ pub enum Outcome {
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The outcome if nothing else is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED
+/// The lesson if nothing else is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED
 /// and UNAVAILABLE, and errors that are known to be timeouts, are drops. All other errors are ignored.
-pub(super) fn by_default(end: Ended<'_>) -> Outcome {
+pub(super) fn by_default(end: Ended<'_>) -> Lesson {
     match (end, end.grpc_status()) {
-        (_, Some(code::OK)) => Outcome::Success,
-        (_, Some(code::CANCELLED | code::DEADLINE_EXCEEDED | code::UNAVAILABLE)) => Outcome::Dropped,
-        (_, Some(_)) => Outcome::Ignored,
+        (_, Some(code::OK)) => Lesson::Success,
+        (_, Some(code::CANCELLED | code::DEADLINE_EXCEEDED | code::UNAVAILABLE)) => Lesson::Dropped,
+        (_, Some(_)) => Lesson::Ignored,
         (Ended::Response { status, .. }, None) => of_status(status),
         (Ended::Error(error), None) => {
             let timed_out = error.is::<Elapsed>()
                 || error.downcast_ref::<io::Error>().is_some_and(is_timeout)
                 || error.downcast_ref::<BoxError>().is_some_and(|error| any_timeout(error.as_ref()));
-            if timed_out { Outcome::Dropped } else { Outcome::Ignored }
+            if timed_out { Lesson::Dropped } else { Lesson::Ignored }
         }
     }
 }
 
-fn of_status(status: StatusCode) -> Outcome {
+fn of_status(status: StatusCode) -> Lesson {
     match status {
         StatusCode::REQUEST_TIMEOUT
         | StatusCode::TOO_MANY_REQUESTS
         | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Outcome::Dropped,
-        status if status.is_client_error() || status.is_server_error() => Outcome::Ignored,
-        _ => Outcome::Success,
+        | StatusCode::GATEWAY_TIMEOUT => Lesson::Dropped,
+        status if status.is_client_error() || status.is_server_error() => Lesson::Ignored,
+        _ => Lesson::Success,
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn response(status: u16, grpc: Option<&str>) -> Outcome {
+    fn response(status: u16, grpc: Option<&str>) -> Lesson {
         let mut response = Response::builder().status(status);
         if let Some(grpc) = grpc {
             response = response.header("grpc-status", grpc);
@@ -82,41 +82,41 @@ mod tests {
 
     #[test]
     fn overload_is_a_drop_and_the_handlers_own_errors_are_not() {
-        for (outcome, statuses) in [
-            (Outcome::Success, &[200, 204, 301, 101][..]),
-            (Outcome::Dropped, &[408, 429, 503, 504]),
-            (Outcome::Ignored, &[400, 404, 422, 500, 501, 502]),
+        for (lesson, statuses) in [
+            (Lesson::Success, &[200, 204, 301, 101][..]),
+            (Lesson::Dropped, &[408, 429, 503, 504]),
+            (Lesson::Ignored, &[400, 404, 422, 500, 501, 502]),
         ] {
             for status in statuses {
-                assert_eq!(response(*status, None), outcome, "{status}");
+                assert_eq!(response(*status, None), lesson, "{status}");
             }
         }
-        for (outcome, states) in [
-            (Outcome::Success, &["0"][..]),
-            (Outcome::Dropped, &["1", "4", "14"]),
-            (Outcome::Ignored, &["2", "3", "5", "8", "13", "16", "99"]),
+        for (lesson, states) in [
+            (Lesson::Success, &["0"][..]),
+            (Lesson::Dropped, &["1", "4", "14"]),
+            (Lesson::Ignored, &["2", "3", "5", "8", "13", "16", "99"]),
         ] {
             for state in states {
-                assert_eq!(response(200, Some(state)), outcome, "grpc-status {state}");
+                assert_eq!(response(200, Some(state)), lesson, "grpc-status {state}");
             }
         }
-        assert_eq!(response(200, Some("?")), Outcome::Success, "what cannot be read tells nothing");
+        assert_eq!(response(200, Some("?")), Lesson::Success, "what cannot be read tells nothing");
     }
 
     #[test]
     fn timeouts_that_are_known_are_drops() {
         let timed_out = || io::Error::new(io::ErrorKind::TimedOut, "late");
         let end: Result<Response<()>, io::Error> = Err(timed_out());
-        assert_eq!(by_default(Ended::of(&end)), Outcome::Dropped);
+        assert_eq!(by_default(Ended::of(&end)), Lesson::Dropped);
         let end: Result<Response<()>, io::Error> = Err(io::Error::other("else"));
-        assert_eq!(by_default(Ended::of(&end)), Outcome::Ignored);
-        for (error, outcome) in [
-            (BoxError::from(timed_out()), Outcome::Dropped),
-            (BoxError::from(io::Error::other(timed_out())), Outcome::Ignored),
-            (BoxError::from("else"), Outcome::Ignored),
+        assert_eq!(by_default(Ended::of(&end)), Lesson::Ignored);
+        for (error, lesson) in [
+            (BoxError::from(timed_out()), Lesson::Dropped),
+            (BoxError::from(io::Error::other(timed_out())), Lesson::Ignored),
+            (BoxError::from("else"), Lesson::Ignored),
         ] {
             let end: Result<Response<()>, BoxError> = Err(error);
-            assert_eq!(by_default(Ended::of(&end)), outcome, "{end:?}");
+            assert_eq!(by_default(Ended::of(&end)), lesson, "{end:?}");
         }
     }
 }
