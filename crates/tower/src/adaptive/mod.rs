@@ -178,7 +178,11 @@ impl Doorkeeper for AdaptiveLayer {
     }
 
     fn waited(&self, told: Result<GatePermit, Reason>) -> Result<AdaptivePermit, Refusal> {
-        told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
+        match told {
+            Ok(permit) => Ok(self.0.permit_at_gate(permit)),
+            Err(_) if self.0.switch.lets_late_in() => Ok(AdaptivePermit::nothing()),
+            Err(reason) => Err(self.0.refusal(reason)),
+        }
     }
 
     fn answered(permit: &mut AdaptivePermit, end: Ended<'_>) {

@@ -135,7 +135,11 @@ impl Doorkeeper for FairLayer {
     }
 
     fn waited(&self, told: Result<GatePermit, Reason>) -> Result<FairPermit, Refusal> {
-        told.map(|permit| FairPermit { _permit: Some(permit) }).map_err(|reason| self.0.refusal(reason))
+        match told {
+            Ok(permit) => Ok(FairPermit { _permit: Some(permit) }),
+            Err(_) if self.0.switch.lets_late_in() => Ok(FairPermit { _permit: None }),
+            Err(reason) => Err(self.0.refusal(reason)),
+        }
     }
 }
 

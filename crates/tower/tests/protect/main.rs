@@ -7,6 +7,7 @@ mod concurrency;
 mod contract;
 mod fair;
 mod frameworks;
+mod hostile;
 mod learning;
 mod priority;
 mod queue;
