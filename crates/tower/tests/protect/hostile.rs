@@ -17,9 +17,8 @@ use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_core::shed::{CoDelConfig, Criticality, WorkerShedderConfig};
 use tidegate_tower::{
     AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, FairLayer, Head, Measure, Mode, Outcome, Queue, ShapeLayer,
-    Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
+    Shaper, ShaperConfig, ShedLayer, StackLayer, Switch, Tenant, ThrottleLayer,
 };
-use tokio::task::JoinHandle;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Slow, pass, request, send, settle, status};
@@ -269,48 +268,68 @@ fn poll_once<T>(future: &mut Boxed<T>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
 }
 
+/// What a layer is asked, whichever it is.
+struct Watched {
+    switch: Switch,
+    waiting: Box<dyn Fn() -> usize>,
+    in_flight: Box<dyn Fn() -> u64>,
+}
+
+macro_rules! watched {
+    ($layer:expr) => {{
+        let (waiting, in_flight) = ($layer.handle(), $layer.handle());
+        Watched {
+            switch: $layer.handle().switch().clone(),
+            waiting: Box::new(move || waiting.waiting()),
+            in_flight: Box::new(move || in_flight.in_flight()),
+        }
+    }};
+}
+
+/// Three requests before one place; the layer is switched while two of them wait.
+async fn check_switched<S, B>(name: &str, service: S, slow: Slow, layer: Watched, mode: Mode)
+where
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    B: Body<Data = Bytes, Error: std::fmt::Debug> + Send + 'static,
+{
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        tasks.push(send(&service, request(&[])).await);
+    }
+    assert_eq!(((layer.waiting)(), slow.inside()), (2, 1), "{name}, {mode:?}");
+    layer.switch.set_mode(mode);
+    pass(200).await;
+    assert_eq!(((layer.waiting)(), slow.inside()), (0, 3), "{name}, {mode:?}");
+    pass(10_000).await;
+    for task in tasks {
+        assert_eq!(task.await.unwrap().status(), 200, "{name}, {mode:?}");
+    }
+    let would = if mode == Mode::Shadow { 2 } else { 0 };
+    assert_eq!((layer.switch.refused(), layer.switch.would_refuse()), (0, would), "{name}, {mode:?}");
+    assert_eq!((layer.in_flight)(), 0, "{name}, {mode:?}");
+    layer.switch.set_mode(Mode::Enforce);
+    let _held = send(&service, request(&[])).await;
+    let mut refused = send(&service, request(&[])).await;
+    pass(200).await;
+    assert_eq!(status(&mut refused).await, Some(503), "{name}, {mode:?}: it holds again");
+}
+
 /// Who waits when a layer is switched off, or only watches from now on, is not refused by it any more.
 #[tokio::test(start_paused = true)]
 async fn a_switch_that_is_turned_refuses_nobody_who_waits() {
-    let late: fn(&mut Vec<JoinHandle<Response<String>>>) -> _ = |tasks| std::mem::take(tasks);
+    let (deadline, slow) = (Duration::from_millis(200), || Slow::taking(10_000));
+    let queue = Queue::new(9, deadline);
     for mode in [Mode::Off, Mode::Shadow] {
-        let slow = Slow::taking(10_000);
-        let fair = FairLayer::builder(1, |_| Some(Tenant::new(&b"a"[..]))).deadline(Duration::from_millis(200));
-        let fair = fair.build().unwrap();
-        let adaptive = aimd(1).queue(Queue::new(9, Duration::from_millis(200))).build().unwrap();
-        let switches = [fair.handle().switch().clone(), adaptive.handle().switch().clone()];
-        let mut tasks = Vec::new();
-        for _ in 0..3 {
-            tasks.push(send(&fair.layer(slow.clone()), request(&[])).await);
-            tasks.push(send(&adaptive.layer(slow.clone()), request(&[])).await);
-        }
-        assert_eq!((fair.handle().waiting(), adaptive.handle().waiting(), slow.inside()), (2, 2, 2));
-        switches.iter().for_each(|switch| switch.set_mode(mode));
-        pass(200).await;
-        assert_eq!((fair.handle().waiting(), adaptive.handle().waiting(), slow.inside()), (0, 0, 6), "{mode:?}");
-        pass(10_000).await;
-        for task in late(&mut tasks) {
-            assert_eq!(task.await.unwrap().status(), 200, "{mode:?}");
-        }
-        let would = if mode == Mode::Shadow { 2 } else { 0 };
-        for switch in &switches {
-            assert_eq!((switch.refused(), switch.would_refuse()), (0, would), "{mode:?}");
-        }
-        assert_eq!((fair.handle().in_flight(), adaptive.handle().in_flight()), (0, 0));
-        // And it holds again.
-        switches.iter().for_each(|switch| switch.set_mode(Mode::Enforce));
-        for layer in [
-            send(&fair.layer(slow.clone()), request(&[])).await,
-            send(&adaptive.layer(slow.clone()), request(&[])).await,
-        ] {
-            tasks.push(layer);
-        }
-        let mut refused = [
-            send(&fair.layer(slow.clone()), request(&[])).await,
-            send(&adaptive.layer(slow.clone()), request(&[])).await,
-        ];
-        pass(200).await;
-        assert_eq!((status(&mut refused[0]).await, status(&mut refused[1]).await), (Some(503), Some(503)));
+        let (layer, slow_one) = (ConcurrencyLayer::builder(1).queue(queue).build().unwrap(), slow());
+        let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));
+        check_switched("concurrency", service, slow_one, watched, mode).await;
+        let (layer, slow_one) = (aimd(1).queue(queue).build().unwrap(), slow());
+        let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));
+        check_switched("adaptive", service, slow_one, watched, mode).await;
+        let fair = FairLayer::builder(1, |_| Some(Tenant::new(&b"a"[..]))).deadline(deadline);
+        let (layer, slow_one) = (fair.build().unwrap(), slow());
+        let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));
+        check_switched("fair", service, slow_one, watched, mode).await;
     }
 }
 
