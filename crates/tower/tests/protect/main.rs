@@ -5,6 +5,7 @@ mod adaptive;
 mod bodies;
 mod concurrency;
 mod contract;
+mod extremes;
 mod fair;
 mod frameworks;
 mod hostile;
