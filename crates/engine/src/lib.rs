@@ -51,7 +51,7 @@ pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
-pub use permits::{Acquired, PermitCounts, PermitError};
+pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, StoreError, StoreView, check_store_url};

@@ -160,12 +160,10 @@ impl Engine {
         lease: Duration,
         id: Option<&[u8]>,
     ) -> Result<Acquired, PermitError> {
-        if !(1..=PERMIT_LIMIT_MAX).contains(&limit) {
-            return Err(PermitError::Limit { value: limit });
-        }
-        let lease = check_lease(lease)?;
-        let id = id.map_or_else(new_id, |id| check_id(id).map(Box::from))?;
-        let permits = self.decide_permit(key, &id, PermitOp::Acquire { limit, lease }).await?;
+        let op = PermitOp::Acquire { limit, lease };
+        check_op(op)?;
+        let id = id.map_or_else(new_permit_id, |id| check_id(id).map(Box::from))?;
+        let permits = self.decide_permit(key, &id, op).await?;
         Ok(Acquired { id, permits })
     }
 
@@ -174,8 +172,9 @@ impl Engine {
     /// # Errors
     /// If what was asked for is out of bounds, or this process has no room to keep a permit of a store that does not answer.
     pub async fn renew_permit(&self, key: &[u8], id: &[u8], lease: Duration) -> Result<Permits, PermitError> {
-        let lease = check_lease(lease)?;
-        self.decide_permit(key, check_id(id)?, PermitOp::Renew { lease }).await
+        let op = PermitOp::Renew { lease };
+        check_op(op)?;
+        self.decide_permit(key, check_id(id)?, op).await
     }
 
     /// Gives a permit back. It is not done if the permit is not held: it was released before, or its lease has ended.
@@ -184,6 +183,23 @@ impl Engine {
     /// If what was asked for is out of bounds, or the store that would know the permit does not answer.
     pub async fn release_permit(&self, key: &[u8], id: &[u8]) -> Result<Permits, PermitError> {
         self.decide_permit(key, check_id(id)?, PermitOp::Release).await
+    }
+
+    /// Does something with a permit in the default store and nowhere else: what is done while that does not answer is the
+    /// caller's choice. A call without an answer may still have been heard, and is made good by a release.
+    ///
+    /// # Errors
+    /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
+    pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
+        check_op(op)?;
+        let key = inline_key(key)?;
+        let (key, id) = (Key::new(&key)?, Key::new(check_id(id)?)?);
+        let told = match &self.default_store {
+            Backend::Shared(backend) => Box::pin(backend.decide_permit(key, id.as_bytes(), op)).await?,
+            _ => self.permits.decide(key, id, op)?,
+        };
+        self.permits.count(op, &told);
+        Ok(told)
     }
 
     /// What became of permits, over all keys.
@@ -235,10 +251,16 @@ impl Engine {
     }
 }
 
-fn check_lease(lease: Duration) -> Result<Duration, PermitError> {
-    match (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(&lease) {
-        true => Ok(lease),
-        false => Err(PermitError::Lease { value: lease }),
+fn check_op(op: PermitOp) -> Result<(), PermitError> {
+    let fits = |lease: &Duration| (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(lease);
+    match op {
+        PermitOp::Acquire { limit, .. } if !(1..=PERMIT_LIMIT_MAX).contains(&limit) => {
+            Err(PermitError::Limit { value: limit })
+        }
+        PermitOp::Acquire { lease, .. } | PermitOp::Renew { lease } if !fits(&lease) => {
+            Err(PermitError::Lease { value: lease })
+        }
+        PermitOp::Acquire { .. } | PermitOp::Renew { .. } | PermitOp::Release => Ok(()),
     }
 }
 
@@ -251,8 +273,11 @@ fn check_id(id: &[u8]) -> Result<&str, PermitError> {
     }
 }
 
-/// A name of 128 random bits.
-fn new_id() -> Result<Box<str>, PermitError> {
+/// A name for a permit, of 128 random bits in hex.
+///
+/// # Errors
+/// If the system gives no random bits.
+pub fn new_permit_id() -> Result<Box<str>, PermitError> {
     use fmt::Write;
 
     let mut bits = [0; 16];

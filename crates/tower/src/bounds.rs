@@ -36,6 +36,20 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 /// When a caller is told to come back if nothing is said.
 pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
+/// Shortest lease of a place under a shared limit. It is renewed three times in it, and each time a call to the store, which
+/// may be late by its whole budget, must arrive in time.
+pub const SHARED_LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// Longest lease of a place under a shared limit: that of a permit.
+pub const SHARED_LEASE_MAX: Duration = tidegate_engine::bounds::PERMIT_LEASE_MAX;
+
+/// The lease of a place under a shared limit if nothing is said: few requests take long enough to be renewed, and what a
+/// process that died has held is missed for no longer than this.
+pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// How often a lease is renewed in its time: two calls in a row may fail.
+pub const RENEWALS_PER_LEASE: u32 = 3;
+
 /// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line waits as long
 /// as eleven requests take: it is still wanted then.
 pub const STACK_WAITING_PER_PLACE: usize = 10;

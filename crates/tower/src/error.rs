@@ -8,6 +8,7 @@ use tidegate_core::adaptive::AdaptiveError;
 use tidegate_core::fair::FairError;
 use tidegate_core::shed::ShedError;
 use tidegate_core::{CapacityError, KeyError, LimitError, SemaphoreError};
+use tidegate_engine::PermitError;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 use crate::bounds::{KEY_PARTS_MAX, NAME_BYTES_MAX};
@@ -73,12 +74,6 @@ pub enum ConfigError {
         /// What would do.
         remedy: String,
     },
-    /// A queue where none can be.
-    #[error("queue: {with} refuse at once, and have no queue; leave out one of them")]
-    NoQueue {
-        /// What has no queue.
-        with: &'static str,
-    },
     /// The numbers of a limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -94,6 +89,9 @@ pub enum ConfigError {
     /// A key that cannot be made.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// Permits that cannot be named.
+    #[error(transparent)]
+    Permit(#[from] PermitError),
     /// The memory for the keys.
     #[error(transparent)]
     Capacity(Arc<CapacityError>),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | limits on rates, by a limit or by a policy | `rate/` |
 //! | how many at once, for all or for each key | `concurrency/` |
+//! | how many at once, over all processes that share a store | `shared_concurrency/` |
 //! | how many at once, learnt | `adaptive/` |
 //! | whom to turn away under load; a client that holds back | `shed/` |
 //! | calls sent at an even pace | `shape/` |
@@ -44,6 +45,7 @@ mod response;
 mod retry;
 mod runtime_clock;
 mod shape;
+mod shared_concurrency;
 mod shed;
 mod stack;
 mod switch;
@@ -66,6 +68,10 @@ pub use refusal::{Reason, Refusal};
 pub use response::ResponseHead;
 pub use retry::{RetryBuilder, RetryPolicy, retry_after};
 pub use shape::{Shape, ShapeError, ShapeFuture, ShapeLayer, Shaped, Shaper, ShaperConfig};
+pub use shared_concurrency::{
+    SharedConcurrencyBuilder, SharedConcurrencyCounts, SharedConcurrencyHandle, SharedConcurrencyLayer, SharedPermit,
+    WithoutStore,
+};
 pub use shed::{Measure, ShedBuilder, ShedHandle, ShedLayer, ShedPermit};
 pub use shed::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Throttled};
 pub use stack::{Part, PartStats, StackBuilder, StackHandle, StackLayer, StackStats, Stacked};

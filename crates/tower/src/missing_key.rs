@@ -2,6 +2,8 @@
 
 use tidegate_core::{Key, KeyError};
 
+use crate::key::{NoKey, Value};
+
 /// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MissingKey {
@@ -31,6 +33,16 @@ pub(crate) fn named(bytes: Option<&[u8]>, missing: MissingKey) -> Named<'_> {
         (_, MissingKey::Share) => Named::Nobody,
         (Some(Err(KeyError::TooLong { .. })), _) | (_, MissingKey::Deny) => Named::Denied,
         (_, MissingKey::Skip) => Named::Skipped,
+    }
+}
+
+/// The same for what an extractor found.
+pub(crate) fn named_by<'a>(value: &'a Result<Value<'_>, NoKey>, missing: MissingKey) -> Named<'a> {
+    match value {
+        Ok(value) => named(Some(value.as_bytes()), missing),
+        Err(NoKey::Missing) => named(None, missing),
+        Err(NoKey::TooLong) if missing == MissingKey::Share => Named::Nobody,
+        Err(NoKey::TooLong) => Named::Denied,
     }
 }
 

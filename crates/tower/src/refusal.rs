@@ -32,6 +32,9 @@ pub enum Reason {
     /// It does not tell what it is counted by.
     #[error("the request does not tell who it is from")]
     NoKey,
+    /// The store that counts does not answer.
+    #[error("the store that counts requests does not answer")]
+    NoStore,
     /// Requests of its class are shed.
     #[error("the service is overloaded, and {} requests are shed", .0.name())]
     Shed(Criticality),
@@ -149,6 +152,7 @@ mod tests {
             (Reason::QueueFull, "as many requests wait as may"),
             (Reason::WaitedTooLong, "the request has waited for as long as it may"),
             (Reason::QueueStands, "the queue has stood for too long"),
+            (Reason::NoStore, "the store that counts requests does not answer"),
             (Reason::Shed(Criticality::Test), "the service is overloaded, and test requests are shed"),
         ] {
             let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";

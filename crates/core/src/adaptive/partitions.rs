@@ -122,6 +122,13 @@ impl Partitions {
         }
     }
 
+    /// Gives up the claim of a partition that was refused, because who asked is served in another way, or has left.
+    pub fn withdraw(&mut self, partition: Option<usize>) {
+        if let Some(part) = partition.and_then(|place| self.parts.get_mut(place)) {
+            part.claims_until = None;
+        }
+    }
+
     /// Changes the total; guarantees change with it. Who is in stays, and nobody comes in while there are too many.
     pub fn set_total(&mut self, total: u64) {
         self.total = total.clamp(1, ADAPTIVE_LIMIT_MAX);
@@ -256,5 +263,19 @@ mod tests {
         }
         assert!(Partitions::new(10, &[0.1; 10]).is_ok(), "ten tenths are the whole");
         assert!(Partitions::new(10, &[]).is_ok());
+    }
+
+    #[test]
+    fn a_claim_that_is_withdrawn_keeps_nothing() {
+        let mut partitions = Partitions::new(2, &[0.5]).unwrap();
+        assert_eq!(taken(&mut partitions, None, at(0)), 2);
+        assert!(!partitions.try_acquire(Some(0), at(0)));
+        partitions.release(None);
+        assert!(!partitions.try_acquire(None, at(0)), "it is kept");
+        partitions.withdraw(None);
+        partitions.withdraw(Some(7));
+        assert!(!partitions.try_acquire(None, at(0)), "the others have no claim to withdraw");
+        partitions.withdraw(Some(0));
+        assert!(partitions.try_acquire(None, at(0)));
     }
 }

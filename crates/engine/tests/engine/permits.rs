@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::FakeClock;
-use tidegate_engine::{Engine, Options, PermitCounts, PermitError};
+use tidegate_core::{FakeClock, PermitOp};
+use tidegate_engine::{Engine, Options, PermitCounts, PermitError, StoreError};
 
 use crate::bench::at_once;
 
@@ -69,4 +69,40 @@ fn what_is_out_of_bounds_is_refused_with_its_field() {
     assert!(at_once(engine.acquire_permit(b"k", 1, day, Some(&[b'i'; 64]))).unwrap().permits.done);
     assert_eq!(at_once(engine.renew_permit(b"k", b"/", LEASE)), Err(PermitError::Id { shown: "/".into() }));
     assert_eq!(at_once(engine.release_permit(b"k", &[b'i'; 65])).unwrap_err().retry_after(), None);
+}
+
+/// Nobody listens where the store is said to be.
+#[tokio::test]
+async fn who_asks_in_the_store_hears_that_it_does_not_answer() {
+    let store = Some("redis://127.0.0.1:1".into());
+    let engine = Engine::new(Options { store, keys: Some(100), ..Options::default() }).unwrap();
+    for op in [PermitOp::Acquire { limit: 1, lease: LEASE }, PermitOp::Renew { lease: LEASE }, PermitOp::Release] {
+        assert_eq!(engine.ask_permit(b"pool", b"first", op).await, Err(PermitError::Store(StoreError)));
+    }
+    assert_eq!(
+        (engine.permit_counts(), engine.fell_back()),
+        (PermitCounts::default(), 0),
+        "nothing was done elsewhere"
+    );
+    assert!(engine.acquire_permit(b"pool", 1, LEASE, None).await.unwrap().permits.done);
+    assert_eq!((engine.permit_counts().held_here, engine.fell_back()), (1, 1));
+}
+
+#[test]
+fn in_memory_it_is_the_same_to_ask_in_the_store() {
+    let (engine, clock) = engine();
+    let ask = |id: &[u8], op| at_once(engine.ask_permit(b"pool", id, op));
+    let acquire = PermitOp::Acquire { limit: 1, lease: LEASE };
+    assert!(ask(b"first", acquire).unwrap().done);
+    assert!(!at_once(engine.acquire_permit(b"pool", 1, LEASE, None)).unwrap().permits.done, "they meet");
+    assert!(ask(b"first", PermitOp::Renew { lease: 2 * LEASE }).unwrap().done);
+    clock.advance(LEASE);
+    assert!(!ask(b"second", acquire).unwrap().done);
+    assert!(ask(b"first", PermitOp::Release).unwrap().done && ask(b"second", acquire).unwrap().done);
+    let counts = PermitCounts { acquired: 2, denied: 2, renewed: 1, released: 1, gone: 0, held_here: 1 };
+    assert_eq!(engine.permit_counts(), counts);
+    assert_eq!(ask(b"", acquire), Err(PermitError::Id { shown: "".into() }));
+    assert_eq!(ask(b"x", PermitOp::Acquire { limit: 0, lease: LEASE }), Err(PermitError::Limit { value: 0 }));
+    let none = Duration::ZERO;
+    assert_eq!(ask(b"x", PermitOp::Renew { lease: none }), Err(PermitError::Lease { value: none }));
 }

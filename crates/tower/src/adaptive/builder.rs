@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::adaptive::{AdaptiveLimit, Partitions, Window, WindowConfig};
+use tidegate_core::adaptive::{AdaptiveLimit, Window, WindowConfig};
 use tidegate_core::shed::Mode;
 
 use super::{AdaptiveLayer, Judge, Learner, Outcome, PartitionOf, Places, Shared, outcome};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
 use crate::error::{ConfigError, check_time};
-use crate::gate::{Gate, Queue};
+use crate::gate::{DividedGate, Gate, Queue};
 use crate::head::Head;
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
@@ -60,7 +60,10 @@ impl AdaptiveBuilder {
     }
 
     /// Shares of the limit that are guaranteed, and which of them a request belongs to, by its place in the list. None,
-    /// and any other place, have no guarantee and use what is free. A limit with shares has no queue.
+    /// and any other place, have no guarantee and use what is free.
+    ///
+    /// With a queue each partition has a line of that depth, and those without a guarantee have one together. What becomes
+    /// free goes to partitions below their guarantee first, and then to who has waited for longest.
     ///
     /// ```
     /// # use tidegate_core::adaptive::{Vegas, VegasConfig};
@@ -104,15 +107,13 @@ impl AdaptiveBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is out of its range, shares add up to more than 1, or there are shares and a queue.
+    /// If a number is out of its range, or shares add up to more than 1.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let places = match self.partitions {
             None => Places::One(Gate::with_queue(self.limit.limit(), self.queue)?),
-            Some(_) if self.queue.is_some() => return Err(ConfigError::NoQueue { with: "limits with shares" }),
             Some((shares, partition)) => {
-                let partitions = Mutex::new(Partitions::new(self.limit.limit(), &shares)?);
-                Places::Divided { partitions, partition }
+                Places::Divided { gate: DividedGate::new(self.limit.limit(), &shares, self.queue)?, partition }
             }
         };
         let window = self.window.map(Window::new).transpose()?;

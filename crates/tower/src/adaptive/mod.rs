@@ -10,16 +10,20 @@ mod builder;
 mod outcome;
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tidegate_core::Time;
-use tidegate_core::adaptive::{AdaptiveLimit, Partitions, Sample, Window};
+use tidegate_core::adaptive::{AdaptiveLimit, Sample, Window};
 use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::ended::Ended;
-use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GatePermit, GateWait};
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
@@ -59,7 +63,7 @@ struct Shared {
 
 enum Places {
     One(Arc<Gate>),
-    Divided { partitions: Mutex<Partitions>, partition: PartitionOf },
+    Divided { gate: Arc<DividedGate>, partition: PartitionOf },
 }
 
 /// What is learnt, under one lock, so that limits are published in the order in which they were found.
@@ -92,14 +96,14 @@ impl Shared {
     }
 
     fn permit(self: &Arc<Shared>, in_flight: u64, place: Place) -> AdaptivePermit {
-        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, place }
+        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, _place: place }
     }
 
     fn permit_at_gate(self: &Arc<Shared>, permit: GatePermit) -> AdaptivePermit {
         self.permit(permit.in_flight(), Place::Gate { _permit: permit })
     }
 
-    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, GateWait> {
+    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -107,30 +111,43 @@ impl Shared {
         }
         match gate.enter(None) {
             Entry::In(permit) => Entered::In(self.permit_at_gate(permit)),
-            Entry::Wait(wait) => Entered::Wait(wait),
+            Entry::Wait(wait) => Entered::Wait(AdaptiveWait::One { wait }),
             Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
         }
     }
 
+    fn permit_of_part(self: &Arc<Shared>, permit: DividedPermit) -> AdaptivePermit {
+        self.permit(permit.in_flight(), Place::Part { _permit: permit })
+    }
+
     fn enter_part(
         self: &Arc<Shared>,
-        partitions: &Mutex<Partitions>,
+        gate: &Arc<DividedGate>,
         part: Option<usize>,
         mode: Mode,
-    ) -> Entered<AdaptivePermit, GateWait> {
-        let now = self.clock.now();
-        let (admitted, in_flight) = {
-            let mut partitions = lock(partitions);
-            (partitions.try_acquire(part, now), partitions.in_use())
-        };
-        if admitted {
-            return Entered::In(self.permit(in_flight, Place::Part(part)));
-        }
+    ) -> Entered<AdaptivePermit, AdaptiveWait> {
         if mode == Mode::Shadow {
-            self.switch.count(Judgement::WouldShed);
-            return Entered::In(self.permit(in_flight.saturating_add(1), Place::Nothing));
+            return Entered::In(match gate.try_enter(part) {
+                Ok(permit) => self.permit_of_part(permit),
+                Err(in_flight) => {
+                    self.switch.count(Judgement::WouldShed);
+                    self.permit(in_flight.saturating_add(1), Place::Nothing)
+                }
+            });
         }
-        Entered::Refused(self.refusal(Reason::Busy))
+        match gate.enter(part) {
+            DividedEntry::In(permit) => Entered::In(self.permit_of_part(permit)),
+            DividedEntry::Wait(wait) => Entered::Wait(AdaptiveWait::Part { wait }),
+            DividedEntry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+        }
+    }
+
+    fn waited(self: &Arc<Shared>, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
+        match told {
+            Ok(Came::Gate(permit)) => Ok(self.permit_at_gate(permit)),
+            Ok(Came::Part(permit)) => Ok(self.permit_of_part(permit)),
+            Err(reason) => Err(self.refusal(reason)),
+        }
     }
 
     /// Learns from a request that was answered now.
@@ -144,16 +161,15 @@ impl Shared {
         };
         let Some(sample) = sample else { return };
         let limit = learner.limit.update(sample);
-        let serve = match &self.places {
-            Places::One(gate) => gate.set_limit(limit).then_some(gate),
-            Places::Divided { partitions, .. } => {
-                lock(partitions).set_total(limit);
-                None
+        match &self.places {
+            Places::One(gate) => {
+                let serves = gate.set_limit(limit);
+                drop(learner);
+                if serves {
+                    gate.serve();
+                }
             }
-        };
-        drop(learner);
-        if let Some(gate) = serve {
-            gate.serve();
+            Places::Divided { gate, .. } => gate.set_limit(limit, || drop(learner)),
         }
     }
 }
@@ -165,29 +181,54 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Doorkeeper for AdaptiveLayer {
     type Permit = AdaptivePermit;
-    type Wait = GateWait;
+    type Wait = AdaptiveWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, GateWait> {
+    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
         match (shared.switch.mode(), &shared.places) {
             (Mode::Off, _) => Entered::In(AdaptivePermit::nothing()),
             (mode, Places::One(gate)) => shared.enter_gate(gate, mode),
-            (mode, Places::Divided { partitions, partition }) => shared.enter_part(partitions, partition(head), mode),
+            (mode, Places::Divided { gate, partition }) => shared.enter_part(gate, partition(head), mode),
         }
     }
 
-    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<AdaptivePermit, Refusal> {
+    fn waited(&self, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
         match told {
-            Ok(permit) => Ok(self.0.permit_at_gate(permit)),
             Err(_) if self.0.switch.lets_late_in() => Ok(AdaptivePermit::nothing()),
-            Err(reason) => Err(self.0.refusal(reason)),
+            told => self.0.waited(told),
         }
     }
 
     fn answered(permit: &mut AdaptivePermit, end: Ended<'_>) {
         if let Some(shared) = &permit.shared {
             permit.learn((shared.judge)(end));
+        }
+    }
+}
+
+pin_project! {
+    /// Waits for a place.
+    #[project = WaitProjection]
+    pub enum AdaptiveWait {
+        One { #[pin] wait: GateWait },
+        Part { #[pin] wait: DividedWait },
+    }
+}
+
+/// What was waited for.
+pub enum Came {
+    Gate(GatePermit),
+    Part(DividedPermit),
+}
+
+impl Future for AdaptiveWait {
+    type Output = Result<Came, Reason>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            WaitProjection::One { wait } => wait.poll(context).map_ok(Came::Gate),
+            WaitProjection::Part { wait } => wait.poll(context).map_ok(Came::Part),
         }
     }
 }
@@ -230,7 +271,7 @@ impl AdaptiveHandle {
     pub fn in_flight(&self) -> u64 {
         match &self.0.places {
             Places::One(gate) => gate.in_flight(),
-            Places::Divided { partitions, .. } => lock(partitions).in_use(),
+            Places::Divided { gate, .. } => gate.in_flight(),
         }
     }
 
@@ -239,7 +280,7 @@ impl AdaptiveHandle {
     pub fn waiting(&self) -> usize {
         match &self.0.places {
             Places::One(gate) => gate.waiting(),
-            Places::Divided { .. } => 0,
+            Places::Divided { gate, .. } => gate.waiting(),
         }
     }
 
@@ -248,7 +289,7 @@ impl AdaptiveHandle {
     pub fn queue_delay(&self) -> Duration {
         match &self.0.places {
             Places::One(gate) => gate.queue_delay(),
-            Places::Divided { .. } => Duration::ZERO,
+            Places::Divided { gate, .. } => gate.queue_delay(),
         }
     }
 
@@ -258,22 +299,15 @@ impl AdaptiveHandle {
     /// # Errors
     /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
     pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
-        let gate = match &self.0.places {
-            Places::One(gate) => gate,
-            Places::Divided { partitions, .. } => {
-                return match self.0.enter_part(partitions, None, Mode::Enforce) {
-                    Entered::In(permit) => Ok(permit),
-                    Entered::Refused(refusal) => Err(refusal),
-                    Entered::Wait(_) => Err(self.0.refusal(Reason::Busy)),
-                };
-            }
+        let entered = match &self.0.places {
+            Places::One(gate) => self.0.enter_gate(gate, Mode::Enforce),
+            Places::Divided { gate, .. } => self.0.enter_part(gate, None, Mode::Enforce),
         };
-        let told = match gate.enter(None) {
-            Entry::In(permit) => Ok(permit),
-            Entry::Wait(wait) => wait.await,
-            Entry::Refused(reason) => Err(reason),
-        };
-        told.map(|permit| self.0.permit_at_gate(permit)).map_err(|reason| self.0.refusal(reason))
+        match entered {
+            Entered::In(permit) => Ok(permit),
+            Entered::Wait(wait) => self.0.waited(wait.await),
+            Entered::Refused(refusal) => Err(refusal),
+        }
     }
 }
 
@@ -292,21 +326,23 @@ pub struct AdaptivePermit {
     shared: Option<Arc<Shared>>,
     started: Time,
     in_flight: u64,
-    place: Place,
+    _place: Place,
 }
 
 enum Place {
     Gate {
         _permit: GatePermit,
     },
-    Part(Option<usize>),
+    Part {
+        _permit: DividedPermit,
+    },
     /// It was let in without being counted.
     Nothing,
 }
 
 impl AdaptivePermit {
     fn nothing() -> AdaptivePermit {
-        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, place: Place::Nothing }
+        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, _place: Place::Nothing }
     }
 
     /// Tells how the work went, and gives the place back.
@@ -317,16 +353,6 @@ impl AdaptivePermit {
     fn learn(&self, outcome: Outcome) {
         if let (Some(shared), true) = (&self.shared, outcome != Outcome::Ignored) {
             shared.learn(self.started, self.in_flight, outcome == Outcome::Dropped);
-        }
-    }
-}
-
-impl Drop for AdaptivePermit {
-    fn drop(&mut self) {
-        if let (Place::Part(part), Some(shared)) = (&self.place, &self.shared)
-            && let Places::Divided { partitions, .. } = &shared.places
-        {
-            lock(partitions).release(*part);
         }
     }
 }

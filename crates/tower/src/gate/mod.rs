@@ -5,11 +5,13 @@
 //! | who gets in, who waits, who is told | `mod.rs` |
 //! | the order of one line | `line.rs` |
 //! | a gate and a line for each key | `keyed.rs` |
+//! | a gate with shares, and a line for each | `divided.rs` |
 //!
 //! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`]). Who must wait takes a lock, joins
 //! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
 //! told: that wakes tasks.
 
+mod divided;
 mod keyed;
 mod line;
 
@@ -30,6 +32,7 @@ use crate::error::ConfigError;
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 
+pub(crate) use divided::{DividedEntry, DividedGate, DividedPermit, DividedWait};
 pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
 pub(crate) use line::Line;
 pub use line::Queue;

@@ -11,8 +11,8 @@ use tidegate_policy::{Headers, Shown};
 
 use super::{Later, Ticket, Told, Verdict};
 use crate::answer::{Denied, Why, add};
-use crate::key::{Extractor, NoKey};
-use crate::missing_key::{Named, named};
+use crate::key::Extractor;
+use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
 
 /// What a response changes of what its request took.
@@ -79,13 +79,7 @@ impl LimitJudge {
 
     pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
         let value = self.key.key(head);
-        let named = match &value {
-            Ok(value) => named(Some(value.as_bytes()), self.missing),
-            Err(NoKey::Missing) => named(None, self.missing),
-            Err(NoKey::TooLong) if self.missing == MissingKey::Share => Named::Nobody,
-            Err(NoKey::TooLong) => Named::Denied,
-        };
-        let key = match named {
+        let key = match named_by(&value, self.missing) {
             Named::Key(key) => Some(key),
             Named::Nobody => None,
             Named::Skipped => return Verdict::Pass(None),

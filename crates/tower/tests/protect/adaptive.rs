@@ -150,7 +150,6 @@ async fn it_learns_in_the_shadow_and_not_when_it_is_off() {
 
 #[test]
 fn bad_configurations_are_refused() {
-    let queue = Queue::new(1, Duration::from_secs(1));
     for (built, expected) in [
         (
             aimd(1).partitions([0.5, 0.6], |_| None).build(),
@@ -158,8 +157,8 @@ fn bad_configurations_are_refused() {
         ),
         (aimd(1).partitions([1.5], |_| None).build(), "share: 1.5 is out of range; use 0.000001 to 1"),
         (
-            aimd(1).partitions([0.5], |_| None).queue(queue).build(),
-            "queue: limits with shares refuse at once, and have no queue; leave out one of them",
+            aimd(1).partitions([0.5], |_| None).queue(Queue::new(0, Duration::from_secs(1))).build(),
+            "queue depth: 0 is out of range; use 1 to 1048576",
         ),
         (
             aimd(1).window(WindowConfig { samples_min: 0, ..WindowConfig::default() }).build(),
@@ -168,4 +167,84 @@ fn bad_configurations_are_refused() {
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
     }
+}
+
+/// Half of the places are guaranteed to live traffic; batch traffic has none.
+fn divided(initial: u64, depth: usize, wait: Duration) -> AdaptiveLayer {
+    let builder = aimd(initial).judge(|_| Outcome::Ignored).queue(Queue::new(depth, wait));
+    builder.partitions([0.5], |head| head.headers().get("live").map(|_| 0)).build().unwrap()
+}
+
+const LIVE: &[(&str, &str)] = &[("live", "1")];
+
+#[tokio::test(start_paused = true)]
+async fn who_is_below_its_guarantee_is_served_first_and_then_who_came_first() {
+    let layer = divided(4, 10, Duration::from_secs(10));
+    let (handle, slow) = (layer.handle(), Slow::taking(100));
+    let service = layer.layer(slow.clone());
+    let mut places = Vec::new();
+    for _ in 0..4 {
+        places.push(handle.acquire().await.unwrap());
+    }
+    let mut sent = Vec::new();
+    for headers in [&[][..], &[], LIVE, LIVE, LIVE, &[]] {
+        sent.push(send(&service, request(headers)).await);
+        pass(1).await;
+    }
+    assert_eq!((handle.in_flight(), handle.waiting(), handle.queue_delay()), (4, 6, Duration::from_millis(6)));
+    // Of six who wait, two of the live ones come first, then the batch that came first.
+    for served in 1..=3 {
+        drop(places.pop());
+        settle().await;
+        assert_eq!((handle.in_flight(), slow.inside()), (4, served));
+    }
+    pass(100).await;
+    for (number, is_done) in [(2, true), (3, true), (0, true), (1, false), (4, false), (5, false)] {
+        assert_eq!(sent[number].is_finished(), is_done, "{number}");
+    }
+    drop(places);
+    for task in sent {
+        assert_eq!(task.await.unwrap().status(), 200);
+    }
+    assert_eq!((handle.in_flight(), handle.waiting(), slow.most()), (0, 0, 3));
+}
+
+/// What is free lies idle for nobody: who waited below its guarantee and left has no claim.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_was_left_keeps_nothing() {
+    let layer = divided(2, 1, Duration::from_millis(50));
+    let (handle, service) = (layer.handle(), layer.layer(Slow::taking(1000)));
+    let places = [handle.acquire().await.unwrap(), handle.acquire().await.unwrap()];
+    let mut live = send(&service, request(LIVE)).await;
+    let full = service.clone().oneshot(request(LIVE)).await.unwrap();
+    assert_eq!(full.extensions().get::<Refusal>().unwrap().reason(), Reason::QueueFull);
+    let mut batch = send(&service, request(&[])).await;
+    assert_eq!(handle.waiting(), 2, "each has a line of its own");
+    batch.abort();
+    pass(50).await;
+    assert_eq!((status(&mut live).await, handle.waiting()), (Some(503), 0));
+    let [first, second] = places;
+    drop(first);
+    batch = send(&service, request(&[])).await;
+    assert_eq!((status(&mut batch).await, handle.in_flight()), (None, 2));
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_divided_limit_that_rises_lets_in_who_waits() {
+    let builder = aimd(1).queue(Queue::new(10, Duration::from_secs(10)));
+    let layer = builder.partitions([0.5], |head| head.headers().get("live").map(|_| 0)).build().unwrap();
+    let (handle, slow) = (layer.handle(), Slow::taking(100));
+    let service = layer.layer(slow.clone());
+    let mut sent = Vec::new();
+    for headers in [&[][..], &[], LIVE, &[]] {
+        sent.push(send(&service, request(headers)).await);
+    }
+    assert_eq!((handle.in_flight(), handle.waiting()), (1, 3));
+    pass(100).await;
+    assert_eq!((handle.limit(), handle.in_flight(), handle.waiting(), slow.inside()), (2, 2, 1, 2));
+    for task in sent {
+        assert_eq!(task.await.unwrap().status(), 200);
+    }
+    assert_eq!((handle.in_flight(), handle.waiting()), (0, 0));
 }

@@ -71,7 +71,10 @@ async fn only_a_service_that_is_ready_is_called() {
 async fn many_threads_lose_nothing() {
     let queue = Queue::new(1000, Duration::from_secs(60));
     let config = AimdConfig { initial: 4, min: 1, max: 8, backoff: 0.5, ..AimdConfig::default() };
-    let adaptive = AdaptiveLayer::builder(Aimd::new(config).unwrap()).queue(queue).without_window().build().unwrap();
+    let learns = || AdaptiveLayer::builder(Aimd::new(config).unwrap()).queue(queue).without_window();
+    let adaptive = learns().build().unwrap();
+    let divided = learns().partitions([0.5, 0.3], |head| Some(usize::from(head.uri().port_u16()? % 3)));
+    let divided = divided.build().unwrap();
     let tenant = |head: tidegate_tower::Head<'_>| head.uri().port_u16().map(|port| port % 7);
     let fair = FairLayer::builder(4, move |head| Some(Tenant::new(vec![u8::try_from(tenant(head)? + 1).ok()?])));
     let fair = fair.deadline(Duration::from_secs(60)).build().unwrap();
@@ -79,7 +82,7 @@ async fn many_threads_lose_nothing() {
     let port = |head: tidegate_tower::Head<'_>| Some((head.uri().port_u16()? % 5).to_be_bytes().to_vec().into());
     let keyed = ConcurrencyLayer::builder(1).queue(queue).key(move |head| port(head)).build().unwrap();
     let slow = Slow::default();
-    let service = keyed.layer(fair.layer(adaptive.layer(limit.layer(slow.clone()))));
+    let service = keyed.layer(fair.layer(divided.layer(adaptive.layer(limit.layer(slow.clone())))));
     let mut dice = Dice::new(3);
     let mut kept = Vec::new();
     for number in 0..4000u16 {
@@ -116,6 +119,7 @@ async fn many_threads_lose_nothing() {
         }
         tokio::task::yield_now().await;
     }
+    assert_eq!((divided.handle().in_flight(), divided.handle().waiting()), (0, 0));
     let places = [fair.handle().in_flight(), adaptive.handle().in_flight(), limit.handle().in_flight()];
     let waiting =
         [fair.handle().waiting(), adaptive.handle().waiting(), limit.handle().waiting() + keyed.handle().waiting()];

@@ -1,5 +1,6 @@
 //! The layers in axum and tonic, all at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,7 +9,10 @@ use axum::routing::get;
 use http_body::Body as _;
 use tidegate_core::adaptive::{Gradient2, Gradient2Config};
 use tidegate_core::shed::WorkerShedderConfig;
-use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, Queue, Refusal, ShedLayer, Tenant};
+use tidegate_engine::{Engine, Options};
+use tidegate_tower::{
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, Measure, Queue, Refusal, SharedConcurrencyLayer, ShedLayer, Tenant,
+};
 use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
@@ -20,6 +24,11 @@ fn fair() -> FairLayer {
     FairLayer::builder(1, |head| Some(Tenant::new(head.header("tenant")?))).build().unwrap()
 }
 
+fn shared() -> SharedConcurrencyLayer {
+    let engine = Engine::new(Options { keys: Some(100), ..Options::default() }).unwrap();
+    SharedConcurrencyLayer::builder(Arc::new(engine), "all", 1).build().unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_router_of_axum_takes_all_of_them() {
     let limit = ConcurrencyLayer::builder(1).queue(Queue::new(1, Duration::from_secs(1))).build().unwrap();
@@ -29,6 +38,7 @@ async fn a_router_of_axum_takes_all_of_them() {
     };
     let app: Router = Router::new()
         .route("/", get(slow))
+        .layer(shared())
         .layer(limit)
         .layer(fair())
         .layer(adaptive())
@@ -67,7 +77,7 @@ async fn routes_of_tonic_are_told_in_grpc() {
 /// It compiles: what a server of tonic asks of its layers.
 #[test]
 fn a_server_of_tonic_takes_them() {
-    let server = tonic::transport::Server::builder().layer(fair()).layer(adaptive());
+    let server = tonic::transport::Server::builder().layer(fair()).layer(adaptive()).layer(shared());
     let mut server = server.layer(ConcurrencyLayer::new(1).unwrap()).layer(ShedLayer::fleet(2, 0.0).build().unwrap());
     let _router = server.add_routes(tonic::service::Routes::default());
 }
@@ -90,5 +100,5 @@ fn a_service_of_hyper_takes_them() {
     let service = tower::service_fn(async |_: http::Request<Incoming>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from_static(b"hello"))))
     });
-    accepted(fair().layer(adaptive().layer(ConcurrencyLayer::new(1).unwrap().layer(service))));
+    accepted(fair().layer(adaptive().layer(ConcurrencyLayer::new(1).unwrap().layer(shared().layer(service)))));
 }

@@ -326,6 +326,10 @@ async fn a_switch_that_is_turned_refuses_nobody_who_waits() {
         let (layer, slow_one) = (aimd(1).queue(queue).build().unwrap(), slow());
         let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));
         check_switched("adaptive", service, slow_one, watched, mode).await;
+        let divided = aimd(1).queue(queue).partitions([0.5], |_| Some(0));
+        let (layer, slow_one) = (divided.build().unwrap(), slow());
+        let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));
+        check_switched("adaptive with shares", service, slow_one, watched, mode).await;
         let fair = FairLayer::builder(1, |_| Some(Tenant::new(&b"a"[..]))).deadline(deadline);
         let (layer, slow_one) = (fair.build().unwrap(), slow());
         let (service, watched) = (layer.layer(slow_one.clone()), watched!(layer));

@@ -1,0 +1,222 @@
+//! A place under a shared limit: a task of its own acquires it, renews it and releases it.
+//!
+//! The task outlives whoever asked for it. So a caller that leaves while the store is asked leaves no permit behind: the
+//! task hears the answer, finds that nobody waits for it, and releases. Dropping a permit waits for nothing.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use tidegate_core::shed::Judgement;
+use tidegate_core::{KeyBuf, Permit, PermitOp};
+use tidegate_engine::PermitError;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::handle::Counter;
+use super::{Fallback, Shared};
+use crate::bounds::RENEWALS_PER_LEASE;
+use crate::refusal::Reason;
+
+/// A place under a shared limit. It is given back when this is dropped, by a task of its own.
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct SharedPermit {
+    /// Nothing is ever sent: that it is gone is what the task hears. None if nothing is held.
+    held: Option<oneshot::Sender<Infallible>>,
+}
+
+impl SharedPermit {
+    /// Who was let in without being counted holds this.
+    pub(super) fn nothing() -> SharedPermit {
+        SharedPermit { held: None }
+    }
+}
+
+impl fmt::Debug for SharedPermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SharedPermit").field("counted", &self.held.is_some()).finish()
+    }
+}
+
+/// Waits for what a store says.
+pub struct Asked {
+    told: oneshot::Receiver<Result<(), Reason>>,
+    permit: SharedPermit,
+}
+
+impl Future for Asked {
+    type Output = Result<SharedPermit, Reason>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.told).poll(context).map(|told| {
+            // Without a runtime there is no task that could ask.
+            told.unwrap_or(Err(Reason::NoStore))?;
+            Ok(std::mem::replace(&mut self.permit, SharedPermit::nothing()))
+        })
+    }
+}
+
+/// Asks for a place.
+pub(super) fn ask(shared: &Arc<Shared>, key: KeyBuf) -> Asked {
+    let (tell, told) = oneshot::channel();
+    Asked { told, permit: start(shared, key, Some(tell)) }
+}
+
+/// Asks for a place beside a request that is served meanwhile, and counts if there is none.
+pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
+    start(shared, key, None)
+}
+
+/// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
+fn start(shared: &Arc<Shared>, key: KeyBuf, tell: Option<oneshot::Sender<Result<(), Reason>>>) -> SharedPermit {
+    let Ok(runtime) = Handle::try_current() else {
+        shared.counters.add(Counter::WithoutStore);
+        return SharedPermit::nothing();
+    };
+    let (held, left) = oneshot::channel();
+    let holder = Holder { shared: Arc::clone(shared), id: shared.new_id(), key };
+    runtime.spawn(holder.run(tell, left));
+    SharedPermit { held: Some(held) }
+}
+
+/// What the task knows.
+struct Holder {
+    shared: Arc<Shared>,
+    key: KeyBuf,
+    id: String,
+}
+
+/// A request that is in progress.
+struct Place {
+    /// Whether the store has said that it knows the permit.
+    is_known: bool,
+    _here: Option<Permit>,
+    _in_flight: InFlight,
+}
+
+/// One of those in progress in this process.
+struct InFlight(Arc<Shared>);
+
+impl InFlight {
+    fn new(shared: &Arc<Shared>) -> InFlight {
+        shared.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(Arc::clone(shared))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Holder {
+    async fn run(self, tell: Option<oneshot::Sender<Result<(), Reason>>>, left: oneshot::Receiver<Infallible>) {
+        let mut is_answered = true;
+        let told = match self.put(self.acquiring()).await {
+            Ok(true) => Ok(self.acquired()),
+            Ok(false) => Err(self.shared.busy()),
+            // The store has answered: it is full, which is not the client's fault.
+            Err(PermitError::NoRoom(_)) => Err(Reason::Busy),
+            Err(_) => {
+                is_answered = false;
+                self.without_store()
+            }
+        };
+        match tell {
+            // Who has left is noticed by what it no longer holds.
+            Some(tell) => drop(tell.send(told.as_ref().map(|_| ()).map_err(|reason| *reason))),
+            None if told.is_err() => self.shared.switch.count(Judgement::WouldShed),
+            None => {}
+        }
+        match told {
+            Ok(place) => self.hold(place, left).await,
+            Err(_) if !is_answered => self.release(false).await,
+            Err(_) => {}
+        }
+    }
+
+    fn acquired(&self) -> Place {
+        self.shared.counters.add(Counter::Acquired);
+        self.place(true, self.shared.without_store.place(&self.key))
+    }
+
+    /// What was chosen for when the store does not answer.
+    fn without_store(&self) -> Result<Place, Reason> {
+        self.shared.counters.add(Counter::WithoutStore);
+        match &self.shared.without_store {
+            Fallback::Allow => Ok(self.place(false, None)),
+            Fallback::Deny => Err(Reason::NoStore),
+            here @ Fallback::Local(_) => match here.place(&self.key) {
+                Some(permit) => Ok(self.place(false, Some(permit))),
+                None => Err(self.shared.busy()),
+            },
+        }
+    }
+
+    fn place(&self, is_known: bool, here: Option<Permit>) -> Place {
+        Place { is_known, _here: here, _in_flight: InFlight::new(&self.shared) }
+    }
+
+    /// Keeps a place until nobody holds it any more.
+    async fn hold(&self, mut place: Place, mut left: oneshot::Receiver<Infallible>) {
+        let pause = self.shared.lease / RENEWALS_PER_LEASE;
+        while timeout(pause, &mut left).await.is_err() {
+            place.is_known = self.renew(place.is_known).await;
+        }
+        let is_known = place.is_known;
+        // What is free here need not wait for the store.
+        drop(place);
+        self.release(is_known).await;
+    }
+
+    /// Makes a lease longer, or takes a place in the store for who has none there: it was let in while the store did not
+    /// answer, or its lease has ended. Tells whether the store knows it now.
+    async fn renew(&self, is_known: bool) -> bool {
+        let (counters, lease) = (&self.shared.counters, self.shared.lease);
+        if is_known {
+            match self.put(PermitOp::Renew { lease }).await {
+                Ok(true) => {
+                    counters.add(Counter::Renewed);
+                    return true;
+                }
+                Ok(false) => counters.add(Counter::Lost),
+                Err(_) => {
+                    counters.add(Counter::RenewFailures);
+                    return true;
+                }
+            }
+        }
+        // Beyond the limit it goes on: to break off what was begun would help nobody.
+        self.put(self.acquiring()).await.unwrap_or(false)
+    }
+
+    /// Gives the permit back. Of one that the store is not known to have, a call without an answer may have been heard.
+    async fn release(&self, is_known: bool) {
+        match self.put(PermitOp::Release).await {
+            Err(_) if is_known => self.shared.counters.add(Counter::ReleaseFailures),
+            Ok(false) if is_known => self.shared.counters.add(Counter::Lost),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn acquiring(&self) -> PermitOp {
+        PermitOp::Acquire { limit: self.shared.limit, lease: self.shared.lease }
+    }
+
+    async fn put(&self, op: PermitOp) -> Result<bool, PermitError> {
+        let told = self.shared.engine.ask_permit(self.key.as_key().as_bytes(), self.id.as_bytes(), op).await;
+        told.map(|permits| permits.done)
+    }
+}
+
+impl Shared {
+    fn new_id(&self) -> String {
+        format!("{}-{:x}", self.ids, self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+}

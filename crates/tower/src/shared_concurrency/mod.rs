@@ -1,0 +1,228 @@
+//! How many requests may be in progress at once over all processes that share a store: for all together, or for each key.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the layer, and whom a request counts on | `mod.rs` |
+//! | how it is set up | `builder.rs` |
+//! | a place: acquired, renewed, released | `holder.rs` |
+//! | its metrics, its switch, and places without a service | `handle.rs` |
+
+mod builder;
+mod handle;
+mod holder;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tidegate_core::bounds::KEY_BYTES_MAX;
+use tidegate_core::shed::{Judgement, Mode};
+use tidegate_core::{Key, KeyBuf, Permit, Semaphore};
+use tidegate_engine::Engine;
+use tower_layer::Layer;
+
+use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::head::Head;
+use crate::key::Extractor;
+use crate::missing_key::{MissingKey, Named, named_by};
+use crate::refusal::{Reason, Refusal};
+use crate::switch::Switch;
+
+pub use builder::{SharedConcurrencyBuilder, WithoutStore};
+use handle::Counters;
+pub use handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
+use holder::Asked;
+pub use holder::SharedPermit;
+
+/// Lets so many requests in at once, over all processes whose engines have the same store. The others are answered 503
+/// with Retry-After (UNAVAILABLE for gRPC).
+///
+/// Each request holds a permit with a lease in the store, renewed while it runs, so that a process that died frees its
+/// places when their leases end. A place is free again when the body of the response has ended, or the caller has gone
+/// away. There is no queue: nobody tells a process that a place has become free in another one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use axum::{Router, routing::get};
+/// use tidegate_engine::{Engine, Options};
+/// use tidegate_tower::{SharedConcurrencyLayer, WithoutStore};
+///
+/// // With `store: Some("redis://...".into())` all processes count together.
+/// let engine = Arc::new(Engine::new(Options::default())?);
+/// let layer = SharedConcurrencyLayer::builder(engine, "reports", 100)
+///     .lease(Duration::from_secs(5))
+///     .without_store(WithoutStore::Local(10))
+///     .build()?;
+/// let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedConcurrencyLayer(Arc<Shared>);
+
+struct Shared {
+    engine: Arc<Engine>,
+    whose: Whose,
+    limit: u64,
+    lease: Duration,
+    without_store: Fallback,
+    /// What the names of this layer's permits begin with: nobody else can guess it.
+    ids: Box<str>,
+    next_id: AtomicU64,
+    /// Whether who is above the limit of its key hears 429 instead of 503.
+    too_many: bool,
+    retry_after: Duration,
+    switch: Switch,
+    counters: Counters,
+}
+
+/// Which permits requests are counted on.
+enum Whose {
+    All {
+        key: KeyBuf,
+    },
+    Each {
+        name: Box<str>,
+        by: Extractor,
+        missing: MissingKey,
+        /// For those without a key together: no key can be mistaken for it.
+        nameless: KeyBuf,
+    },
+}
+
+/// What happens while the store does not answer.
+enum Fallback {
+    Allow,
+    Deny,
+    /// Those in progress in this process, for each key: all of them, as far as they have room, so that those of the store
+    /// count when it is gone.
+    Local(Semaphore),
+}
+
+/// What a request counts on.
+enum Counted {
+    On(KeyBuf),
+    Skipped,
+    Denied,
+}
+
+impl SharedConcurrencyLayer {
+    /// A layer to be set up: `limit` at once, in the default store of the engine, under a name that tells apart what has
+    /// nothing to do with each other. Layers of the same name count together; all should have the same limit.
+    #[must_use]
+    pub fn builder(engine: Arc<Engine>, name: impl Into<Box<str>>, limit: u64) -> SharedConcurrencyBuilder {
+        SharedConcurrencyBuilder::new(engine, name.into(), limit)
+    }
+
+    /// What this layer is asked and told from outside.
+    #[must_use]
+    pub fn handle(&self) -> SharedConcurrencyHandle {
+        SharedConcurrencyHandle::new(Arc::clone(&self.0))
+    }
+}
+
+impl Whose {
+    fn counted(&self, head: Head<'_>) -> Counted {
+        match self {
+            Whose::All { key } => Counted::On(key.clone()),
+            Whose::Each { name, by, missing, nameless } => {
+                let value = by.key(head);
+                match named_by(&value, *missing) {
+                    Named::Key(key) => match (keyed(name, key), missing) {
+                        (Some(key), _) => Counted::On(key),
+                        (None, MissingKey::Share) => Counted::On(nameless.clone()),
+                        (None, MissingKey::Skip | MissingKey::Deny) => Counted::Denied,
+                    },
+                    Named::Nobody => Counted::On(nameless.clone()),
+                    Named::Skipped => Counted::Skipped,
+                    Named::Denied => Counted::Denied,
+                }
+            }
+        }
+    }
+
+    /// What work counts on that is no request.
+    fn of_nobody(&self) -> &KeyBuf {
+        match self {
+            Whose::All { key } | Whose::Each { nameless: key, .. } => key,
+        }
+    }
+}
+
+/// The permits of a key under a name. Nothing if it is too long: the engine needs a byte for itself.
+fn keyed(name: &str, key: Key<'_>) -> Option<KeyBuf> {
+    let made = KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]).ok()?;
+    (made.as_key().as_bytes().len() < KEY_BYTES_MAX).then_some(made)
+}
+
+impl Shared {
+    fn refusal(&self, reason: Reason) -> Refusal {
+        self.switch.count(Judgement::Shed);
+        match reason {
+            Reason::NoKey => Refusal::without_key(),
+            Reason::ClientBusy if self.too_many => Refusal::too_many(reason, self.retry_after),
+            reason => Refusal::unavailable(reason, self.retry_after),
+        }
+    }
+
+    /// Why somebody is refused who finds all places taken.
+    fn busy(&self) -> Reason {
+        match self.whose {
+            Whose::All { .. } => Reason::Busy,
+            Whose::Each { .. } => Reason::ClientBusy,
+        }
+    }
+}
+
+impl Fallback {
+    /// A place among those in progress here, if there is one.
+    fn place(&self, key: &KeyBuf) -> Option<Permit> {
+        match self {
+            Fallback::Local(semaphore) => semaphore.try_acquire(key.as_key()).ok(),
+            Fallback::Allow | Fallback::Deny => None,
+        }
+    }
+}
+
+impl Doorkeeper for SharedConcurrencyLayer {
+    type Permit = SharedPermit;
+    type Wait = Asked;
+
+    fn enter(&self, head: Head<'_>) -> Entered<SharedPermit, Asked> {
+        let shared = &self.0;
+        let mode = shared.switch.mode();
+        if mode == Mode::Off {
+            return Entered::In(SharedPermit::nothing());
+        }
+        match (shared.whose.counted(head), mode) {
+            (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
+            (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
+            (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
+            (Counted::Denied, Mode::Shadow) => {
+                shared.switch.count(Judgement::WouldShed);
+                Entered::In(SharedPermit::nothing())
+            }
+            (Counted::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
+        }
+    }
+
+    fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<SharedPermit, Refusal> {
+        told.map_err(|reason| self.0.refusal(reason))
+    }
+}
+
+impl<S> Layer<S> for SharedConcurrencyLayer {
+    type Service = Guarded<S, SharedConcurrencyLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, SharedConcurrencyLayer> {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl fmt::Debug for SharedConcurrencyLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("SharedConcurrencyLayer");
+        shown.field("limit", &self.0.limit).field("switch", &self.0.switch).finish_non_exhaustive()
+    }
+}
