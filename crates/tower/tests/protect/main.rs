@@ -12,6 +12,7 @@ mod hostile;
 mod learning;
 mod priority;
 mod queue;
+mod runtimes;
 mod served;
 mod shape;
 mod shed;
