@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tower::{Layer, ServiceExt, service_fn};
 
+use super::servers::{Server, Setup};
 use super::{Body, ask, get, hello, status};
 
 /// Panics while it is set.
@@ -109,16 +110,14 @@ async fn names_of_any_characters() {
     }
 }
 
-/// A layer by rules that count in a store that takes connections and never answers.
-async fn on_a_store_that_hangs(mode: Mode) -> (RateLimitLayer, TcpListener) {
-    let store = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = store.local_addr().unwrap().port();
+/// A layer by rules that count in a store on this port.
+fn on_store(port: u16, mode: Mode) -> RateLimitLayer {
     let rules = "
 domains:
   api:
     rules:
       - {name: all, key: {entry: user}, limit: 5/hour, on_store_failure: deny}
-      - {name: failures, key: {entry: user}, count: response.status == 200, limit: 5/hour, on_store_failure: allow}
+      - {name: failures, key: {entry: user}, count: response.status == 200, limit: 1/hour, on_store_failure: allow}
 ";
     let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
     let loaded = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() });
@@ -126,29 +125,62 @@ domains:
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let engine = Arc::new(Engine::with_policy(options, policy).unwrap());
     let layer = RateLimitLayer::policy(engine, "api").descriptor([("user", KeyBy::header("x-user"))]);
-    (layer.mode(mode).build().unwrap(), store)
+    layer.mode(mode).build().unwrap()
+}
+
+/// A store that takes connections and never answers.
+async fn store_that_hangs() -> (TcpListener, u16) {
+    let store = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = store.local_addr().unwrap().port();
+    (store, port)
+}
+
+/// Waits until so many would have been refused.
+async fn until_would_refuse(layer: &RateLimitLayer, count: u64) {
+    let counted = async {
+        while layer.switch().would_refuse() != count {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), counted).await.is_ok(), "{:?}", layer.switch());
 }
 
 /// What only watches must not be felt: neither as a refusal nor as a delay.
 #[tokio::test]
 async fn a_dark_launch_waits_for_no_store() {
-    let (layer, _store) = on_a_store_that_hangs(Mode::Shadow).await;
+    let (_store, port) = store_that_hangs().await;
+    let (layer, ann) = (on_store(port, Mode::Shadow), || get("/", &[("x-user", "ann")]));
     let began = Instant::now();
     for _ in 0..3 {
-        assert_eq!(status(&layer, get("/", &[("x-user", "ann")])).await, 200);
+        assert_eq!(status(&layer, ann()).await, 200);
     }
     let took = began.elapsed();
     assert!(took < Duration::from_millis(500), "three requests were kept for {took:?}");
     assert_eq!(layer.switch().refused(), 0);
     // What would have become of them is found out meanwhile.
-    let counted = async {
-        while layer.switch().would_refuse() < 3 {
+    until_would_refuse(&layer, 3).await;
+    assert_eq!(status(&on_store(port, Mode::Enforce), ann()).await, 503);
+}
+
+/// What is found out beside a request counts as it would count before it: requests, and responses.
+#[tokio::test]
+async fn a_dark_launch_counts_in_the_store() {
+    let server = Server::start(&Setup::default());
+    let layer = on_store(server.port, Mode::Shadow);
+    let ann = || get("/", &[("x-user", "ann")]);
+    assert_eq!(status(&layer, ann()).await, 200);
+    // The first response uses up the limit on those, as a layer that acts sees.
+    let acts = on_store(server.port, Mode::Enforce);
+    let seen = async {
+        while status(&acts, ann()).await != 429 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    assert!(timeout(Duration::from_secs(20), counted).await.is_ok(), "{:?}", layer.switch());
-    let (layer, _store) = on_a_store_that_hangs(Mode::Enforce).await;
-    assert_eq!(status(&layer, get("/", &[("x-user", "ann")])).await, 503);
+    assert!(timeout(Duration::from_secs(20), seen).await.is_ok());
+    let before = layer.switch().would_refuse();
+    assert_eq!(status(&layer, ann()).await, 200);
+    until_would_refuse(&layer, before + 1).await;
+    assert_eq!(layer.switch().refused(), 0);
 }
 
 /// A service that is not there when its answer is to be counted.
