@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::bounds::{FLEET_MAX, PERMIT_COUNTER_MAX};
+use tidegate_core::PermitCounter;
+use tidegate_core::bounds::FLEET_MAX;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{Criticality, Mode};
 
@@ -13,7 +14,6 @@ use super::{Parts, StackLayer};
 use crate::bounds::{
     NAME_BYTES_MAX, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE,
 };
-use crate::error::check_count;
 use crate::{
     ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
 };
@@ -149,8 +149,8 @@ impl StackBuilder {
         if !(1..=NAME_BYTES_MAX).contains(&length) {
             return Err(ConfigError::Name { length });
         }
-        // Also where no layer of the stack holds it: the lines and the shedder follow from it.
-        check_count("limit", self.limit, PERMIT_COUNTER_MAX)?;
+        // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
+        drop(PermitCounter::new(self.limit)?);
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         let concurrency = match self.concurrency {
             Concurrency::None => None,
