@@ -285,6 +285,23 @@ async fn keys_of_any_bytes() {
     }
 }
 
+/// A dark launch tells of requests without a key what would become of them.
+#[tokio::test(start_paused = true)]
+async fn a_dark_launch_sees_requests_without_a_key() {
+    let slow = Slow::default();
+    for (missing, would) in [(MissingKey::Share, 0), (MissingKey::Skip, 0), (MissingKey::Deny, 1)] {
+        let fair = FairLayer::builder(1, |_| None).missing_key(missing).mode(Mode::Shadow).build().unwrap();
+        let keyed = ConcurrencyLayer::builder(1).key(|_| None).missing_key(missing).mode(Mode::Shadow).build().unwrap();
+        let response = fair.layer(keyed.layer(slow.clone())).oneshot(request(&[])).await.unwrap();
+        assert_eq!(response.status(), 200, "{missing:?}");
+        let counted = [fair.handle().in_flight(), keyed.handle().in_flight()];
+        assert_eq!(counted, [u64::from(missing == MissingKey::Share); 2], "{missing:?}");
+        for switch in [fair.handle().switch(), keyed.handle().switch()] {
+            assert_eq!((switch.refused(), switch.would_refuse()), (0, would), "{missing:?}");
+        }
+    }
+}
+
 /// What servers may write into `Retry-After`: the wait is in its bounds, whatever it is, and never none at all.
 #[tokio::test(start_paused = true)]
 async fn retries_bear_any_answer() {
