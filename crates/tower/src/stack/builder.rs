@@ -150,7 +150,7 @@ impl StackBuilder {
             return Err(ConfigError::Name { length });
         }
         // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
-        drop(PermitCounter::new(self.limit)?);
+        let _: PermitCounter = PermitCounter::new(self.limit)?;
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         let concurrency = match self.concurrency {
             Concurrency::None => None,
