@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::PermitCounter;
 use tidegate_core::bounds::FLEET_MAX;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{Criticality, Mode};
@@ -148,6 +149,8 @@ impl StackBuilder {
         if !(1..=NAME_BYTES_MAX).contains(&length) {
             return Err(ConfigError::Name { length });
         }
+        // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
+        let _: PermitCounter = PermitCounter::new(self.limit)?;
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         let concurrency = match self.concurrency {
             Concurrency::None => None,
