@@ -20,6 +20,10 @@ pub const RETRIES_SAVED_MAX: u64 = 100;
 /// Longest value of `Retry-After` that is read: a date takes 29 bytes.
 pub const RETRY_AFTER_BYTES_MAX: usize = 64;
 
+/// Most requests of a dark launch that a shared store is asked about at once. Those beyond pass without being judged: a
+/// store that hangs must not gather them.
+pub const WATCHED_MAX: usize = 10_000;
+
 /// Most that wait before a limit: each holds a request, a timer and its caller's connection.
 pub const QUEUE_DEPTH_MAX: usize = 1 << 20;
 

@@ -37,7 +37,8 @@ impl Switch {
         }
     }
 
-    /// Changes what the layer does, from the next request on. Who waits goes on waiting.
+    /// Changes what the layer does, from the next request on. Who waits goes on waiting, and at the end of that is judged
+    /// by the mode of then: a layer that does not act any more refuses nobody.
     pub fn set_mode(&self, mode: Mode) {
         let number = match mode {
             Mode::Enforce => 0,
@@ -57,6 +58,15 @@ impl Switch {
     #[must_use]
     pub fn would_refuse(&self) -> u64 {
         self.0.would_refuse.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody goes on who has waited in vain: the switch may have been turned meanwhile. Who does is counted.
+    pub(crate) fn lets_late_in(&self) -> bool {
+        let judgement = self.mode().judge(|| true);
+        if judgement != Judgement::Shed {
+            self.count(judgement);
+        }
+        judgement != Judgement::Shed
     }
 
     pub(crate) fn count(&self, judgement: Judgement) {

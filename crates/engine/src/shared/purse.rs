@@ -52,6 +52,8 @@ pub(super) struct Purse {
     held: ArrayVec<Held, HELD_MAX>,
     denied: Option<Denied>,
     flight: Option<Flight>,
+    /// The numbers that the call under way was made with, if there are others now.
+    flight_under: Option<(Limit, Terms)>,
     /// Units that requests wait for.
     waiting: u64,
     /// Until when the bucket has a debt at least.
@@ -94,6 +96,7 @@ impl Purse {
             held: ArrayVec::new(),
             denied: None,
             flight: None,
+            flight_under: None,
             waiting: 0,
             debt_until: now,
             free: true,
@@ -110,6 +113,9 @@ impl Purse {
         let old = std::mem::replace(&mut self.limit, *limit);
         let old_terms = std::mem::replace(&mut self.terms, terms);
         self.denied = None;
+        if self.flight.is_some() {
+            self.flight_under.get_or_insert((old, old_terms));
+        }
         self.held.drain(..).filter_map(|held| held.remainder(old, &old_terms)).collect()
     }
 
@@ -195,6 +201,7 @@ impl Purse {
 
     pub(super) fn fly(&mut self, flight: Flight) {
         self.flight = Some(flight);
+        self.flight_under = None;
     }
 
     /// A call has ended.
@@ -213,8 +220,14 @@ impl Purse {
         self.pace = Pace::default();
     }
 
-    /// Takes in what the store said to a lease that was sent then. What must make room goes back.
+    /// Takes in what the store said to a lease that was sent then. What must make room goes back, and all of it if the
+    /// numbers of the limit have changed meanwhile.
     pub(super) fn receive(&mut self, ask: &Ask, leased: &Leased, sent: Time, learned: Time) -> Remainders {
+        if let Some((limit, terms)) = self.flight_under.take() {
+            self.waiting = 0;
+            let receipt = leased.decision.receipt().map(|receipt| terms.receipt(&limit, receipt));
+            return receipt.map(|receipt| Remainder { limit, units: leased.units, receipt }).into_iter().collect();
+        }
         self.learn(&leased.decision, sent);
         // Those who waited take their share now.
         self.waiting = if leased.units > 0 { self.waiting.saturating_sub(leased.units) } else { 0 };
@@ -250,6 +263,9 @@ impl Purse {
 
     /// Takes in what the store said to a request that was asked for alone.
     pub(super) fn receive_alone(&mut self, units: u64, decision: &Decision, sent: Time, learned: Time) {
+        if self.flight_under.take().is_some() {
+            return;
+        }
         self.learn(decision, sent);
         match decision.is_allowed() {
             true => self.pace.spend(units),

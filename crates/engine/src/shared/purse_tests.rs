@@ -359,3 +359,18 @@ fn a_store_that_was_away_leaves_leases_short() {
     // It did not answer, and was not asked for three seconds: a long lease would take them from the burst.
     assert_eq!((asked(at(0)), asked(at(3_000))), (Duration::from_millis(150), Duration::from_millis(150)));
 }
+
+#[test]
+fn what_was_asked_for_under_other_numbers_goes_back_under_them() {
+    let mut store = Store::new(&"600/minute".parse().unwrap());
+    let mut purse = Purse::new(store.limit, store.terms(), at(0));
+    let Step::Lease(ask) = purse.take(at(0), 1) else { panic!("nothing is held") };
+    let (_landing, flight) = watch::channel(None);
+    purse.fly(flight);
+    let leased = store.lease(at(1), &ask);
+    let (old, new) = (store.limit, "60/minute".parse().unwrap());
+    purse.adopt(&new, Terms::of(&new, key()).unwrap());
+    purse.land();
+    let back = purse.receive(&ask, &leased, at(0), at(2));
+    assert_eq!((back[0].limit, back[0].units, purse.left(at(2))), (old, leased.units, 0));
+}

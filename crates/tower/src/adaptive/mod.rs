@@ -194,7 +194,10 @@ impl Doorkeeper for AdaptiveLayer {
     }
 
     fn waited(&self, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
-        self.0.waited(told)
+        match told {
+            Err(_) if self.0.switch.lets_late_in() => Ok(AdaptivePermit::nothing()),
+            told => self.0.waited(told),
+        }
     }
 
     fn answered(permit: &mut AdaptivePermit, end: Ended<'_>) {

@@ -198,7 +198,11 @@ impl Doorkeeper for ConcurrencyLayer {
     }
 
     fn waited(&self, told: Result<ConcurrencyPermit, Reason>) -> Result<ConcurrencyPermit, Refusal> {
-        told.map_err(|reason| self.0.refusal(self.0.at_gate(reason)))
+        match told {
+            Ok(permit) => Ok(permit),
+            Err(_) if self.0.switch.lets_late_in() => Ok(ConcurrencyPermit(Held::Nothing)),
+            Err(reason) => Err(self.0.refusal(self.0.at_gate(reason))),
+        }
     }
 }
 

@@ -99,6 +99,13 @@ impl Shared {
         }
     }
 
+    /// Nobody waits, and who would have had to is counted.
+    fn enter_anyway(&self) -> Entered<FairPermit, GateWait> {
+        let (permit, had_room) = self.gate.enter_anyway();
+        self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
+        Entered::In(FairPermit { _permit: Some(permit) })
+    }
+
     fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit, GateWait> {
         match self.gate.enter(Some((key, weight))) {
             Entry::In(permit) => Entered::In(FairPermit { _permit: Some(permit) }),
@@ -121,25 +128,25 @@ impl Doorkeeper for FairLayer {
         }
         let tenant = (shared.tenant)(head);
         let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
-        match (named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing), mode) {
-            (Named::Skipped, _) => Entered::In(FairPermit { _permit: None }),
-            (Named::Denied, Mode::Shadow) => {
+        match named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing) {
+            Named::Skipped => Entered::In(FairPermit { _permit: None }),
+            Named::Denied if mode == Mode::Shadow => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(FairPermit { _permit: None })
             }
-            (Named::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
-            (Named::Key(_) | Named::Nobody, Mode::Shadow) => {
-                let (permit, had_room) = shared.gate.enter_anyway();
-                shared.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
-                Entered::In(FairPermit { _permit: Some(permit) })
-            }
-            (Named::Key(key), _) => shared.enter(key, weight),
-            (Named::Nobody, _) => shared.enter(shared.nameless.as_key(), 1),
+            Named::Denied => Entered::Refused(shared.refusal(Reason::NoKey)),
+            Named::Key(_) | Named::Nobody if mode == Mode::Shadow => shared.enter_anyway(),
+            Named::Key(key) => shared.enter(key, weight),
+            Named::Nobody => shared.enter(shared.nameless.as_key(), 1),
         }
     }
 
     fn waited(&self, told: Result<GatePermit, Reason>) -> Result<FairPermit, Refusal> {
-        told.map(|permit| FairPermit { _permit: Some(permit) }).map_err(|reason| self.0.refusal(reason))
+        match told {
+            Ok(permit) => Ok(FairPermit { _permit: Some(permit) }),
+            Err(_) if self.0.switch.lets_late_in() => Ok(FairPermit { _permit: None }),
+            Err(reason) => Err(self.0.refusal(reason)),
+        }
     }
 }
 

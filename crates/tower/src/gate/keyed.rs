@@ -187,6 +187,7 @@ impl fmt::Debug for KeyedPermit {
 /// A place in the line of a key. Whoever drops it leaves.
 pub struct KeyedPlace {
     gate: Arc<KeyedGate>,
+    /// The name of its crowd: the very same one, not only alike.
     key: Arc<[u8]>,
     /// Nothing once it has been told.
     place: Option<u64>,
@@ -202,7 +203,9 @@ impl Drop for KeyedPlace {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         let Some(mut shard) = self.gate.lock(&self.key) else { return };
-        let left = shard.get_mut(&self.key).and_then(|crowd| crowd.line.remove(place, self.gate.clock.now()));
+        // Who was told and did not listen may leave when its crowd has gone: the places of the next one are others'.
+        let crowd = shard.get_mut(&self.key).filter(|crowd| Arc::ptr_eq(&crowd.name, &self.key));
+        let left = crowd.and_then(|crowd| crowd.line.remove(place, self.gate.clock.now()));
         drop(shard);
         drop(left);
     }

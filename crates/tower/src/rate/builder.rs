@@ -129,7 +129,7 @@ impl<By> RateLimitBuilder<By> {
 
     fn finish(self, judge: Judge) -> RateLimitLayer {
         let switch = Switch::in_mode(self.mode);
-        RateLimitLayer { shared: Arc::new(Shared { judge, switch, speaks: self.speaks }) }
+        RateLimitLayer { shared: Arc::new(Shared { judge, switch, speaks: self.speaks, watchers: Default::default() }) }
     }
 }
 

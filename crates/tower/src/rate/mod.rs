@@ -7,6 +7,7 @@
 //! | one request's way through it | `future.rs` |
 //! | deciding by one limit, in memory | `limit.rs` |
 //! | deciding by the rules of an engine, whose stores may be shared | `policy.rs` |
+//! | a dark launch that waits for no store | `watch.rs` |
 
 use std::fmt;
 use std::future::Future;
@@ -31,12 +32,14 @@ mod builder;
 mod future;
 mod limit;
 mod policy;
+mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
 pub use future::RateLimitFuture;
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
+use watch::{Watch, Watchers};
 
 /// Limits how often a service is called. Make it with [`RateLimitLayer::limit`] or [`RateLimitLayer::policy`]; all
 /// services that one layer makes count together, and so do their clones.
@@ -117,6 +120,12 @@ where
             return RateLimitFuture::calling(self.inner.call(request), None);
         };
         let Some(verdict) = shared.judge_at_once(Head::of(&request)) else {
+            if shared.switch.mode() == Mode::Shadow {
+                let (parts, body) = request.into_parts();
+                let ticket = shared.watch(parts.clone());
+                let later = ticket.map(|ticket| (Arc::clone(shared), ticket));
+                return RateLimitFuture::calling(self.inner.call(Request::from_parts(parts, body)), later);
+            }
             // The one that is ready is called later; the next caller gets the other one ready.
             let next = self.inner.clone();
             let ready = std::mem::replace(&mut self.inner, next);
@@ -138,6 +147,7 @@ struct Shared {
     judge: Judge,
     switch: Switch,
     speaks: Speaks,
+    watchers: Watchers,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one for each layer, and a box would cost each request a look")]
@@ -179,6 +189,7 @@ enum Later {
     Nothing,
     Settle(limit::Taken),
     Report(Box<Report>),
+    Watch(Watch),
 }
 
 /// What the layer answers itself.
@@ -239,6 +250,10 @@ impl Shared {
                 None
             }
             (Later::Report(report), Judge::Policy(judge)) => judge.report_at_once(report, head),
+            (Later::Watch(watch), Judge::Policy(judge)) => {
+                watch.answered(judge, head);
+                None
+            }
             _ => None,
         };
         match (ticket.told, &self.judge) {

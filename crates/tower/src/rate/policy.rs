@@ -85,7 +85,7 @@ impl PolicyJudge {
     }
 
     fn verdict(&self, checked: Result<Outcome, RequestError>, head: Head<'_>, about: About) -> Verdict {
-        let now = self.engine.clock().now();
+        let now = self.now();
         let Ok(outcome) = checked else {
             // More limits apply than can be charged at once: nobody knows whether it would pass.
             return Verdict::Deny(Box::new(Denied::plain(Denial::StoreFailure)));
@@ -139,15 +139,24 @@ impl PolicyJudge {
         Some(About { entries, address, cost })
     }
 
+    pub(super) fn now(&self) -> Time {
+        self.engine.clock().now()
+    }
+
+    /// A response that is there now, as rules look at it.
+    pub(super) fn response(&self, started: Time, head: ResponseHead<'_>) -> Response {
+        let elapsed = self.now().as_nanos().saturating_sub(started.as_nanos());
+        let (status, bytes) = (head.status().as_u16(), head.bytes().unwrap_or(0));
+        Response { status, bytes, millis: elapsed / 1_000_000 }
+    }
+
     /// Reports a response, for rules that count those. What a shared store has to be told is returned.
     pub(super) fn report_at_once(
         &self,
         report: Box<Report>,
         head: ResponseHead<'_>,
     ) -> Option<(Box<Report>, Response)> {
-        let elapsed = self.engine.clock().now().as_nanos().saturating_sub(report.started.as_nanos());
-        let (status, bytes) = (head.status().as_u16(), head.bytes().unwrap_or(0));
-        let response = Response { status, bytes, millis: elapsed / 1_000_000 };
+        let response = self.response(report.started, head);
         let done = {
             let asked = Asked::new(&report.method, &report.uri, &report.headers);
             let (entries, http) = (report.about.entries(), asked.http(report.about.address));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::PermitCounter;
 use tidegate_core::bounds::FLEET_MAX;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{Criticality, Mode};
@@ -145,6 +146,8 @@ impl StackBuilder {
     /// If a number is zero or too large, a time is zero or too long, or the name is empty or too long.
     pub fn build(self) -> Result<StackLayer, ConfigError> {
         check_name(&self.name)?;
+        // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
+        let _: PermitCounter = PermitCounter::new(self.limit)?;
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         // First, since the parts would call them by names of their own.
         check_count("total_max", queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
