@@ -208,7 +208,10 @@ impl Doorkeeper for SharedConcurrencyLayer {
     }
 
     fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<SharedPermit, Refusal> {
-        told.map_err(|reason| self.0.refusal(reason))
+        match told {
+            Err(_) if self.0.switch.lets_late_in() => Ok(SharedPermit::nothing()),
+            told => told.map_err(|reason| self.0.refusal(reason)),
+        }
     }
 }
 
