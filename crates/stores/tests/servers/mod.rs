@@ -135,9 +135,9 @@ fn text(value: &redis::Value) -> String {
     }
 }
 
-/// Waits until something holds, for less than a minute: Sentinels that vote for each other try again only after seconds.
+/// Waits until something holds, for seconds at most.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..4500 {
+    for _ in 0..1500 {
         if holds() {
             return;
         }
