@@ -250,7 +250,9 @@ mod tests {
                 Vec::new()
             })
         };
-        let (first, second, third) = tokio::join!(ask(), ask(), ask());
+        // As if a page were being written while they come: who comes after the next was begun would need one more.
+        let writing = Arc::clone(&service.pages.turn).acquire_owned().await.unwrap();
+        let (first, second, third, ()) = tokio::join!(ask(), ask(), ask(), async { drop(writing) });
         assert!(first.is_some() && second.is_some());
         assert_eq!(WRITTEN.load(Ordering::Relaxed), 1);
         drop((first, second));
