@@ -210,6 +210,19 @@ impl Limit {
         }
     }
 
+    /// The same limit with the longest burst that there can be, for units that go back to a bucket which may have other
+    /// numbers by now: what they were taken under must not cut the debt that others have made since.
+    #[must_use]
+    pub fn widest(&self) -> Limit {
+        match self.shape {
+            Shape::Bucket(bucket) => {
+                let interval = bucket.interval();
+                Limit { shape: Shape::Bucket(Bucket::every(interval, SPAN_NANOS_MAX / interval)), ..*self }
+            }
+            _ => *self,
+        }
+    }
+
     /// How this limit counts.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {

@@ -146,7 +146,8 @@ impl<'a> Calls<'a> {
 /// Gives units back. If that fails, they come back by themselves, later.
 pub(super) async fn give_back(inner: &Inner, name: &[u8], remainder: &Remainder) {
     let Some((tag, key)) = parts(name) else { return };
-    let charge = Charge { key, limit: &remainder.limit, op: remainder.op(), veto: false };
+    let limit = remainder.limit.widest();
+    let charge = Charge { key, limit: &limit, op: remainder.op(), veto: false };
     let _ = inner.ask(&[SharedCharge { charge, tag, consistency: Consistency::Exact }]).await;
 }
 

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::live_servers::{Server, Setup};
 use super::live_tests::{day, key, node, nodes, remaining, shared, take};
+use super::name::Spelling;
 use super::{Consistency, Shared};
 use crate::store::{Placing, Stores};
 use crate::{Engine, Options};
@@ -67,6 +68,42 @@ async fn what_a_slow_limit_gets_back_does_not_wait_for_the_end() {
     ];
     assert!(!ann.charge(&both).await.unwrap().is_allowed());
     comes_to(&ann, "slow", &slow, 19).await;
+}
+
+/// Both nodes have slices under old numbers when new ones come. What goes back of them takes nothing from what is owed
+/// under the new ones.
+async fn slices_go_back_under_new_numbers(old: &str, new: &str) {
+    let server = Server::start(&Setup::default());
+    let [ann, bob]: [Shared; 2] = nodes(&server);
+    let [old, new]: [Limit; 2] = [old, new].map(|limit| limit.parse().unwrap());
+    for node in [&ann, &bob] {
+        for _ in 0..4 {
+            assert!(take(node, "ann", &old, 1, Consistency::Leased).await);
+        }
+    }
+    let name = Spelling::new(&old, b"", key("ann"));
+    let held = [&ann, &bob].map(|node| node.inner.leases.left(&name, node.inner.clock.now()));
+    assert!(held.iter().all(|units| *units > 0), "{held:?} held");
+    // Ann's go back; then all is spent.
+    take(&ann, "ann", &new, 1, Consistency::Leased).await;
+    sleep(Duration::from_millis(50)).await;
+    while take(&ann, "ann", &new, 1, Consistency::Exact).await {}
+    let before = remaining(&ann, "ann", &new).await;
+    take(&bob, "ann", &new, 1, Consistency::Leased).await;
+    sleep(Duration::from_millis(50)).await;
+    let after = remaining(&ann, "ann", &new).await;
+    // So many units came back meanwhile, on a machine that is not too slow.
+    assert!(after <= before + held[1] + new.units() / 4, "{before} were left, now {after}, of {held:?}");
+}
+
+#[tokio::test]
+async fn slices_of_a_slow_limit_are_worth_no_more_under_a_fast_one() {
+    slices_go_back_under_new_numbers("80/hour", "80/second").await;
+}
+
+#[tokio::test]
+async fn slices_of_a_fast_limit_cut_no_debt_of_a_slow_one() {
+    slices_go_back_under_new_numbers("600/hour", "600/day").await;
 }
 
 #[test]

@@ -105,7 +105,8 @@ impl Purse {
         }
     }
 
-    /// Takes over other numbers of the limit. What was leased under the old ones goes back.
+    /// Takes over other numbers of the limit. What was leased under the old ones goes back, as the least that its units
+    /// are worth under either.
     pub(super) fn adopt(&mut self, limit: &Limit, terms: Terms) -> Remainders {
         if self.limit == *limit {
             return Remainders::new();
@@ -116,7 +117,8 @@ impl Purse {
         if self.flight.is_some() {
             self.flight_under.get_or_insert((old, old_terms));
         }
-        self.held.drain(..).filter_map(|held| held.remainder(old, &old_terms)).collect()
+        let (under, terms) = Terms::to_return((old, old_terms), (self.limit, self.terms));
+        self.held.drain(..).filter_map(|held| held.remainder(under, &terms)).collect()
     }
 
     /// Takes units that are held; else says what to do.
@@ -223,8 +225,9 @@ impl Purse {
     /// Takes in what the store said to a lease that was sent then. What must make room goes back, and all of it if the
     /// numbers of the limit have changed meanwhile.
     pub(super) fn receive(&mut self, ask: &Ask, leased: &Leased, sent: Time, learned: Time) -> Remainders {
-        if let Some((limit, terms)) = self.flight_under.take() {
+        if let Some(under) = self.flight_under.take() {
             self.waiting = 0;
+            let (limit, terms) = Terms::to_return(under, (self.limit, self.terms));
             let receipt = leased.decision.receipt().map(|receipt| terms.receipt(&limit, receipt));
             return receipt.map(|receipt| Remainder { limit, units: leased.units, receipt }).into_iter().collect();
         }

@@ -95,6 +95,14 @@ impl Terms {
         }
     }
 
+    /// What to give units back under that were leased under old numbers of a limit. The debt may have been cut to what a
+    /// faster limit can owe: it has no room for the time that the slower one took. And leases under either may stand on it.
+    pub(super) fn to_return(old: (Limit, Terms), new: (Limit, Terms)) -> (Limit, Terms) {
+        let longest = old.1.longest.max(new.1.longest);
+        let (limit, terms) = if new.1.interval < old.1.interval { new } else { old };
+        (limit, Terms { longest, ..terms })
+    }
+
     /// Whether units that were not spent are worth a call to give them back. `free` is as the store was when it gave them.
     pub(super) fn worth_returning(&self, units: u64, free: bool) -> bool {
         let free = free || !self.spare_if_free;

@@ -142,6 +142,7 @@ async fn a_corrupt_state_is_refused_and_left_as_it_is() {
         "0x10000000000000000",
         "1e300000000000",
         " 1700000000000000000",
+        "01700000000000000000",
         "123456789",
         "b1700000000000000000",
     ];
@@ -220,6 +221,35 @@ async fn a_corrupt_head_of_a_log_is_refused_before_anything_walks() {
         check_refused(&store, &limit, &head).await;
         assert_eq!(server.command(&format!("HGET {place} h")).trim(), head);
         assert_eq!(server.command(&format!("HLEN {place}")).trim(), "2");
+    }
+}
+
+/// Whoever comes to an entry that no script can have written stops there, and nothing was changed before.
+#[tokio::test]
+async fn a_corrupt_entry_of_a_log_is_refused_and_left_as_it_is() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let limit = Limit::sliding_log(3, day()).unwrap();
+    let place = "tidegate{}:sliding_log:86400000000000:ann";
+    let seconds: u64 = server.command("TIME").split(' ').next().unwrap().parse().unwrap();
+    let future = format!("{}000000000", seconds + 3_600);
+    for entry in ["mine", "4000000000000000000 -1", "4000000000000000000", "1e30 1"] {
+        let [head, first] = [format!("l1 3 3 {future} 1"), format!("{future} 1")];
+        command(&server, &["DEL", place]);
+        command(&server, &["HSET", place, "h", &head, "1", &first, "2", entry, "3", &first]);
+        let before = server.command(&format!("HGETALL {place}"));
+        let tagged = |op| Tagged { charge: Charge { key: key("ann"), limit: &limit, op, veto: true }, tag: b"" };
+        for charges in [vec![Op::Refund(3, None)], vec![Op::Peek, Op::Refund(3, None)]] {
+            let charges: Vec<Tagged<'_>> = charges.into_iter().map(tagged).collect();
+            match store.charge(&charges).await {
+                Err(StoreError::Call(CallError::Refused { error, .. })) => {
+                    assert!(error.contains("TIDEGATE a key holds"), "{entry}: {error}");
+                }
+                other => panic!("{entry}: {other:?}"),
+            }
+            assert_eq!(server.command(&format!("HGETALL {place}")), before, "{entry}");
+        }
+        assert!(store.inspect(key("ann"), b"", &limit).await.is_err(), "{entry}");
     }
 }
 

@@ -13,8 +13,8 @@ local function bucket(value, op, amount_s, amount_n, most_s, most_n, bound_s, bo
   local debt_s, debt_n = 0, 0
   if value then
     -- Up to 11 digits of seconds and 9 of nanoseconds, together below 2^64. A pattern without choices is matched in one
-    -- go.
-    if #value < 10 or #value > 20 or not value:find('^%d+$') then return end
+    -- go. No zero leads more than one digit of seconds: by their lengths it is told which of two instants is later.
+    if #value < 10 or #value > 20 or not value:find(#value == 10 and '^%d+$' or '^[1-9]%d+$') then return end
     debt_s, debt_n = value:sub(1, -10) + 0, value:sub(-9) - now_n
     if debt_s > 18446744072 then return end
     debt_s = debt_s - now_s

@@ -38,7 +38,8 @@ local function log_open(key, limit, window_s, window_n, slice_s, slice_n, lifeti
   return log
 end
 
--- Visits the entries from the oldest on, or from the newest back, until the visitor answers true.
+-- Visits the entries from the oldest on, or from the newest back, until the visitor answers true. An entry that cannot be
+-- read ends the script: visitors change nothing.
 local function log_visit(log, visit, from_newest)
   local first, last, done, count = log.first, log.last, 0, 8
   local all = last - first + 1
@@ -51,6 +52,7 @@ local function log_visit(log, visit, from_newest)
     for place = 1, #numbers do
       if found[place] then
         local s, n, units = found[place]:match(ENTRY)
+        if not s then error(OTHER_LAYOUT, 0) end
         if visit(numbers[place] + 0, s + 0, n + 0, units + 0) then return end
       end
     end
@@ -246,6 +248,7 @@ end
 local function log_give_back(log, units, at_s, at_n)
   local has_receipt = at_s ~= ''
   if has_receipt then at_s, at_n = at_s + 0, at_n + 0 end
+  local changes = {}
   log_visit(log, function(number, s, n, of_entry)
     if has_receipt and (s ~= at_s or n ~= at_n) then return less(s, n, at_s, at_n) end
     if not less(now_s, now_n, s, n) then return has_receipt end
@@ -254,12 +257,13 @@ local function log_give_back(log, units, at_s, at_n)
     units, log.units = units - given, log.units - given
     if number == log.last then log.newest_units = of_entry - given end
     if given < of_entry or number == log.last then
-      redis.call('HSET', log.key, ('%d'):format(number), ('%d%09d %d'):format(s, n, of_entry - given))
+      changes[#changes + 1] = {'HSET', log.key, ('%d'):format(number), ('%d%09d %d'):format(s, n, of_entry - given)}
     else
-      redis.call('HDEL', log.key, ('%d'):format(number))
+      changes[#changes + 1] = {'HDEL', log.key, ('%d'):format(number)}
     end
     return has_receipt or units == 0
   end, has_receipt)
+  for _, change in ipairs(changes) do redis.call(unpack(change)) end
   if log.changed and log.newest_units == 0 then log_lower(log) end
 end
 
