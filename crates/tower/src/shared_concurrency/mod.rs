@@ -75,6 +75,8 @@ struct Shared {
     retry_after: Duration,
     switch: Switch,
     counters: Counters,
+    /// How many requests of a dark launch the store may be asked about at once.
+    watchers: Arc<tokio::sync::Semaphore>,
 }
 
 /// Which permits requests are counted on.
@@ -95,9 +97,12 @@ enum Whose {
 enum Choice {
     Allow,
     Deny,
-    /// Those in progress in this process, for each key: all of them, as far as they have room, so that those of the store
-    /// count when it is gone.
-    Local(Semaphore),
+    /// Those in progress in this process, for each key: all of them, so that those of the store count when it is gone.
+    /// Then so many may be in progress.
+    Local {
+        here: Semaphore,
+        most: u64,
+    },
 }
 
 /// What a request counts on.
@@ -176,10 +181,10 @@ impl Shared {
 }
 
 impl Choice {
-    /// A place among those in progress here, if there is one.
-    fn place(&self, key: &KeyBuf) -> Option<Permit> {
+    /// Notes one that the store let in among those in progress here, if there is room for its key.
+    fn note(&self, key: &KeyBuf) -> Option<Permit> {
         match self {
-            Choice::Local(semaphore) => semaphore.try_acquire(key.as_key()).ok(),
+            Choice::Local { here, .. } => here.try_acquire(key.as_key()).ok(),
             Choice::Allow | Choice::Deny => None,
         }
     }

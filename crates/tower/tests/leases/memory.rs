@@ -1,13 +1,17 @@
 //! One process, with its store in memory, on paused time: the store's clock and the timers go together.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use tidegate_core::{FakeClock, Key};
 use tidegate_engine::{Engine, Options};
+use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{
     KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyLayer,
 };
@@ -216,6 +220,23 @@ async fn in_shadow_and_switched_off_it_refuses_nothing() {
     assert_eq!(store.held(), 0);
 }
 
+/// In a dark launch few may ask the store at once. Who has asked and is served counts no more as one of them.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_as_many_are_judged_as_the_service_takes() {
+    let (store, most) = (Store::new(), WATCHED_MAX as u64 + 10);
+    let layer = store.builder(most).mode(Mode::Shadow).build().unwrap();
+    let mut held = Vec::new();
+    for number in 0..=most {
+        held.push(ask(&layer, &Slow::default(), &[]).await);
+        if number % 1000 == 0 {
+            settle().await;
+        }
+    }
+    settle().await;
+    let (counts, switch) = (layer.handle().counts(), layer.handle().switch().clone());
+    assert_eq!((counts.in_flight, switch.would_refuse()), (most, 1));
+}
+
 /// Without a runtime nobody can ask. The service behind is not called, and nothing panics.
 #[test]
 fn without_a_runtime_it_refuses() {
@@ -249,4 +270,73 @@ fn mistakes_are_named() {
     assert!(error(store.builder(1).key(KeyBy::header("a b"))).starts_with("header: `a b` "));
     let nameless = SharedConcurrencyLayer::builder(Arc::clone(&store.engine), "", 1);
     assert_eq!(error(nameless), "name: 0 bytes; use 1 to 128");
+}
+
+/// The switch is turned while a request waits for the store's answer: at the end of that it is judged by the mode of then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_when_it_is_switched_off_is_let_in() {
+    for (mode, would_refuse) in [(Mode::Off, 0), (Mode::Shadow, 1)] {
+        let (store, slow) = (Store::new(), Slow::default());
+        let layer = store.node(1);
+        let switch = layer.handle().switch().clone();
+        let held = layer.handle().acquire().await.unwrap();
+        let waits = layer.layer(slow.clone()).ready().await.unwrap().call(get(&[]));
+        switch.set_mode(mode);
+        assert_eq!(waits.await.unwrap().status(), 200, "{mode:?}");
+        assert_eq!((switch.refused(), switch.would_refuse()), (0, would_refuse), "{mode:?}");
+        switch.set_mode(Mode::Enforce);
+        assert_eq!(status(&layer, &slow, &[]).await, 503);
+        drop(held);
+        settle().await;
+        assert_eq!((status(&layer, &slow, &[]).await, layer.handle().counts().acquired), (200, 2));
+    }
+}
+
+/// Whatever panics, in the call, in the response or in its body, gives its place back.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_panics_gives_its_place_back() {
+    let store = Store::new();
+    let layer = store.node(1);
+    for place in ["call", "response"] {
+        let broken = layer.layer(tower::service_fn(move |_: Request<()>| {
+            assert!(std::hint::black_box(place) != "call", "broken in the call");
+            async move {
+                tokio::task::yield_now().await;
+                assert!(std::hint::black_box(place) != "response", "broken in the response");
+                Ok::<_, Infallible>(Response::new(String::new()))
+            }
+        }));
+        assert!(tokio::spawn(broken.oneshot(get(&[]))).await.unwrap_err().is_panic());
+        settle().await;
+        assert_eq!((store.held(), layer.handle().counts().in_flight), (0, 0), "{place}");
+    }
+    assert_eq!(layer.handle().counts().acquired, 2);
+}
+
+/// The switch goes through all modes while requests come, end and leave: nothing is left behind, and the limit holds again.
+#[tokio::test(start_paused = true)]
+async fn a_switch_turned_under_load_leaves_nothing_behind() {
+    let (store, slow) = (Store::new(), Slow::taking(30));
+    let layer = store.node(3);
+    let switch = layer.handle().switch().clone();
+    for turn in 0..200 {
+        switch.set_mode([Mode::Enforce, Mode::Off, Mode::Shadow, Mode::Off][turn % 4]);
+        let sent: Vec<_> = (0..5).map(|_| send(&layer, &slow, &[])).collect();
+        if turn % 3 == 0 {
+            settle().await;
+        }
+        sent.iter().skip(turn % 5).step_by(2).for_each(tokio::task::JoinHandle::abort);
+        store.pass(10).await;
+    }
+    switch.set_mode(Mode::Enforce);
+    store.pass(100).await;
+    assert_eq!((store.held(), layer.handle().counts().in_flight), (0, 0));
+    slow.most.store(0, Ordering::SeqCst);
+    let sent: Vec<_> = (0..10).map(|_| send(&layer, &slow, &[])).collect();
+    store.pass(100).await;
+    let mut served = 0;
+    for sent in sent {
+        served += u64::from(sent.await.unwrap().status() == 200);
+    }
+    assert_eq!((served, slow.most.load(Ordering::SeqCst)), (3, 3));
 }
