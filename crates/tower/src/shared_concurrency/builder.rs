@@ -156,13 +156,12 @@ impl SharedConcurrencyBuilder {
         let nameless = KeyBuf::from_parts([self.name.as_bytes()])?;
         let whose = match self.key {
             None => Whose::All { key: nameless },
-            Some(key) => {
-                Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless, name: self.name }
-            }
+            Some(key) => Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless },
         };
         let switch = Switch::in_mode(self.mode);
         Ok(SharedConcurrencyLayer(Arc::new(Shared {
             engine: self.engine,
+            name: self.name,
             whose,
             limit: self.limit,
             lease: self.lease,

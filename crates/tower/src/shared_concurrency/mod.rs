@@ -5,11 +5,13 @@
 //! | the layer, and whom a request counts on | `mod.rs` |
 //! | how it is set up | `builder.rs` |
 //! | a place: acquired, renewed, released | `holder.rs` |
-//! | its metrics, its switch, and places without a service | `handle.rs` |
+//! | its counts, its switch, and places without a service | `handle.rs` |
+//! | the counts as Prometheus reads them | `metrics.rs` |
 
 mod builder;
 mod handle;
 mod holder;
+mod metrics;
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub struct SharedConcurrencyLayer(Arc<Shared>);
 
 struct Shared {
     engine: Arc<Engine>,
+    name: Box<str>,
     whose: Whose,
     limit: u64,
     lease: Duration,
@@ -85,7 +88,6 @@ enum Whose {
         key: KeyBuf,
     },
     Each {
-        name: Box<str>,
         by: Extractor,
         missing: MissingKey,
         /// For those without a key together: no key can be mistaken for it.
@@ -128,10 +130,10 @@ impl SharedConcurrencyLayer {
 }
 
 impl Whose {
-    fn counted(&self, head: Head<'_>) -> Counted {
+    fn counted(&self, name: &str, head: Head<'_>) -> Counted {
         match self {
             Whose::All { key } => Counted::On(key.clone()),
-            Whose::Each { name, by, missing, nameless } => {
+            Whose::Each { by, missing, nameless } => {
                 let value = by.key(head);
                 match named_by(&value, *missing) {
                     Named::Key(key) => match (keyed(name, key), missing) {
@@ -200,7 +202,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
         if mode == Mode::Off {
             return Entered::In(SharedPermit::nothing());
         }
-        match (shared.whose.counted(head), mode) {
+        match (shared.whose.counted(&shared.name, head), mode) {
             (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
             (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),

@@ -13,7 +13,8 @@ use tidegate_core::{FakeClock, Key};
 use tidegate_engine::{Engine, Options};
 use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{
-    KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyLayer,
+    KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyHandle,
+    SharedConcurrencyLayer,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -235,6 +236,25 @@ async fn in_shadow_as_many_are_judged_as_the_service_takes() {
     settle().await;
     let (counts, switch) = (layer.handle().counts(), layer.handle().switch().clone());
     assert_eq!((counts.in_flight, switch.would_refuse()), (most, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_places_is_told_as_prometheus_reads_it() {
+    let (store, slow) = (Store::new(), Slow::taking(1000));
+    let keyed = store.builder(2).key(KeyBy::header("client")).build().unwrap();
+    let sent = [send(&keyed, &slow, &[("client", "ann")]), send(&keyed, &slow, &[("client", "bob")])];
+    settle().await;
+    let held = keyed.handle().acquire_of(Key::new("ann").unwrap()).await.unwrap();
+    assert_eq!(status(&keyed, &slow, &[("client", "ann")]).await, 503);
+    store.pass(LEASE / 3).await;
+    drop((held, sent));
+    let named = |name| SharedConcurrencyLayer::builder(Arc::clone(&store.engine), name, 1);
+    let other = named("say \"hello\"").mode(Mode::Shadow).build().unwrap();
+    let layers = [keyed.handle(), other.handle()];
+    insta::assert_snapshot!("metrics", SharedConcurrencyHandle::render_all(&layers));
+    let page = keyed.handle().render();
+    assert_eq!(page.lines().filter(|line| !line.starts_with('#')).count(), 13, "however many keys there are");
+    assert_eq!(keyed.handle().counts().refused, 1);
 }
 
 /// Without a runtime nobody can ask. The service behind is not called, and nothing panics.
