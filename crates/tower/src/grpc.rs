@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_codes_of_denials() {
         let cases = [
-            (Why::Refused(Refusal::without_key()), tonic::Code::InvalidArgument),
+            (Why::Refused(Refusal::without_key(crate::Reason::NoKey)), tonic::Code::InvalidArgument),
             (Why::Denial(Denial::OverLimit), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::Penalty), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::StoreFailure), tonic::Code::Unavailable),

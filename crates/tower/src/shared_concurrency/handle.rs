@@ -8,7 +8,7 @@ use tidegate_core::Key;
 
 use super::{Shared, SharedPermit, Whose, holder, keyed, metrics};
 use crate::exposition::CONTENT_TYPE;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::Refusal;
 use crate::switch::Switch;
 
 /// What a [`SharedConcurrencyLayer`](crate::SharedConcurrencyLayer) is asked and told from outside. Clones are of the same
@@ -138,7 +138,7 @@ impl SharedConcurrencyHandle {
     pub async fn acquire_of(&self, key: Key<'_>) -> Result<SharedPermit, Refusal> {
         let key = match &self.0.whose {
             Whose::All { key } => key.clone(),
-            Whose::Each { .. } => keyed(&self.0.name, key).ok_or_else(|| self.0.refusal(Reason::NoKey))?,
+            Whose::Each { .. } => keyed(&self.0.name, key).map_err(|reason| self.0.refusal(reason))?,
         };
         holder::ask(&self.0, key).await.map_err(|reason| self.0.refusal(reason))
     }

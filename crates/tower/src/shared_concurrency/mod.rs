@@ -111,7 +111,7 @@ enum Choice {
 enum Counted {
     On(KeyBuf),
     Skipped,
-    Denied,
+    Denied(Reason),
 }
 
 impl SharedConcurrencyLayer {
@@ -137,13 +137,13 @@ impl Whose {
                 let value = by.key(head);
                 match named_by(&value, *missing) {
                     Named::Key(key) => match (keyed(name, key), missing) {
-                        (Some(key), _) => Counted::On(key),
-                        (None, MissingKey::Share) => Counted::On(nameless.clone()),
-                        (None, MissingKey::Skip | MissingKey::Deny) => Counted::Denied,
+                        (Ok(key), _) => Counted::On(key),
+                        (Err(_), MissingKey::Share) => Counted::On(nameless.clone()),
+                        (Err(reason), MissingKey::Skip | MissingKey::Deny) => Counted::Denied(reason),
                     },
                     Named::Nobody => Counted::On(nameless.clone()),
                     Named::Skipped => Counted::Skipped,
-                    Named::Denied => Counted::Denied,
+                    Named::Denied(reason) => Counted::Denied(reason),
                 }
             }
         }
@@ -157,17 +157,19 @@ impl Whose {
     }
 }
 
-/// The permits of a key under a name. Nothing if it is too long: the engine needs a byte for itself.
-fn keyed(name: &str, key: Key<'_>) -> Option<KeyBuf> {
-    let made = KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]).ok()?;
-    (made.as_key().as_bytes().len() < KEY_BYTES_MAX).then_some(made)
+/// The permits of a key under a name, unless it is too long: beside it stands the name, each with its length in two bytes,
+/// and the engine needs a byte for itself.
+fn keyed(name: &str, key: Key<'_>) -> Result<KeyBuf, Reason> {
+    let max = KEY_BYTES_MAX.saturating_sub(name.len() + 5);
+    let made = (key.as_bytes().len() <= max).then(|| KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]));
+    made.and_then(Result::ok).ok_or(Reason::KeyTooLong { max })
 }
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
         self.switch.count(Judgement::Shed);
         match reason {
-            Reason::NoKey => Refusal::without_key(),
+            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
             Reason::ClientBusy if self.too_many => Refusal::too_many(reason, self.retry_after),
             reason => Refusal::unavailable(reason, self.retry_after),
         }
@@ -206,11 +208,11 @@ impl Doorkeeper for SharedConcurrencyLayer {
             (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
             (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
-            (Counted::Denied, Mode::Shadow) => {
+            (Counted::Denied(_), Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(SharedPermit::nothing())
             }
-            (Counted::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
+            (Counted::Denied(reason), _) => Entered::Refused(shared.refusal(reason)),
         }
     }
 

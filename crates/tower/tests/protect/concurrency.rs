@@ -150,10 +150,10 @@ fn bad_configurations_are_refused() {
     let hasty = CoDelConfig { target: Duration::from_millis(1), ..CoDelConfig::default() };
     let two_minds = Queue::new(1, Duration::from_secs(1)).codel(hasty).adaptive_lifo(CoDelConfig::default());
     for (built, expected) in [
-        (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
-        (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
-        (keyed(0).build(), "limit: 0 is too small; use at least 1"),
-        (keyed(1 << 31).build(), "limit: 2147483648 is too large; use at most 2147483647"),
+        (ConcurrencyLayer::new(0), "limit: 0 is out of range; use 1 to 2147483647"),
+        (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is out of range; use 1 to 2147483647"),
+        (keyed(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
+        (keyed(1 << 31).build(), "limit: 2147483648 is out of range; use 1 to 2147483647"),
         (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
         (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),

@@ -163,7 +163,7 @@ async fn one_line_for_all_is_not_fair() {
 #[test]
 fn bad_configurations_are_refused() {
     for (built, expected) in [
-        (fair(0).build(), "limit: 0 is too small; use at least 1"),
+        (fair(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
         (
             fair(1).queue(FairConfig { depth_max: 0, ..FairConfig::default() }).build(),
             "depth_max: 0 is out of range; use 1 to 16777216",
