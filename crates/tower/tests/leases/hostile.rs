@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tidegate_engine::{Engine, Options};
+use tidegate_engine::{Engine, Options, StoreView};
 use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{KeyBy, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyLayer};
 use tokio::runtime::Handle;
@@ -42,6 +42,26 @@ async fn without_redis_all_that_came_in_by_it_count() {
     }
     let told = counts(&layer);
     assert_eq!((taken.len(), told.in_flight, told.store_failures), (1, 2, 2), "{told:?}");
+}
+
+/// Who starts is told whether its store is there, and when it has come.
+#[tokio::test]
+async fn a_store_that_is_not_there_at_the_start_is_told_of() {
+    let redis = Server::prepare(&Setup::default());
+    let store = Some(format!("redis://127.0.0.1:{}?timeout=1s", redis.port).into());
+    let engine = Arc::new(Engine::new(Options { store, ..Options::default() }).unwrap());
+    let is_connected = || engine.shared_stores().iter().all(StoreView::is_connected);
+    engine.connect(Duration::from_secs(10)).await;
+    assert!(!is_connected());
+    let layer = SharedConcurrencyLayer::builder(Arc::clone(&engine), "pool", 1).build().unwrap();
+    assert!(layer.handle().acquire().await.is_ok(), "it starts without");
+    assert_eq!(counts(&layer).store_failures, 1);
+    redis.run();
+    eventually("it has come", async || {
+        let _ = layer.handle().acquire().await;
+        is_connected()
+    })
+    .await;
 }
 
 /// Without a store, and with room for one key: the others are not above a limit of their own.
