@@ -10,6 +10,8 @@ mod fair;
 mod frameworks;
 mod hostile;
 mod learning;
+#[path = "../support/loopback.rs"]
+mod loopback;
 mod priority;
 mod queue;
 mod runtimes;
