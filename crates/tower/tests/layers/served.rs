@@ -1,7 +1,7 @@
 //! Real servers on loopback: axum, and tonic with a tonic client.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
@@ -10,6 +10,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use tidegate_core::FakeClock;
 use tidegate_tower::{ClientAddress, KeyBy, MissingKey, RateLimitLayer, RetryPolicy};
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::transport::server::TcpConnectInfo;
 use tonic_health::pb::HealthCheckRequest;

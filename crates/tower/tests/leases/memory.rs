@@ -280,7 +280,10 @@ fn mistakes_are_named() {
     let store = Store::new();
     let error = |builder: SharedConcurrencyBuilder| builder.build().unwrap_err().to_string();
     let lease = |millis| store.builder(1).lease(Duration::from_millis(millis));
-    assert_eq!(error(store.builder(0)), "limit: 0 is out of range; use 1 to 1000000");
+    for limit in [0, 1_000_001, u64::MAX] {
+        assert_eq!(error(store.builder(limit)), format!("limit: {limit} is out of range; use 1 to 1000000"));
+    }
+    assert!(store.builder(1_000_000).build().is_ok());
     assert_eq!(error(lease(99)), "lease: 99ms is out of range; use 100ms to 24 hours");
     assert_eq!(error(lease(86_400_001)), "lease: 86400.001s is out of range; use 100ms to 24 hours");
     let local = |limit| store.builder(1).on_store_failure(OnStoreFailure::Local(limit));

@@ -19,3 +19,5 @@ mod served;
 mod shape;
 mod shed;
 mod support;
+#[path = "../support/tenants.rs"]
+mod tenants;
