@@ -11,7 +11,7 @@ use crate::grpc::{DETAILS, PUSHBACK, RETRY_INFO, STATUS, code};
 
 /// How long to wait before a call is sent again. Nothing if it was not refused, or the server does not say when: then it
 /// may be something that no waiting helps against, such as a message that is too large.
-pub(super) fn wait(headers: &HeaderMap, now: Time) -> Option<Duration> {
+pub(super) fn wait(headers: &HeaderMap, now: impl FnOnce() -> Time) -> Option<Duration> {
     let code: u32 = headers.get(STATUS)?.to_str().ok()?.parse().ok()?;
     if ![code::RESOURCE_EXHAUSTED, code::UNAVAILABLE].contains(&code) {
         return None;
@@ -19,7 +19,7 @@ pub(super) fn wait(headers: &HeaderMap, now: Time) -> Option<Duration> {
     match headers.get(PUSHBACK) {
         // A number below zero, or what cannot be read, asks not to come back.
         Some(millis) => Some(Duration::from_millis(millis.to_str().ok()?.parse().ok()?)),
-        None => headers.get(DETAILS).and_then(retry_delay).or_else(|| retry_after(headers, now)),
+        None => headers.get(DETAILS).and_then(retry_delay).or_else(|| retry_after(headers, now())),
     }
 }
 
@@ -138,12 +138,16 @@ mod tests {
 
     use super::*;
 
+    fn now() -> Time {
+        Time::from_nanos(0)
+    }
+
     fn headers(status: Status) -> HeaderMap {
         status.into_http::<()>().headers().clone()
     }
 
     fn told(status: Status) -> Option<Duration> {
-        wait(&headers(status), Time::from_nanos(0))
+        wait(&headers(status), now)
     }
 
     fn exhausted(details: ErrorDetails) -> Status {
@@ -171,7 +175,7 @@ mod tests {
             let is_refused = matches!(code, Code::ResourceExhausted | Code::Unavailable);
             assert_eq!(told(Status::with_error_details(code, "", details)).is_some(), is_refused, "{code:?}");
         }
-        assert_eq!(wait(&HeaderMap::new(), Time::from_nanos(0)), None);
+        assert_eq!(wait(&HeaderMap::new(), now), None);
     }
 
     #[test]
@@ -180,12 +184,12 @@ mod tests {
         let mut headers = headers(exhausted(details));
         for (pushback, expected) in [("250", Some(250)), ("0", Some(0)), ("-1", None), ("soon", None), ("", None)] {
             headers.insert(PUSHBACK, pushback.parse().unwrap());
-            assert_eq!(wait(&headers, Time::from_nanos(0)), expected.map(Duration::from_millis), "{pushback}");
+            assert_eq!(wait(&headers, now), expected.map(Duration::from_millis), "{pushback}");
         }
         headers.remove(PUSHBACK);
         headers.remove(DETAILS);
         headers.insert("retry-after", HeaderValue::from_static("3"));
-        assert_eq!(wait(&headers, Time::from_nanos(0)), Some(Duration::from_secs(3)));
+        assert_eq!(wait(&headers, now), Some(Duration::from_secs(3)));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl RetryPolicy {
                 retry_after(headers, now()).unwrap_or_default()
             }
             // All calls of gRPC are answered so.
-            StatusCode::OK => call::wait(headers, now())?,
+            StatusCode::OK => call::wait(headers, now)?,
             _ => return None,
         };
         if told > self.shared.wait_max || self.retried >= self.shared.retries_max {
