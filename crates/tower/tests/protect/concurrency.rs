@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::Key;
 use tidegate_core::shed::{CoDelConfig, Mode};
-use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
+use tidegate_tower::{ConcurrencyLayer, FairLayer, MissingKey, Queue, Reason, Refusal, Tenant};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, read, request, send, settle, status};
@@ -142,6 +142,24 @@ async fn permits_are_guards_without_a_service_too() {
     drop(permit);
     assert!(handle.acquire().await.is_ok());
     assert_eq!(handle.in_flight(), 0);
+}
+
+/// Whether it counts requests or has tenants take turns: who chose too long a key hears how long it may be.
+#[tokio::test(start_paused = true)]
+async fn too_long_a_key_is_called_so() {
+    let long = "x".repeat(5000);
+    let layer = keyed(1).missing_key(MissingKey::Skip).build().unwrap();
+    let fair = FairLayer::builder(1, |head| Some(Tenant::new(head.header("client")?))).missing_key(MissingKey::Skip);
+    let fair = fair.build().unwrap().layer(Slow::default());
+    let refused = [
+        read(layer.layer(Slow::default()).oneshot(request(&[("client", &long)])).await.unwrap()).await,
+        read(fair.oneshot(request(&[("client", &long)])).await.unwrap()).await,
+    ];
+    for refused in refused {
+        let told = refused.extensions().get::<Refusal>().unwrap();
+        assert_eq!((refused.status().as_u16(), told.reason()), (400, Reason::KeyTooLong { max: 4096 }));
+        assert!(refused.body().contains("is too long: use at most 4096 bytes"), "{}", refused.body());
+    }
 }
 
 #[test]
