@@ -79,6 +79,29 @@ impl Semaphore {
     /// # Errors
     /// If fewer are free, or there is no room for another key.
     pub fn try_acquire_n(&self, key: Key<'_>, permits: u64) -> Result<Permit, Busy> {
+        self.acquire_within(key, permits, self.0.permits)
+    }
+
+    /// Takes one permit if fewer than `most` are out: for holders that come second, beside others that may have all.
+    ///
+    /// ```
+    /// use tidegate::{Key, Semaphore};
+    ///
+    /// let (jobs, all) = (Semaphore::new(3)?, Key::new("all")?);
+    /// let first = jobs.try_acquire_within(all, 2)?;
+    /// let urgent = [jobs.try_acquire(all)?, jobs.try_acquire(all)?];
+    /// drop(first);
+    /// assert!(jobs.try_acquire_within(all, 2).is_err(), "two are out");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If so many are out, or all are, or there is no room for another key.
+    pub fn try_acquire_within(&self, key: Key<'_>, most: u64) -> Result<Permit, Busy> {
+        self.acquire_within(key, 1, most.min(self.0.permits))
+    }
+
+    fn acquire_within(&self, key: Key<'_>, permits: u64, most: u64) -> Result<Permit, Busy> {
         let shared = &*self.0;
         let print = shared.seeds.fingerprint(0, key);
         let held = match shared.table.lock(print) {
@@ -91,8 +114,8 @@ impl Semaphore {
             }
         };
         let in_use = out(held.state());
-        if permits > shared.permits.saturating_sub(in_use) {
-            return Err(Busy::InUse { asked: permits, permits: shared.permits, in_use });
+        if permits > most.saturating_sub(in_use) {
+            return Err(Busy::InUse { asked: permits, permits: most, in_use });
         }
         held.release(word(in_use + permits));
         Ok(Permit { shared: Arc::clone(&self.0), print, permits })
@@ -151,7 +174,7 @@ pub enum Busy {
     InUse {
         /// Permits that were asked for.
         asked: u64,
-        /// Permits a key has.
+        /// Permits a key has, or as many as may be out for the asked ones.
         permits: u64,
         /// Those that are out.
         in_use: u64,

@@ -382,7 +382,25 @@ impl Engine {
     }
 
     /// Connects to shared stores, so that who asks first need not do without them. It waits for no longer than this, and not
-    /// for stores that are not there.
+    /// for stores that are not there: a subscriber of `tracing` hears of those, and [`Engine::shared_stores`] tells.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tidegate_engine::{Engine, Options};
+    ///
+    /// let store = Some("redis://127.0.0.1:1".into());
+    /// let engine = Engine::new(Options { store, ..Options::default() })?;
+    /// engine.connect(Duration::from_secs(1)).await;
+    /// for store in engine.shared_stores() {
+    ///     if !store.is_connected() {
+    ///         eprintln!("{} is not there; the service starts without it", store.health.store);
+    ///     }
+    /// }
+    /// # assert!(!engine.shared_stores()[0].is_connected());
+    /// # Ok(()) }
+    /// ```
     pub async fn connect(&self, patience: Duration) {
         let active = self.active.load_full();
         let shared = active.stores.iter().filter_map(|backend| match backend {

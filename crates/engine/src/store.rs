@@ -252,6 +252,15 @@ pub struct StoreView {
     pub from_replicas: u64,
 }
 
+impl StoreView {
+    /// Whether each of its nodes that are known has a connection now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let nodes = &self.health.nodes;
+        !nodes.is_empty() && nodes.iter().all(|node| node.connections > 0)
+    }
+}
+
 /// Why a store could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::adaptive::AdaptiveError;
+use tidegate_core::bounds::PERMIT_COUNTER_MAX;
 use tidegate_core::fair::FairError;
 use tidegate_core::shed::ShedError;
 use tidegate_core::{CapacityError, KeyError, LimitError, SemaphoreError};
@@ -133,6 +134,11 @@ impl ConfigError {
     pub(crate) fn unused(field: &'static str, case: &'static str, remedy: &'static str) -> ConfigError {
         ConfigError::Unused { field, case, remedy }
     }
+}
+
+/// Checks how many may be in progress at once in this process.
+pub(crate) fn check_limit(limit: u64) -> Result<(), ConfigError> {
+    check_count("limit", limit, PERMIT_COUNTER_MAX)
 }
 
 pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(), ConfigError> {

@@ -12,12 +12,12 @@ use tidegate_engine::Denial;
 
 use crate::answer::Why;
 
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+pub(crate) const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 /// What clients that retry by themselves look at.
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+pub(crate) const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// The numbers of its states.
 pub(crate) mod code {
@@ -110,7 +110,7 @@ fn low_bits(value: u64) -> u8 {
 }
 
 /// As headers carry bytes: without padding, which gRPC asks for.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_codes_of_denials() {
         let cases = [
-            (Why::Refused(Refusal::without_key()), tonic::Code::InvalidArgument),
+            (Why::Refused(Refusal::without_key(crate::Reason::NoKey)), tonic::Code::InvalidArgument),
             (Why::Denial(Denial::OverLimit), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::Penalty), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::StoreFailure), tonic::Code::Unavailable),

@@ -20,6 +20,7 @@
 //! | why somebody is not let in | `refusal.rs` |
 //! | bodies, and what is held until they end | `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
+//! | numbers as Prometheus reads them | `exposition.rs` |
 //! | what is wrong with the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -32,6 +33,7 @@ mod body;
 mod concurrency;
 mod ended;
 mod error;
+mod exposition;
 mod fair;
 mod gate;
 mod grpc;

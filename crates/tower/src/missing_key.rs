@@ -1,8 +1,10 @@
 //! Requests that do not tell what they are counted by.
 
+use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, KeyError};
 
 use crate::key::{NoKey, Value};
+use crate::refusal::Reason;
 
 /// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,14 +26,18 @@ pub(crate) enum Named<'a> {
     /// One of all without a key.
     Nobody,
     Skipped,
-    Denied,
+    Denied(Reason),
 }
+
+/// Why somebody with too long a key is refused.
+const TOO_LONG: Reason = Reason::KeyTooLong { max: KEY_BYTES_MAX };
 
 pub(crate) fn named(bytes: Option<&[u8]>, missing: MissingKey) -> Named<'_> {
     match (bytes.map(Key::new), missing) {
         (Some(Ok(key)), _) => Named::Key(key),
         (_, MissingKey::Share) => Named::Nobody,
-        (Some(Err(KeyError::TooLong { .. })), _) | (_, MissingKey::Deny) => Named::Denied,
+        (Some(Err(KeyError::TooLong { .. })), _) => Named::Denied(TOO_LONG),
+        (_, MissingKey::Deny) => Named::Denied(Reason::NoKey),
         (_, MissingKey::Skip) => Named::Skipped,
     }
 }
@@ -42,7 +48,7 @@ pub(crate) fn named_by<'a>(value: &'a Result<Value<'_>, NoKey>, missing: Missing
         Ok(value) => named(Some(value.as_bytes()), missing),
         Err(NoKey::Missing) => named(None, missing),
         Err(NoKey::TooLong) if missing == MissingKey::Share => Named::Nobody,
-        Err(NoKey::TooLong) => Named::Denied,
+        Err(NoKey::TooLong) => Named::Denied(TOO_LONG),
     }
 }
 
@@ -56,11 +62,11 @@ mod tests {
         for bytes in [None, Some(&b""[..])] {
             assert_eq!(named(bytes, MissingKey::Share), Named::Nobody);
             assert_eq!(named(bytes, MissingKey::Skip), Named::Skipped);
-            assert_eq!(named(bytes, MissingKey::Deny), Named::Denied);
+            assert_eq!(named(bytes, MissingKey::Deny), Named::Denied(Reason::NoKey));
         }
         assert_eq!(named(Some(&long), MissingKey::Share), Named::Nobody);
-        assert_eq!(named(Some(&long), MissingKey::Skip), Named::Denied);
-        assert_eq!(named(Some(&long), MissingKey::Deny), Named::Denied);
+        assert_eq!(named(Some(&long), MissingKey::Skip), Named::Denied(TOO_LONG));
+        assert_eq!(named(Some(&long), MissingKey::Deny), Named::Denied(TOO_LONG));
         assert_eq!(named(Some(&long[1..]), MissingKey::Deny), Named::Key(Key::new(&long[1..]).unwrap()));
     }
 }

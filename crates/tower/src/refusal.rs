@@ -33,6 +33,12 @@ pub enum Reason {
     /// It does not tell what it is counted by.
     #[error("the request does not tell who it is from")]
     NoKey,
+    /// What it is counted by has more bytes than a key may have.
+    #[error("what tells who the request is from is too long: use at most {max} bytes")]
+    KeyTooLong {
+        /// The most bytes.
+        max: usize,
+    },
     /// The store that counts does not answer.
     #[error("the store that counts requests does not answer")]
     NoStore,
@@ -63,8 +69,8 @@ impl Refusal {
     }
 
     /// A request that nobody can be found for: 400. To send it again would not help.
-    pub(crate) fn without_key() -> Refusal {
-        Refusal { reason: Reason::NoKey, status: StatusCode::BAD_REQUEST, retry_after: None }
+    pub(crate) fn without_key(reason: Reason) -> Refusal {
+        Refusal { reason, status: StatusCode::BAD_REQUEST, retry_after: None }
     }
 
     /// Why.
@@ -173,7 +179,10 @@ mod tests {
         );
         let detail = r#""detail":"the request does not tell who it is from""#;
         let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
-        check(Refusal::without_key(), 400, None, &body);
+        check(Refusal::without_key(Reason::NoKey), 400, None, &body);
+        let detail = r#""detail":"what tells who the request is from is too long: use at most 4096 bytes""#;
+        let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
+        check(Refusal::without_key(Reason::KeyTooLong { max: 4096 }), 400, None, &body);
     }
 
     #[test]
@@ -183,6 +192,7 @@ mod tests {
         let client = Refusal::too_many(Reason::ClientBusy, AFTER);
         let message = "as many requests of this client are in progress as may be";
         check_grpc(client, tonic::Code::ResourceExhausted, message);
-        check_grpc(Refusal::without_key(), tonic::Code::InvalidArgument, "the request does not tell who it is from");
+        let keyless = Refusal::without_key(Reason::NoKey);
+        check_grpc(keyless, tonic::Code::InvalidArgument, "the request does not tell who it is from");
     }
 }

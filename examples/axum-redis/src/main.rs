@@ -1,7 +1,10 @@
 //! An axum service whose instances share a limit through Redis: five requests a minute for each user.
 
-use std::env::var;
+#[path = "../../support/start.rs"]
+mod start;
+
 use std::error::Error;
+use std::process::ExitCode;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -10,14 +13,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, serve};
 use tidegate::redis::RedisLimiter;
-use tokio::net::TcpListener;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let redis = var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
-    let limiter = RedisLimiter::open(&redis, "5/minute".parse()?)?;
+async fn main() -> ExitCode {
+    start::ended(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let redis = start::setting("REDIS_URL", "redis://127.0.0.1:6379");
+    let limiter = RedisLimiter::open(&redis, "5/minute".parse()?).map_err(|error| format!("REDIS_URL: {error}"))?;
     let app = Router::new().route("/", get(async || "hello\n")).layer(from_fn_with_state(limiter, limit));
-    let listener = TcpListener::bind(var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())).await?;
+    let listener = start::listen("LISTEN", "127.0.0.1:3000").await?;
     println!("listening on {}", listener.local_addr()?);
     Ok(serve(listener, app).await?)
 }

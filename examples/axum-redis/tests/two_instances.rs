@@ -1,21 +1,17 @@
 //! Two instances of the example and a real redis-server between them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "../../support/process.rs"]
+mod process;
+
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A process that ends with its value.
-struct Process(Child);
+use process::{Process, complaint};
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_axum-redis");
 
 /// A redis-server, and its port.
 fn redis() -> (Process, u16) {
@@ -34,29 +30,18 @@ fn redis() -> (Process, u16) {
 
 /// An instance of the example, and its address.
 fn instance(redis: u16) -> (Process, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_axum-redis"))
-        // Enough for a machine that is busy with other tests.
-        .env("REDIS_URL", format!("redis://127.0.0.1:{redis}?timeout=2s"))
-        .env("LISTEN", "127.0.0.1:0")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (Process(child), line.trim().strip_prefix("listening on ").unwrap().to_owned())
+    // Enough for a machine that is busy with other tests.
+    let url = format!("redis://127.0.0.1:{redis}?timeout=2s");
+    Process::start(EXAMPLE, &[("REDIS_URL", &url), ("LISTEN", "127.0.0.1:0")])
 }
 
 /// The answer to a request of this user.
 fn ask(address: &str, user: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET / HTTP/1.1\r\nhost: x\r\nx-user: {user}\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    process::ask(address, "GET /", &format!("x-user: {user}\r\n"))
 }
 
 fn status(address: &str, user: &str) -> u16 {
-    ask(address, user).split(' ').nth(1).unwrap().parse().unwrap()
+    process::status(&ask(address, user))
 }
 
 #[test]
@@ -75,4 +60,15 @@ fn instances_share_the_limit_and_go_on_without_redis() {
     let statuses: Vec<u16> = (0..6).map(|_| status(&one, "ann")).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
     assert_eq!(status(&two, "ann"), 200);
+}
+
+#[test]
+fn what_is_set_wrong_is_told() {
+    let told = complaint(EXAMPLE, &[("REDIS_URL", "redis:/127.0.0.1")]);
+    let expected =
+        "error: REDIS_URL: store URL: two slashes are missing after \"redis:\": write redis:// before the rest\n";
+    assert_eq!(told, expected);
+    let told = complaint(EXAMPLE, &[("LISTEN", "3000")]);
+    assert!(told.starts_with("error: LISTEN: cannot listen on \"3000\": "), "{told}");
+    assert!(told.ends_with("; use an address like 127.0.0.1:3000\n"), "{told}");
 }

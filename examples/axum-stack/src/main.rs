@@ -1,7 +1,10 @@
 //! An axum service behind all of Tidegate's layers: it sheds, limits rates, takes turns and holds a total.
 
-use std::env::var;
+#[path = "../../support/start.rs"]
+mod start;
+
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -12,15 +15,18 @@ use axum::routing::{get, post};
 use axum::{Router, serve};
 use tidegate::shed::Criticality;
 use tidegate::tower::{Head, KeyBy, Mode, Part, RateLimitLayer, StackHandle, StackLayer, Tenant};
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 /// What this service bears at once. Behind the stack four requests are in progress, at most, and forty wait.
 const LIMIT: u64 = 4;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let work = Duration::from_millis(var("WORK_MS").unwrap_or_else(|_| "50".to_owned()).parse()?);
+async fn main() -> ExitCode {
+    start::ended(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let work = start::millis("WORK_MS", 50)?;
     let stack = StackLayer::builder(LIMIT)
         .class(class)
         // Counted here. `RateLimitLayer::policy` takes rules, which may count in a Redis that instances share.
@@ -41,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/metrics", get(metrics))
         .route("/switch/{part}/{mode}", post(switch))
         .with_state(handle);
-    let listener = TcpListener::bind(var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())).await?;
+    let listener = start::listen("LISTEN", "127.0.0.1:3000").await?;
     println!("listening on {}", listener.local_addr()?);
     Ok(serve(listener, app).await?)
 }

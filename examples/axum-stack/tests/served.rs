@@ -1,37 +1,27 @@
 //! The example as a process, and real requests to it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+#[path = "../../support/process.rs"]
+mod process;
+
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
+use process::{IN_FLIGHT, Process, complaint, refused_by, shed_of};
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_axum-stack");
+
 /// The example, which ends with its value.
 struct Example {
-    child: Child,
+    _process: Process,
     address: String,
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Example {
     fn start(work_millis: u64) -> Example {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_axum-stack"))
-            .env("WORK_MS", work_millis.to_string())
-            .env("LISTEN", "127.0.0.1:0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Example { child, address }
+        let work = work_millis.to_string();
+        let (process, address) = Process::start(EXAMPLE, &[("WORK_MS", &work), ("LISTEN", "127.0.0.1:0")]);
+        Example { _process: process, address }
     }
 
     /// What so many clients of a tenant hear who each send so many requests, one after another.
@@ -49,15 +39,12 @@ impl Example {
         ask(&self.address, method, path, tenant)
     }
 
-    /// A number of the page of metrics.
     fn metric(&self, series: &str) -> usize {
-        let page = self.ask("GET", "/metrics", "").text;
-        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("{series} is not in {page}")).parse().unwrap()
+        process::metric(&self.ask("GET", "/metrics", "").text, series)
     }
 
     fn refused(&self, part: &str) -> usize {
-        self.metric(&format!("tidegate_stack_refused_total{{stack=\"default\",part=\"{part}\"}}"))
+        self.metric(&refused_by(part))
     }
 }
 
@@ -74,12 +61,8 @@ impl Answer {
 }
 
 fn ask(address: &str, method: &str, path: &str, tenant: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    Answer { status: text.split(' ').nth(1).unwrap().parse().unwrap(), text }
+    let text = process::ask(address, &format!("{method} {path}"), &format!("x-tenant: {tenant}\r\n"));
+    Answer { status: process::status(&text), text }
 }
 
 fn count(answers: &[Answer], status: u16) -> usize {
@@ -124,13 +107,12 @@ fn a_tenant_far_above_its_share_is_refused_and_another_is_not() {
 #[test]
 fn under_load_of_many_tenants_payments_pass() {
     let example = Example::start(200);
-    let full = "tidegate_stack_in_flight{stack=\"default\",part=\"shed\"}";
     let reports = std::thread::scope(|scope| {
         let (example, names) = (&example, (0..20).map(|number| format!("tenant-{number}")));
         let tenants: Vec<_> = names.map(|name| scope.spawn(move || example.flood(&name, 6, 1))).collect();
         // Of the room for 44 nine places are kept for payments.
         for _ in 0..1000 {
-            if example.metric(full) >= 35 {
+            if example.metric(IN_FLIGHT) >= 35 {
                 break;
             }
             sleep(Duration::from_millis(1));
@@ -143,9 +125,14 @@ fn under_load_of_many_tenants_payments_pass() {
     });
     let [served, busy] = [200, 503].map(|status| count(&reports, status));
     assert!(served >= 20 && busy > 0 && served + busy == 120, "{served} {busy}");
-    let shed = |class| example.metric(&format!("tidegate_stack_shed_total{{stack=\"default\",class=\"{class}\"}}"));
-    assert!(shed("get") > 0);
-    assert_eq!(shed("critical"), 0);
+    assert!(example.metric(&shed_of("get")) > 0);
+    assert_eq!(example.metric(&shed_of("critical")), 0);
     assert_eq!(example.refused("shed") + example.refused("fair") + example.refused("concurrency"), busy);
-    assert_eq!(example.metric(full), 0);
+    assert_eq!(example.metric(IN_FLIGHT), 0);
+}
+
+#[test]
+fn what_is_set_wrong_is_told() {
+    let told = complaint(EXAMPLE, &[("WORK_MS", "soon")]);
+    assert_eq!(told, "error: WORK_MS: \"soon\" is no number of milliseconds; use one like 50\n");
 }

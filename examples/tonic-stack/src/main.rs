@@ -1,7 +1,10 @@
 //! A gRPC service behind all of Tidegate's layers: it sheds, limits rates, takes turns and holds a total.
 
-use std::env::var;
+#[path = "../../support/start.rs"]
+mod start;
+
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,7 +12,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tidegate::shed::Criticality;
 use tidegate::tower::{Head, KeyBy, RateLimitLayer, StackHandle, StackLayer, Tenant};
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_stream::Empty;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -23,8 +25,12 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 const LIMIT: u64 = 4;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let work = Duration::from_millis(var("WORK_MS").unwrap_or_else(|_| "50".to_owned()).parse()?);
+async fn main() -> ExitCode {
+    start::ended(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let work = start::millis("WORK_MS", 50)?;
     let stack = StackLayer::builder(LIMIT)
         .class(class)
         .rate(RateLimitLayer::limit("100/minute".parse()?, KeyBy::header("x-tenant")).build()?)
@@ -34,17 +40,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let handle = stack.handle();
     let metrics = Router::new()
         .route("/metrics", get(async move || ([(CONTENT_TYPE, StackHandle::CONTENT_TYPE)], handle.render())));
-    let (calls, pages) = (listen("LISTEN", "127.0.0.1:50051").await?, listen("METRICS", "127.0.0.1:9090").await?);
+    let calls = start::listen("LISTEN", "127.0.0.1:50051").await?;
+    let pages = start::listen("METRICS", "127.0.0.1:9090").await?;
     println!("listening on {}, metrics on {}", calls.local_addr()?, pages.local_addr()?);
     let server = Server::builder().layer(stack).add_service(HealthServer::new(Slow(work)));
     tokio::select! {
         ended = server.serve_with_incoming(TcpListenerStream::new(calls)) => Ok(ended?),
         ended = axum::serve(pages, metrics) => Ok(ended?),
     }
-}
-
-async fn listen(variable: &str, otherwise: &str) -> std::io::Result<TcpListener> {
-    TcpListener::bind(var(variable).unwrap_or_else(|_| otherwise.to_owned())).await
 }
 
 /// Metadata of a call are the headers of its request.

@@ -1,9 +1,9 @@
 //! The example as a process, and real calls to it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+#[path = "../../support/process.rs"]
+mod process;
+
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -13,33 +13,25 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 
+use process::{IN_FLIGHT, Process, complaint, refused_by, shed_of};
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_tonic-stack");
+
 /// The example, which ends with its value, and a connection to it.
 struct Example {
-    child: Child,
+    _process: Process,
     metrics: String,
     channel: Channel,
 }
 
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 impl Example {
     async fn start(work_millis: u64) -> Example {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tonic-stack"))
-            .env("WORK_MS", work_millis.to_string())
-            .envs([("LISTEN", "127.0.0.1:0"), ("METRICS", "127.0.0.1:0")])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (calls, metrics) = line.trim().strip_prefix("listening on ").unwrap().split_once(", metrics on ").unwrap();
+        let work = work_millis.to_string();
+        let settings = [("WORK_MS", &*work), ("LISTEN", "127.0.0.1:0"), ("METRICS", "127.0.0.1:0")];
+        let (process, line) = Process::start(EXAMPLE, &settings);
+        let (calls, metrics) = line.split_once(", metrics on ").unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{calls}")).unwrap().timeout(Duration::from_secs(20));
-        Example { child, metrics: metrics.to_owned(), channel: endpoint.connect().await.unwrap() }
+        Example { _process: process, metrics: metrics.to_owned(), channel: endpoint.connect().await.unwrap() }
     }
 
     /// What so many clients of a tenant hear who each call so many times, one after another.
@@ -63,19 +55,12 @@ impl Example {
         all
     }
 
-    /// A number of the page of metrics.
     fn metric(&self, series: &str) -> usize {
-        let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("{series} is not in {page}")).parse().unwrap()
+        process::metric(&process::ask(&self.metrics, "GET /metrics", ""), series)
     }
 
     fn refused(&self, part: &str) -> usize {
-        self.metric(&format!("tidegate_stack_refused_total{{stack=\"default\",part=\"{part}\"}}"))
+        self.metric(&refused_by(part))
     }
 }
 
@@ -122,7 +107,6 @@ async fn a_tenant_far_above_its_share_is_refused_and_another_is_not() {
 #[tokio::test]
 async fn under_load_of_many_tenants_critical_calls_pass() {
     let example = Example::start(200).await;
-    let full = "tidegate_stack_in_flight{stack=\"default\",part=\"shed\"}";
     let calls = (0..120).map(|number| {
         let channel = example.channel.clone();
         tokio::spawn(async move { call(&channel, &format!("tenant-{}", number % 20), "normal").await })
@@ -131,7 +115,7 @@ async fn under_load_of_many_tenants_critical_calls_pass() {
     // Of the room for 44 nine places are kept for critical calls.
     for _ in 0..1000 {
         sleep(Duration::from_millis(1)).await;
-        if example.metric(full) >= 35 {
+        if example.metric(IN_FLIGHT) >= 35 {
             break;
         }
     }
@@ -145,8 +129,14 @@ async fn under_load_of_many_tenants_critical_calls_pass() {
     let (served, busy) =
         (heard.iter().filter(|answer| answer.is_ok()).count(), refusals(&heard, Code::Unavailable).len());
     assert!(served >= 20 && busy > 0 && served + busy == 120, "{heard:?}");
-    let shed = |class| example.metric(&format!("tidegate_stack_shed_total{{stack=\"default\",class=\"{class}\"}}"));
-    assert!(shed("get") > 0);
-    assert_eq!(shed("critical"), 0);
+    assert!(example.metric(&shed_of("get")) > 0);
+    assert_eq!(example.metric(&shed_of("critical")), 0);
     assert_eq!(example.refused("shed") + example.refused("fair") + example.refused("concurrency"), busy);
+}
+
+#[test]
+fn what_is_set_wrong_is_told() {
+    let told = complaint(EXAMPLE, &[("LISTEN", "127.0.0.1:0"), ("METRICS", "nowhere")]);
+    assert!(told.starts_with("error: METRICS: cannot listen on \"nowhere\": "), "{told}");
+    assert!(told.ends_with("; use an address like 127.0.0.1:9090\n"), "{told}");
 }

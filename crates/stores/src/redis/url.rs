@@ -176,7 +176,7 @@ impl FromStr for Target {
             return Err(secret("it is too long", &format!("write at most {URL_BYTES_MAX} bytes")));
         }
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(secret("there is no scheme", "write one in front, such as redis://localhost:6379"));
+            return Err(without_slashes(url));
         };
         let (kind, tls) = scheme_of(scheme)?;
         let parts = split(rest)?;
@@ -256,6 +256,19 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
         "cluster" => Ok((Kind::Cluster, tls)),
         _ => Err(wrong("scheme", scheme, fix)),
     }
+}
+
+/// What is wrong with a URL in which no `://` is.
+fn without_slashes(url: &str) -> TargetError {
+    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+    // `redis:6379` is a host and its port.
+    let port = rest.split(['/', '?']).next().unwrap_or_default();
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if scheme_of(scheme).is_ok() && !is_port {
+        let fix = format!("write {scheme}:// before the rest");
+        return wrong("two slashes are missing after", &format!("{scheme}:"), fix);
+    }
+    secret("there is no scheme", "write one in front, such as redis://localhost:6379")
 }
 
 struct Parts<'a> {

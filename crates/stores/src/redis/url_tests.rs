@@ -48,6 +48,10 @@ fn urls_that_are_wrong() {
     insta::assert_snapshot!(table(&[
         "",
         "localhost:6379",
+        "redis:6379/0",
+        "redis:/localhost",
+        "redis:localhost:6379",
+        "rediss:",
         "http://localhost",
         "redis+tls://localhost",
         "rediss+unix:///run/redis.sock",

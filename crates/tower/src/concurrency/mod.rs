@@ -108,7 +108,7 @@ impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
         self.switch.count(Judgement::Shed);
         match (&self.places, reason) {
-            (_, Reason::NoKey) => Refusal::without_key(),
+            (_, Reason::NoKey | Reason::KeyTooLong { .. }) => Refusal::without_key(reason),
             // A table of keys that is full is not the client's fault.
             (Places::Keyed(keyed), reason) if keyed.too_many && reason != Reason::Busy => {
                 Refusal::too_many(reason, self.retry_after)
@@ -145,7 +145,7 @@ impl Shared {
             Named::Key(key) => key,
             Named::Nobody => return self.enter_gate(&keyed.nameless, mode),
             Named::Skipped => return Entered::In(ConcurrencyPermit(Held::Nothing)),
-            Named::Denied => return self.refuse(mode, Reason::NoKey),
+            Named::Denied(reason) => return self.refuse(mode, reason),
         };
         match &keyed.pool {
             Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {

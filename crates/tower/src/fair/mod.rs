@@ -94,7 +94,7 @@ impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
         self.switch.count(Judgement::Shed);
         match reason {
-            Reason::NoKey => Refusal::without_key(),
+            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
             reason => Refusal::unavailable(reason, self.retry_after),
         }
     }
@@ -130,11 +130,11 @@ impl Doorkeeper for FairLayer {
         let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
         match named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing) {
             Named::Skipped => Entered::In(FairPermit { _permit: None }),
-            Named::Denied if mode == Mode::Shadow => {
+            Named::Denied(_) if mode == Mode::Shadow => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(FairPermit { _permit: None })
             }
-            Named::Denied => Entered::Refused(shared.refusal(Reason::NoKey)),
+            Named::Denied(reason) => Entered::Refused(shared.refusal(reason)),
             Named::Key(_) | Named::Nobody if mode == Mode::Shadow => shared.enter_anyway(),
             Named::Key(key) => shared.enter(key, weight),
             Named::Nobody => shared.enter(shared.nameless.as_key(), 1),

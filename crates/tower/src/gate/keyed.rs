@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{Leaves, Line, Queue, Wait, Waiter};
 use crate::bounds::KEY_SHARDS;
-use crate::error::{ConfigError, check_count};
+use crate::error::{ConfigError, check_count, check_limit};
 use crate::refusal::Reason;
 use crate::runtime_clock::RuntimeClock;
 
@@ -47,7 +47,7 @@ pub(crate) enum KeyedEntry {
 
 impl KeyedGate {
     pub(crate) fn new(limit: u64, queue: Queue, keys_max: usize) -> Result<Arc<KeyedGate>, ConfigError> {
-        check_count("limit", limit, tidegate_core::bounds::PERMIT_COUNTER_MAX)?;
+        check_limit(limit)?;
         check_count("keys", keys_max as u64, KEYS_MAX as u64)?;
         Line::<KeyedPermit>::new(queue)?;
         let shards = (0..KEY_SHARDS).map(|_| Mutex::default()).collect();

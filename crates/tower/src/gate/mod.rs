@@ -28,7 +28,7 @@ use tidegate_core::{Key, PermitCounter, Time};
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, check_limit};
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 
@@ -76,6 +76,7 @@ pub(crate) enum Entry {
 
 impl Gate {
     pub(crate) fn new(limit: u64, room: Room, deadline: Duration) -> Result<Arc<Gate>, ConfigError> {
+        check_limit(limit)?;
         let permits = PermitCounter::new(limit)?;
         Ok(Arc::new(Gate { permits, room: Mutex::new(room), deadline, clock: RuntimeClock::start() }))
     }

@@ -83,7 +83,7 @@ impl LimitJudge {
             Named::Key(key) => Some(key),
             Named::Nobody => None,
             Named::Skipped => return Verdict::Pass(None),
-            Named::Denied => return Verdict::Deny(Box::new(Denied::refused(Refusal::without_key()))),
+            Named::Denied(reason) => return Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(reason)))),
         };
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         let decision = self.decide(key, Op::Take(units));

@@ -16,7 +16,7 @@ use super::{Later, Ticket, Told, Verdict};
 use crate::address::Peer;
 use crate::answer::{Denied, Why};
 use crate::key::Extractor;
-use crate::{Head, Refusal, ResponseHead};
+use crate::{Head, Reason, Refusal, ResponseHead};
 
 pub(super) struct PolicyJudge {
     pub(super) engine: Arc<Engine>,
@@ -188,7 +188,7 @@ fn descriptors<'e>(entries: &'e [Vec<Entry<'e>>]) -> Vec<Descriptor<'e>> {
 }
 
 fn without_entry() -> Verdict {
-    Verdict::Deny(Box::new(Denied::refused(Refusal::without_key())))
+    Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(Reason::NoKey))))
 }
 
 /// A request as rules look at it.

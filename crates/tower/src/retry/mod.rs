@@ -5,6 +5,7 @@
 //! | what users set up | `builder.rs` |
 //! | when a request is sent again | `mod.rs` |
 //! | reading `Retry-After` | `after.rs` |
+//! | reading refusals of gRPC | `call.rs` |
 //! | how many retries there may be in all | `budget.rs` |
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tower::retry::Policy;
 mod after;
 mod budget;
 mod builder;
+mod call;
 
 pub use after::retry_after;
 use budget::Budget;
@@ -27,6 +29,8 @@ pub use builder::RetryBuilder;
 /// Sends requests again that were refused, for [`tower::retry`]: when the server said, with jitter, and within a budget.
 ///
 /// - 429 is sent again whatever the method: the server did nothing. 503 only where the method is idempotent.
+/// - A call of gRPC is sent again if it was refused before its first message, with RESOURCE_EXHAUSTED or UNAVAILABLE, and
+///   the server says when: in `grpc-retry-pushback-ms`, in a `RetryInfo` or in `Retry-After`.
 /// - It waits as long as `Retry-After` says (seconds or a date), never less, and up to a quarter more, so that not all
 ///   clients come back at once. Without that header it waits 100 ms, and twice as long each time.
 /// - Who would have to wait for longer than 30 s gets the refusal at once.
@@ -103,16 +107,17 @@ impl RetryPolicy {
     /// ```
     #[must_use]
     pub fn wait(&self, method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-        let is_refused = match status {
-            StatusCode::TOO_MANY_REQUESTS => true,
-            StatusCode::SERVICE_UNAVAILABLE => method.is_idempotent(),
-            _ => false,
+        let now = || self.shared.clock.now();
+        let told = match status {
+            StatusCode::TOO_MANY_REQUESTS => retry_after(headers, now()).unwrap_or_default(),
+            StatusCode::SERVICE_UNAVAILABLE if method.is_idempotent() => {
+                retry_after(headers, now()).unwrap_or_default()
+            }
+            // All calls of gRPC are answered so.
+            StatusCode::OK => call::wait(headers, now)?,
+            _ => return None,
         };
-        if !is_refused || self.retried >= self.shared.retries_max {
-            return None;
-        }
-        let told = retry_after(headers, self.shared.clock.now()).unwrap_or_default();
-        if told > self.shared.wait_max {
+        if told > self.shared.wait_max || self.retried >= self.shared.retries_max {
             return None;
         }
         let backoff = self.shared.backoff.saturating_mul(1 << self.retried.min(30));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::bounds::KEYS_DEFAULT;
+use tidegate_core::bounds::{KEYS_DEFAULT, PERMITS_MAX};
 use tidegate_core::shed::Mode;
 use tidegate_core::{KeyBuf, Semaphore};
 use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
@@ -13,7 +13,9 @@ use tidegate_engine::{Engine, new_permit_id};
 
 use super::handle::Counters;
 use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
-use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN};
+use crate::bounds::{
+    RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN, WATCHED_MAX,
+};
 use crate::error::{ConfigError, check_count, check_has_key, check_name, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
@@ -148,18 +150,18 @@ impl SharedConcurrencyBuilder {
         let on_store_failure = match self.on_store_failure {
             OnStoreFailure::Allow => Choice::Allow,
             OnStoreFailure::Deny => Choice::Deny,
-            OnStoreFailure::Local(limit) => Choice::Local(Semaphore::with_capacity(limit, keys)?),
+            // Room for all that any store lets in: those beyond `most` are noted too.
+            OnStoreFailure::Local(most) => Choice::Local { here: Semaphore::with_capacity(PERMITS_MAX, keys)?, most },
         };
         let nameless = KeyBuf::from_parts([self.name.as_bytes()])?;
         let whose = match self.key {
             None => Whose::All { key: nameless },
-            Some(key) => {
-                Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless, name: self.name }
-            }
+            Some(key) => Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless },
         };
         let switch = Switch::in_mode(self.mode);
         Ok(SharedConcurrencyLayer(Arc::new(Shared {
             engine: self.engine,
+            name: self.name,
             whose,
             limit: self.limit,
             lease: self.lease,
@@ -170,6 +172,7 @@ impl SharedConcurrencyBuilder {
             retry_after: self.retry_after,
             switch,
             counters: Counters::default(),
+            watchers: Arc::new(tokio::sync::Semaphore::new(WATCHED_MAX)),
         })))
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::Key;
 
-use super::{Shared, SharedPermit, Whose, holder, keyed};
-use crate::refusal::{Reason, Refusal};
+use super::{Shared, SharedPermit, Whose, holder, keyed, metrics};
+use crate::exposition::CONTENT_TYPE;
+use crate::refusal::Refusal;
 use crate::switch::Switch;
 
 /// What a [`SharedConcurrencyLayer`](crate::SharedConcurrencyLayer) is asked and told from outside. Clones are of the same
@@ -21,6 +22,10 @@ pub struct SharedConcurrencyHandle(Arc<Shared>);
 pub struct SharedConcurrencyCounts {
     /// Requests that are in progress now, with or without a place in the store.
     pub in_flight: u64,
+    /// Requests, and others who asked for a place, that were refused: there was none, or they had no key.
+    pub refused: u64,
+    /// Requests that passed in [`Mode::Shadow`](crate::Mode::Shadow) and would have been refused.
+    pub would_refuse: u64,
     /// Places that the store gave.
     pub acquired: u64,
     /// Leases that were renewed.
@@ -62,8 +67,23 @@ impl Counters {
 }
 
 impl SharedConcurrencyHandle {
+    /// The content type of what [`SharedConcurrencyHandle::render`] makes.
+    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
+
     pub(super) fn new(shared: Arc<Shared>) -> SharedConcurrencyHandle {
         SharedConcurrencyHandle(shared)
+    }
+
+    /// The layer's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How many may be in progress at once over all processes, of each key if there are keys.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.0.limit
     }
 
     /// Whether it acts, and what it has refused.
@@ -78,6 +98,8 @@ impl SharedConcurrencyHandle {
         let counters = &self.0.counters;
         SharedConcurrencyCounts {
             in_flight: counters.in_flight.load(Ordering::Relaxed),
+            refused: self.0.switch.refused(),
+            would_refuse: self.0.switch.would_refuse(),
             acquired: counters.of(Counter::Acquired),
             renewed: counters.of(Counter::Renewed),
             lost: counters.of(Counter::Lost),
@@ -85,6 +107,19 @@ impl SharedConcurrencyHandle {
             renew_failures: counters.of(Counter::RenewFailures),
             release_failures: counters.of(Counter::ReleaseFailures),
         }
+    }
+
+    /// [`SharedConcurrencyHandle::counts`] as Prometheus reads it (text format 0.0.4), in 13 series, however many keys there
+    /// are. It can stand on one page with [`StackHandle::render`](crate::StackHandle::render): no name is in both.
+    #[must_use]
+    pub fn render(&self) -> String {
+        SharedConcurrencyHandle::render_all(std::slice::from_ref(self))
+    }
+
+    /// The same for several layers, which need names of their own.
+    #[must_use]
+    pub fn render_all(layers: &[SharedConcurrencyHandle]) -> String {
+        metrics::page(layers)
     }
 
     /// Takes a place as a request would, for work that is no request. Whoever drops the future holds nothing. The switch has
@@ -103,7 +138,7 @@ impl SharedConcurrencyHandle {
     pub async fn acquire_of(&self, key: Key<'_>) -> Result<SharedPermit, Refusal> {
         let key = match &self.0.whose {
             Whose::All { key } => key.clone(),
-            Whose::Each { name, .. } => keyed(name, key).ok_or_else(|| self.0.refusal(Reason::NoKey))?,
+            Whose::Each { .. } => keyed(&self.0.name, key).map_err(|reason| self.0.refusal(reason))?,
         };
         holder::ask(&self.0, key).await.map_err(|reason| self.0.refusal(reason))
     }

@@ -5,17 +5,17 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use tidegate_core::shed::Judgement;
-use tidegate_core::{KeyBuf, Permit, PermitOp};
+use tidegate_core::{Busy, KeyBuf, Permit, PermitOp};
 use tidegate_engine::PermitError;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::handle::Counter;
@@ -64,23 +64,35 @@ impl Future for Asked {
 /// Asks for a place.
 pub(super) fn ask(shared: &Arc<Shared>, key: KeyBuf) -> Asked {
     let (tell, told) = oneshot::channel();
-    Asked { told, permit: start(shared, key, Some(tell)) }
+    Asked { told, permit: start(shared, key, Hears::Caller(tell)) }
 }
 
-/// Asks for a place beside a request that is served meanwhile, and counts if there is none.
+/// Asks for a place beside a request that is served meanwhile, and counts if there is none. If the store is asked about
+/// too many such requests already, nobody asks.
 pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
-    start(shared, key, None)
+    match Arc::clone(&shared.watchers).try_acquire_owned() {
+        Ok(watcher) => start(shared, key, Hears::Nobody(watcher)),
+        Err(_) => SharedPermit::nothing(),
+    }
+}
+
+/// Who hears what the store says.
+enum Hears {
+    /// Who waits for it.
+    Caller(oneshot::Sender<Result<(), Reason>>),
+    /// In a dark launch nobody: it is counted, and one fewer is under way.
+    Nobody(OwnedSemaphorePermit),
 }
 
 /// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
-fn start(shared: &Arc<Shared>, key: KeyBuf, tell: Option<oneshot::Sender<Result<(), Reason>>>) -> SharedPermit {
+fn start(shared: &Arc<Shared>, key: KeyBuf, hears: Hears) -> SharedPermit {
     let Ok(runtime) = Handle::try_current() else {
         shared.counters.add(Counter::StoreFailures);
         return SharedPermit::nothing();
     };
     let (held, left) = oneshot::channel();
     let holder = Holder { shared: Arc::clone(shared), id: shared.new_id(), key };
-    runtime.spawn(holder.run(tell, left));
+    runtime.spawn(holder.run(hears, left));
     SharedPermit { held: Some(held) }
 }
 
@@ -116,7 +128,7 @@ impl Drop for InFlight {
 }
 
 impl Holder {
-    async fn run(self, tell: Option<oneshot::Sender<Result<(), Reason>>>, left: oneshot::Receiver<Infallible>) {
+    async fn run(self, hears: Hears, left: oneshot::Receiver<Infallible>) {
         let mut is_answered = true;
         let told = match self.put(self.acquiring()).await {
             Ok(true) => Ok(self.acquired()),
@@ -128,22 +140,28 @@ impl Holder {
                 self.on_store_failure()
             }
         };
-        match tell {
+        let mut asking = None;
+        match (hears, &told) {
             // Who has left is noticed by what it no longer holds.
-            Some(tell) => drop(tell.send(told.as_ref().map(|_| ()).map_err(|reason| *reason))),
-            None if told.is_err() => self.shared.switch.count(Judgement::WouldShed),
-            None => {}
+            (Hears::Caller(caller), told) => drop(caller.send(told.as_ref().map(|_| ()).map_err(|reason| *reason))),
+            // Those in progress are bounded by the service, and not by the store.
+            (Hears::Nobody(watcher), Ok(_)) => drop(watcher),
+            (Hears::Nobody(watcher), Err(_)) => {
+                self.shared.switch.count(Judgement::WouldShed);
+                asking = Some(watcher);
+            }
         }
         match told {
             Ok(place) => self.hold(place, left).await,
             Err(_) if !is_answered => self.release(false).await,
             Err(_) => {}
         }
+        drop(asking);
     }
 
     fn acquired(&self) -> Place {
         self.shared.counters.add(Counter::Acquired);
-        self.place(true, self.shared.on_store_failure.place(&self.key))
+        self.place(true, self.shared.on_store_failure.note(&self.key))
     }
 
     /// What was chosen for when the store does not answer.
@@ -152,9 +170,11 @@ impl Holder {
         match &self.shared.on_store_failure {
             Choice::Allow => Ok(self.place(false, None)),
             Choice::Deny => Err(Reason::NoStore),
-            here @ Choice::Local(_) => match here.place(&self.key) {
-                Some(permit) => Ok(self.place(false, Some(permit))),
-                None => Err(self.shared.busy()),
+            Choice::Local { here, most } => match here.try_acquire_within(self.key.as_key(), *most) {
+                Ok(permit) => Ok(self.place(false, Some(permit))),
+                Err(Busy::InUse { .. }) => Err(self.shared.busy()),
+                // That there are so many others is not the client's fault.
+                Err(Busy::NoRoom { .. }) => Err(Reason::Busy),
             },
         }
     }
@@ -164,13 +184,25 @@ impl Holder {
     }
 
     /// Keeps a place until nobody holds it any more.
-    async fn hold(&self, mut place: Place, mut left: oneshot::Receiver<Infallible>) {
+    async fn hold(&self, place: Place, mut left: oneshot::Receiver<Infallible>) {
         let pause = self.shared.lease / RENEWALS_PER_LEASE;
-        while timeout(pause, &mut left).await.is_err() {
-            place.is_known = self.renew(place.is_known).await;
+        let mut is_known = place.is_known;
+        let mut place = Some(place);
+        while place.is_some() && timeout(pause, &mut left).await.is_err() {
+            let mut renewal = pin!(self.renew(is_known));
+            let renewed_or_left = poll_fn(|context| match renewal.as_mut().poll(context) {
+                Poll::Ready(is_known) => Poll::Ready(Some(is_known)),
+                Poll::Pending => Pin::new(&mut left).poll(context).map(|_| None),
+            });
+            is_known = match renewed_or_left.await {
+                Some(is_known) => is_known,
+                None => {
+                    // What is free here need not wait for the store. There the release must not come before the renewal.
+                    drop(place.take());
+                    renewal.await
+                }
+            };
         }
-        let is_known = place.is_known;
-        // What is free here need not wait for the store.
         drop(place);
         self.release(is_known).await;
     }

@@ -5,11 +5,13 @@
 //! | the layer, and whom a request counts on | `mod.rs` |
 //! | how it is set up | `builder.rs` |
 //! | a place: acquired, renewed, released | `holder.rs` |
-//! | its metrics, its switch, and places without a service | `handle.rs` |
+//! | its counts, its switch, and places without a service | `handle.rs` |
+//! | the counts as Prometheus reads them | `metrics.rs` |
 
 mod builder;
 mod handle;
 mod holder;
+mod metrics;
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub struct SharedConcurrencyLayer(Arc<Shared>);
 
 struct Shared {
     engine: Arc<Engine>,
+    name: Box<str>,
     whose: Whose,
     limit: u64,
     lease: Duration,
@@ -75,6 +78,8 @@ struct Shared {
     retry_after: Duration,
     switch: Switch,
     counters: Counters,
+    /// How many requests of a dark launch the store may be asked about at once.
+    watchers: Arc<tokio::sync::Semaphore>,
 }
 
 /// Which permits requests are counted on.
@@ -83,7 +88,6 @@ enum Whose {
         key: KeyBuf,
     },
     Each {
-        name: Box<str>,
         by: Extractor,
         missing: MissingKey,
         /// For those without a key together: no key can be mistaken for it.
@@ -95,16 +99,19 @@ enum Whose {
 enum Choice {
     Allow,
     Deny,
-    /// Those in progress in this process, for each key: all of them, as far as they have room, so that those of the store
-    /// count when it is gone.
-    Local(Semaphore),
+    /// Those in progress in this process, for each key: all of them, so that those of the store count when it is gone.
+    /// Then so many may be in progress.
+    Local {
+        here: Semaphore,
+        most: u64,
+    },
 }
 
 /// What a request counts on.
 enum Counted {
     On(KeyBuf),
     Skipped,
-    Denied,
+    Denied(Reason),
 }
 
 impl SharedConcurrencyLayer {
@@ -123,20 +130,20 @@ impl SharedConcurrencyLayer {
 }
 
 impl Whose {
-    fn counted(&self, head: Head<'_>) -> Counted {
+    fn counted(&self, name: &str, head: Head<'_>) -> Counted {
         match self {
             Whose::All { key } => Counted::On(key.clone()),
-            Whose::Each { name, by, missing, nameless } => {
+            Whose::Each { by, missing, nameless } => {
                 let value = by.key(head);
                 match named_by(&value, *missing) {
                     Named::Key(key) => match (keyed(name, key), missing) {
-                        (Some(key), _) => Counted::On(key),
-                        (None, MissingKey::Share) => Counted::On(nameless.clone()),
-                        (None, MissingKey::Skip | MissingKey::Deny) => Counted::Denied,
+                        (Ok(key), _) => Counted::On(key),
+                        (Err(_), MissingKey::Share) => Counted::On(nameless.clone()),
+                        (Err(reason), MissingKey::Skip | MissingKey::Deny) => Counted::Denied(reason),
                     },
                     Named::Nobody => Counted::On(nameless.clone()),
                     Named::Skipped => Counted::Skipped,
-                    Named::Denied => Counted::Denied,
+                    Named::Denied(reason) => Counted::Denied(reason),
                 }
             }
         }
@@ -150,17 +157,19 @@ impl Whose {
     }
 }
 
-/// The permits of a key under a name. Nothing if it is too long: the engine needs a byte for itself.
-fn keyed(name: &str, key: Key<'_>) -> Option<KeyBuf> {
-    let made = KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]).ok()?;
-    (made.as_key().as_bytes().len() < KEY_BYTES_MAX).then_some(made)
+/// The permits of a key under a name, unless it is too long: beside it stands the name, each with its length in two bytes,
+/// and the engine needs a byte for itself.
+fn keyed(name: &str, key: Key<'_>) -> Result<KeyBuf, Reason> {
+    let max = KEY_BYTES_MAX.saturating_sub(name.len() + 5);
+    let made = (key.as_bytes().len() <= max).then(|| KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]));
+    made.and_then(Result::ok).ok_or(Reason::KeyTooLong { max })
 }
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
         self.switch.count(Judgement::Shed);
         match reason {
-            Reason::NoKey => Refusal::without_key(),
+            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
             Reason::ClientBusy if self.too_many => Refusal::too_many(reason, self.retry_after),
             reason => Refusal::unavailable(reason, self.retry_after),
         }
@@ -176,10 +185,10 @@ impl Shared {
 }
 
 impl Choice {
-    /// A place among those in progress here, if there is one.
-    fn place(&self, key: &KeyBuf) -> Option<Permit> {
+    /// Notes one that the store let in among those in progress here, if there is room for its key.
+    fn note(&self, key: &KeyBuf) -> Option<Permit> {
         match self {
-            Choice::Local(semaphore) => semaphore.try_acquire(key.as_key()).ok(),
+            Choice::Local { here, .. } => here.try_acquire(key.as_key()).ok(),
             Choice::Allow | Choice::Deny => None,
         }
     }
@@ -195,15 +204,15 @@ impl Doorkeeper for SharedConcurrencyLayer {
         if mode == Mode::Off {
             return Entered::In(SharedPermit::nothing());
         }
-        match (shared.whose.counted(head), mode) {
+        match (shared.whose.counted(&shared.name, head), mode) {
             (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
             (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
-            (Counted::Denied, Mode::Shadow) => {
+            (Counted::Denied(_), Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(SharedPermit::nothing())
             }
-            (Counted::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
+            (Counted::Denied(reason), _) => Entered::Refused(shared.refusal(reason)),
         }
     }
 

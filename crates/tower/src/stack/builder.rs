@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::PermitCounter;
 use tidegate_core::bounds::FLEET_MAX;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{Criticality, Mode};
@@ -14,7 +13,7 @@ use super::{Parts, StackLayer};
 use crate::bounds::{
     DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE, WAIT_MAX,
 };
-use crate::error::{check_count, check_name, check_time};
+use crate::error::{check_count, check_limit, check_name, check_time};
 use crate::{
     ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
 };
@@ -147,7 +146,7 @@ impl StackBuilder {
     pub fn build(self) -> Result<StackLayer, ConfigError> {
         check_name(&self.name)?;
         // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
-        let _: PermitCounter = PermitCounter::new(self.limit)?;
+        check_limit(self.limit)?;
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         // First, since the parts would call them by names of their own.
         check_count("total_max", queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_core::shed::{Criticality, Mode};
 
 use super::{Parts, metrics};
+use crate::exposition::CONTENT_TYPE;
 use crate::{ConcurrencyHandle, FairHandle, ShedHandle, Switch};
 
 /// A part of a stack.
@@ -43,7 +44,7 @@ pub struct StackHandle(Arc<Parts>);
 
 impl StackHandle {
     /// The content type of what [`StackHandle::render`] makes.
-    pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
 
     pub(super) fn new(parts: Arc<Parts>) -> StackHandle {
         StackHandle(parts)

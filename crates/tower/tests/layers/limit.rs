@@ -102,6 +102,8 @@ async fn requests_without_a_key() {
     let (_, builder) = limit("1/minute", KeyBy::header("x-user"));
     let layer = builder.missing_key(MissingKey::Deny).build().unwrap();
     insta::assert_snapshot!("without_key", shown(ask(&layer, get("/", &[])).await).await);
+    let long = [half.as_str(); 3].concat();
+    insta::assert_snapshot!("key_too_long", shown(ask(&layer, get("/", &[("x-user", &long)])).await).await);
     let call = get("/", &[("content-type", "application/grpc")]);
     assert_eq!(ask(&layer, call).await.headers()["grpc-status"], "3");
 }

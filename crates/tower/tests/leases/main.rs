@@ -1,6 +1,7 @@
 //! How many at once over all processes that share a store: on paused time with a store in memory, and with a real Redis.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a panic is the answer")]
 
+mod hostile;
 mod memory;
 mod redis_server;
 #[path = "../../../stores/tests/servers/mod.rs"]

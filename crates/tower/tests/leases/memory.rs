@@ -1,15 +1,20 @@
 //! One process, with its store in memory, on paused time: the store's clock and the timers go together.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use tidegate_core::{FakeClock, Key};
 use tidegate_engine::{Engine, Options};
+use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{
-    KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyLayer,
+    KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyHandle,
+    SharedConcurrencyLayer,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -187,7 +192,14 @@ async fn each_key_has_its_own_limit() {
     let skipped = send(&skips, &slow, &[]);
     settle().await;
     assert_eq!(store.held(), 2);
-    assert_eq!(status(&skips, &slow, &[("client", &long)]).await, 400);
+    // The name has 4 bytes, the lengths of both 2 each, and the engine one.
+    let refused = ask(&skips, &slow, &[("client", &long)]).await;
+    let reason = refused.extensions().get::<Refusal>().unwrap().reason();
+    assert_eq!((refused.status().as_u16(), reason), (400, Reason::KeyTooLong { max: 4087 }));
+    assert_eq!(status(&skips, &slow, &[("client", &long[..4087])]).await, 200);
+    let over = skips.handle().acquire_of(Key::new(&long[..4088]).unwrap()).await.unwrap_err();
+    let words = "what tells who the request is from is too long: use at most 4087 bytes";
+    assert_eq!((over.status().as_u16(), over.to_string().as_str()), (400, words));
     let denies = keyed(MissingKey::Deny).build().unwrap();
     assert_eq!(status(&denies, &slow, &[]).await, 400);
     store.pass(100).await;
@@ -216,6 +228,42 @@ async fn in_shadow_and_switched_off_it_refuses_nothing() {
     assert_eq!(store.held(), 0);
 }
 
+/// In a dark launch few may ask the store at once. Who has asked and is served counts no more as one of them.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_as_many_are_judged_as_the_service_takes() {
+    let (store, most) = (Store::new(), WATCHED_MAX as u64 + 10);
+    let layer = store.builder(most).mode(Mode::Shadow).build().unwrap();
+    let mut held = Vec::new();
+    for number in 0..=most {
+        held.push(ask(&layer, &Slow::default(), &[]).await);
+        if number % 1000 == 0 {
+            settle().await;
+        }
+    }
+    settle().await;
+    let (counts, switch) = (layer.handle().counts(), layer.handle().switch().clone());
+    assert_eq!((counts.in_flight, switch.would_refuse()), (most, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_places_is_told_as_prometheus_reads_it() {
+    let (store, slow) = (Store::new(), Slow::taking(1000));
+    let keyed = store.builder(2).key(KeyBy::header("client")).build().unwrap();
+    let sent = [send(&keyed, &slow, &[("client", "ann")]), send(&keyed, &slow, &[("client", "bob")])];
+    settle().await;
+    let held = keyed.handle().acquire_of(Key::new("ann").unwrap()).await.unwrap();
+    assert_eq!(status(&keyed, &slow, &[("client", "ann")]).await, 503);
+    store.pass(LEASE / 3).await;
+    drop((held, sent));
+    let named = |name| SharedConcurrencyLayer::builder(Arc::clone(&store.engine), name, 1);
+    let other = named("say \"hello\"").mode(Mode::Shadow).build().unwrap();
+    let layers = [keyed.handle(), other.handle()];
+    insta::assert_snapshot!("metrics", SharedConcurrencyHandle::render_all(&layers));
+    let page = keyed.handle().render();
+    assert_eq!(page.lines().filter(|line| !line.starts_with('#')).count(), 13, "however many keys there are");
+    assert_eq!(keyed.handle().counts().refused, 1);
+}
+
 /// Without a runtime nobody can ask. The service behind is not called, and nothing panics.
 #[test]
 fn without_a_runtime_it_refuses() {
@@ -232,7 +280,10 @@ fn mistakes_are_named() {
     let store = Store::new();
     let error = |builder: SharedConcurrencyBuilder| builder.build().unwrap_err().to_string();
     let lease = |millis| store.builder(1).lease(Duration::from_millis(millis));
-    assert_eq!(error(store.builder(0)), "limit: 0 is out of range; use 1 to 1000000");
+    for limit in [0, 1_000_001, u64::MAX] {
+        assert_eq!(error(store.builder(limit)), format!("limit: {limit} is out of range; use 1 to 1000000"));
+    }
+    assert!(store.builder(1_000_000).build().is_ok());
     assert_eq!(error(lease(99)), "lease: 99ms is out of range; use 100ms to 24 hours");
     assert_eq!(error(lease(86_400_001)), "lease: 86400.001s is out of range; use 100ms to 24 hours");
     let local = |limit| store.builder(1).on_store_failure(OnStoreFailure::Local(limit));
@@ -249,4 +300,73 @@ fn mistakes_are_named() {
     assert!(error(store.builder(1).key(KeyBy::header("a b"))).starts_with("header: `a b` "));
     let nameless = SharedConcurrencyLayer::builder(Arc::clone(&store.engine), "", 1);
     assert_eq!(error(nameless), "name: 0 bytes; use 1 to 128");
+}
+
+/// The switch is turned while a request waits for the store's answer: at the end of that it is judged by the mode of then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_when_it_is_switched_off_is_let_in() {
+    for (mode, would_refuse) in [(Mode::Off, 0), (Mode::Shadow, 1)] {
+        let (store, slow) = (Store::new(), Slow::default());
+        let layer = store.node(1);
+        let switch = layer.handle().switch().clone();
+        let held = layer.handle().acquire().await.unwrap();
+        let waits = layer.layer(slow.clone()).ready().await.unwrap().call(get(&[]));
+        switch.set_mode(mode);
+        assert_eq!(waits.await.unwrap().status(), 200, "{mode:?}");
+        assert_eq!((switch.refused(), switch.would_refuse()), (0, would_refuse), "{mode:?}");
+        switch.set_mode(Mode::Enforce);
+        assert_eq!(status(&layer, &slow, &[]).await, 503);
+        drop(held);
+        settle().await;
+        assert_eq!((status(&layer, &slow, &[]).await, layer.handle().counts().acquired), (200, 2));
+    }
+}
+
+/// Whatever panics, in the call, in the response or in its body, gives its place back.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_panics_gives_its_place_back() {
+    let store = Store::new();
+    let layer = store.node(1);
+    for place in ["call", "response"] {
+        let broken = layer.layer(tower::service_fn(move |_: Request<()>| {
+            assert!(std::hint::black_box(place) != "call", "broken in the call");
+            async move {
+                tokio::task::yield_now().await;
+                assert!(std::hint::black_box(place) != "response", "broken in the response");
+                Ok::<_, Infallible>(Response::new(String::new()))
+            }
+        }));
+        assert!(tokio::spawn(broken.oneshot(get(&[]))).await.unwrap_err().is_panic());
+        settle().await;
+        assert_eq!((store.held(), layer.handle().counts().in_flight), (0, 0), "{place}");
+    }
+    assert_eq!(layer.handle().counts().acquired, 2);
+}
+
+/// The switch goes through all modes while requests come, end and leave: nothing is left behind, and the limit holds again.
+#[tokio::test(start_paused = true)]
+async fn a_switch_turned_under_load_leaves_nothing_behind() {
+    let (store, slow) = (Store::new(), Slow::taking(30));
+    let layer = store.node(3);
+    let switch = layer.handle().switch().clone();
+    for turn in 0..200 {
+        switch.set_mode([Mode::Enforce, Mode::Off, Mode::Shadow, Mode::Off][turn % 4]);
+        let sent: Vec<_> = (0..5).map(|_| send(&layer, &slow, &[])).collect();
+        if turn % 3 == 0 {
+            settle().await;
+        }
+        sent.iter().skip(turn % 5).step_by(2).for_each(tokio::task::JoinHandle::abort);
+        store.pass(10).await;
+    }
+    switch.set_mode(Mode::Enforce);
+    store.pass(100).await;
+    assert_eq!((store.held(), layer.handle().counts().in_flight), (0, 0));
+    slow.most.store(0, Ordering::SeqCst);
+    let sent: Vec<_> = (0..10).map(|_| send(&layer, &slow, &[])).collect();
+    store.pass(100).await;
+    let mut served = 0;
+    for sent in sent {
+        served += u64::from(sent.await.unwrap().status() == 200);
+    }
+    assert_eq!((served, slow.most.load(Ordering::SeqCst)), (3, 3));
 }

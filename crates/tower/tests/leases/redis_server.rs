@@ -13,18 +13,23 @@ use crate::servers::{Server, Setup};
 use crate::{Slow, ask, send, status};
 
 /// A lease that a test can wait for.
-const SHORT: Duration = Duration::from_secs(1);
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
 /// One that no test waits for: what comes back was given back.
-const LONG: Duration = Duration::from_secs(600);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// A process with an engine of its own.
-async fn node(redis: &Server, limit: u64, on_store_failure: OnStoreFailure, lease: Duration) -> SharedConcurrencyLayer {
+pub(crate) async fn node(
+    redis: &Server,
+    limit: u64,
+    on_store_failure: OnStoreFailure,
+    lease: Duration,
+) -> SharedConcurrencyLayer {
     impatient(redis, limit, on_store_failure, lease, "3s").await
 }
 
 /// The same with a time that a call may take.
-async fn impatient(
+pub(crate) async fn impatient(
     redis: &Server,
     limit: u64,
     on_store_failure: OnStoreFailure,
@@ -38,12 +43,12 @@ async fn impatient(
     builder.lease(lease).on_store_failure(on_store_failure).build().unwrap()
 }
 
-fn counts(layer: &SharedConcurrencyLayer) -> SharedConcurrencyCounts {
+pub(crate) fn counts(layer: &SharedConcurrencyLayer) -> SharedConcurrencyCounts {
     layer.handle().counts()
 }
 
 /// Waits until something holds.
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
             sleep(Duration::from_millis(10)).await;
@@ -53,7 +58,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// As many places as there are.
-async fn take_all(layer: &SharedConcurrencyLayer) -> Vec<SharedPermit> {
+pub(crate) async fn take_all(layer: &SharedConcurrencyLayer) -> Vec<SharedPermit> {
     let mut places = Vec::new();
     while let Ok(place) = layer.handle().acquire().await {
         places.push(place);

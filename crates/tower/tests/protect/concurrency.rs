@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::Key;
 use tidegate_core::shed::{CoDelConfig, Mode};
-use tidegate_tower::{ConcurrencyLayer, MissingKey, Queue, Reason, Refusal};
+use tidegate_tower::{ConcurrencyLayer, FairLayer, MissingKey, Queue, Reason, Refusal, Tenant};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, read, request, send, settle, status};
@@ -144,16 +144,34 @@ async fn permits_are_guards_without_a_service_too() {
     assert_eq!(handle.in_flight(), 0);
 }
 
+/// Whether it counts requests or has tenants take turns: who chose too long a key hears how long it may be.
+#[tokio::test(start_paused = true)]
+async fn too_long_a_key_is_called_so() {
+    let long = "x".repeat(5000);
+    let layer = keyed(1).missing_key(MissingKey::Skip).build().unwrap();
+    let fair = FairLayer::builder(1, |head| Some(Tenant::new(head.header("client")?))).missing_key(MissingKey::Skip);
+    let fair = fair.build().unwrap().layer(Slow::default());
+    let refused = [
+        read(layer.layer(Slow::default()).oneshot(request(&[("client", &long)])).await.unwrap()).await,
+        read(fair.oneshot(request(&[("client", &long)])).await.unwrap()).await,
+    ];
+    for refused in refused {
+        let told = refused.extensions().get::<Refusal>().unwrap();
+        assert_eq!((refused.status().as_u16(), told.reason()), (400, Reason::KeyTooLong { max: 4096 }));
+        assert!(refused.body().contains("is too long: use at most 4096 bytes"), "{}", refused.body());
+    }
+}
+
 #[test]
 fn bad_configurations_are_refused() {
     let queue = |depth, millis| ConcurrencyLayer::builder(1).queue(Queue::new(depth, Duration::from_millis(millis)));
     let hasty = CoDelConfig { target: Duration::from_millis(1), ..CoDelConfig::default() };
     let two_minds = Queue::new(1, Duration::from_secs(1)).codel(hasty).adaptive_lifo(CoDelConfig::default());
     for (built, expected) in [
-        (ConcurrencyLayer::new(0), "limit: 0 is too small; use at least 1"),
-        (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is too large; use at most 2147483647"),
-        (keyed(0).build(), "limit: 0 is too small; use at least 1"),
-        (keyed(1 << 31).build(), "limit: 2147483648 is too large; use at most 2147483647"),
+        (ConcurrencyLayer::new(0), "limit: 0 is out of range; use 1 to 2147483647"),
+        (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is out of range; use 1 to 2147483647"),
+        (keyed(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
+        (keyed(1 << 31).build(), "limit: 2147483648 is out of range; use 1 to 2147483647"),
         (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
         (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),

@@ -1,16 +1,15 @@
 //! Turns among tenants.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use http::Response;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::Mode;
 use tidegate_tower::{ConcurrencyLayer, FairBuilder, FairLayer, MissingKey, Queue, Reason, Refusal, Tenant};
-use tokio::time::{Instant, sleep_until};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle};
+use crate::tenants::{self, PLACES};
 
 fn fair(limit: u64) -> FairBuilder {
     FairLayer::builder(limit, |head| {
@@ -110,40 +109,18 @@ async fn in_shadow_those_without_a_tenant_are_judged_as_they_would_be() {
     }
 }
 
-/// Ten places of 10 ms each can do 1,000 requests a second, for eleven tenants.
-const PLACES: u64 = 10;
-const TENANTS: usize = 11;
-const FAIR_SHARE: f64 = 1000.0 / TENANTS as f64;
-const SECONDS: f64 = 10.0;
-
-/// The share of its fair share that the worst off of ten tenants gets, who each ask for just that, while the first asks
-/// for a hundred times as much.
+/// What the worst off of ten tenants gets in ten seconds, while the first asks for a hundred times its share.
 async fn worst_share<S, B>(service: S) -> f64
 where
     S: Service<http::Request<String>, Response = Response<B>, Error = std::convert::Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send,
 {
-    let start = Instant::now();
-    let mut sent = Vec::new();
-    // Each at an even pace, none at the same instants as another.
-    let mut next: Vec<f64> = (0..TENANTS).map(|tenant| tenant as f64 * 0.000_37).collect();
-    loop {
-        let (tenant, at) = next.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
-        if at >= SECONDS {
-            break;
-        }
-        next[tenant] += if tenant == 0 { 0.01 / FAIR_SHARE } else { 1.0 / FAIR_SHARE };
-        sleep_until(start + Duration::from_secs_f64(at)).await;
-        let response = service.clone().oneshot(request(&[("tenant", &tenant.to_string())]));
-        sent.push((tenant, tokio::spawn(async move { response.await.unwrap().status() == 200 })));
-    }
-    let mut served: HashMap<usize, f64> = HashMap::new();
-    for (tenant, task) in sent {
-        *served.entry(tenant).or_default() += f64::from(u8::from(task.await.unwrap()));
-    }
-    let share = |tenant| served.get(&tenant).copied().unwrap_or(0.0) / (FAIR_SHARE * SECONDS);
-    (1..TENANTS).map(share).fold(f64::INFINITY, f64::min)
+    tenants::worst_share(10.0, 1, |tenant| {
+        let response = service.clone().oneshot(request(&[("tenant", &tenant)]));
+        async move { response.await.unwrap().status() == 200 }
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +140,7 @@ async fn one_line_for_all_is_not_fair() {
 #[test]
 fn bad_configurations_are_refused() {
     for (built, expected) in [
-        (fair(0).build(), "limit: 0 is too small; use at least 1"),
+        (fair(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
         (
             fair(1).queue(FairConfig { depth_max: 0, ..FairConfig::default() }).build(),
             "depth_max: 0 is out of range; use 1 to 16777216",

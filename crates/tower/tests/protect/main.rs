@@ -10,6 +10,8 @@ mod fair;
 mod frameworks;
 mod hostile;
 mod learning;
+#[path = "../support/loopback.rs"]
+mod loopback;
 mod priority;
 mod queue;
 mod runtimes;
@@ -17,3 +19,5 @@ mod served;
 mod shape;
 mod shed;
 mod support;
+#[path = "../support/tenants.rs"]
+mod tenants;

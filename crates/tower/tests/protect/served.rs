@@ -1,18 +1,15 @@
 //! Real servers on loopback: what clients hear, and that servers end the bodies that hold places.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use tidegate_tower::{ConcurrencyHandle, ConcurrencyLayer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::{Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
+
+use crate::loopback::Serving;
 
 /// Waits until so many are in.
 async fn until_in_flight(handle: &ConcurrencyHandle, count: u64) {
@@ -24,36 +21,25 @@ async fn until_in_flight(handle: &ConcurrencyHandle, count: u64) {
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("a place was never given back");
 }
 
-async fn fetch(address: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
-
 #[tokio::test]
 async fn axum_gives_places_back_and_tells_why_there_is_none() {
     let layer = ConcurrencyLayer::new(1).unwrap();
     let handle = layer.handle();
     let app = Router::new().route("/", get(async || "hello")).layer(layer);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+    let server = Serving::axum(app).await;
     for _ in 0..3 {
-        let answer = fetch(address).await;
+        let answer = server.fetch().await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello"), "{answer}");
         assert!(answer.contains("content-length: 5\r\n"), "the length passes through: {answer}");
         until_in_flight(&handle, 0).await;
     }
     let _held = handle.acquire().await.unwrap();
-    let refused = fetch(address).await;
+    let refused = server.fetch().await;
     assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     for header in ["content-type: application/problem+json", "cache-control: no-store", "retry-after: 1"] {
         assert!(refused.contains(&format!("{header}\r\n")), "{refused}");
     }
     assert!(refused.ends_with("\"detail\":\"as many requests are in progress as may be\"}"), "{refused}");
-    server.abort();
 }
 
 /// A call that streams holds its place until it has ended, and trailers come through.
@@ -61,13 +47,8 @@ async fn axum_gives_places_back_and_tells_why_there_is_none() {
 async fn a_stream_of_tonic_holds_its_place() {
     let layer = ConcurrencyLayer::new(1).unwrap();
     let handle = layer.handle();
-    let (_reporter, health) = tonic_health::server::health_reporter();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = Server::builder().layer(layer).add_service(health);
-    let server = tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let mut client = HealthClient::new(channel);
+    let server = Serving::tonic(layer).await;
+    let mut client = HealthClient::new(server.channel().await);
     let mut watched = client.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(watched.message().await.unwrap().unwrap().status, 1);
     assert_eq!(handle.in_flight(), 1);
@@ -79,5 +60,4 @@ async fn a_stream_of_tonic_holds_its_place() {
     until_in_flight(&handle, 0).await;
     assert_eq!(client.check(HealthCheckRequest::default()).await.unwrap().into_inner().status, 1);
     until_in_flight(&handle, 0).await;
-    server.abort();
 }

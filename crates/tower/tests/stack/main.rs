@@ -7,6 +7,8 @@ mod order;
 mod servers;
 mod store_gone;
 mod switches;
+#[path = "../support/tenants.rs"]
+mod tenants;
 
 use std::convert::Infallible;
 use std::sync::Arc;

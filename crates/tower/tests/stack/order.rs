@@ -158,8 +158,8 @@ fn bad_configurations_are_refused() {
     let check = |builder: StackBuilder, expected: &str| {
         assert_eq!(builder.build().unwrap_err().to_string(), expected);
     };
-    check(StackLayer::builder(0), "limit: 0 is too small; use at least 1");
-    check(StackLayer::builder(0).tenant(tenant).without_concurrency(), "limit: 0 is too small; use at least 1");
+    check(StackLayer::builder(0), "limit: 0 is out of range; use 1 to 2147483647");
+    check(StackLayer::builder(0).tenant(tenant).without_concurrency(), "limit: 0 is out of range; use 1 to 2147483647");
     check(
         StackLayer::builder(1).deadline(Duration::ZERO),
         "deadline: 0ns is out of range; use more than 0 s and at most 3600s",

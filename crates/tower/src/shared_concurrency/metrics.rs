@@ -1,0 +1,68 @@
+//! What became of the places of layers, as Prometheus reads it.
+//!
+//! Labels are the layer, a mode and a call to the store: never a key, since whoever sends requests chooses those.
+
+use super::handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
+use crate::exposition::Page;
+
+/// A family of one series for each layer: its name, its kind, what it means, and its number.
+type Family = (&'static str, &'static str, &'static str, fn(&SharedConcurrencyCounts) -> u64);
+
+const FAMILIES: [Family; 6] = [
+    (
+        "tidegate_shared_concurrency_in_flight",
+        "gauge",
+        "Requests in progress in this process, with or without a place in the store.",
+        |counts| counts.in_flight,
+    ),
+    ("tidegate_shared_concurrency_acquired_total", "counter", "Places that the store gave.", |counts| counts.acquired),
+    ("tidegate_shared_concurrency_refused_total", "counter", "Requests that were refused.", |counts| counts.refused),
+    (
+        "tidegate_shared_concurrency_would_refuse_total",
+        "counter",
+        "Requests that went on in shadow mode and would have been refused.",
+        |counts| counts.would_refuse,
+    ),
+    ("tidegate_shared_concurrency_renewed_total", "counter", "Leases that were renewed.", |counts| counts.renewed),
+    (
+        "tidegate_shared_concurrency_lost_total",
+        "counter",
+        "Places whose lease had ended while the request was in progress.",
+        |counts| counts.lost,
+    ),
+];
+
+const FAILURES: &str = "tidegate_shared_concurrency_store_failures_total";
+const LIMIT: &str = "tidegate_shared_concurrency_limit";
+const MODE: &str = "tidegate_shared_concurrency_mode";
+
+pub(super) fn page(layers: &[SharedConcurrencyHandle]) -> String {
+    let layers: Vec<_> = layers.iter().map(|layer| (layer, [("layer", layer.name())], layer.counts())).collect();
+    let mut page = Page::default();
+    for (name, kind, help, number) in FAMILIES {
+        page.family(name, kind, help);
+        for (_, label, counts) in &layers {
+            page.series(label, number(counts));
+        }
+    }
+    page.family(FAILURES, "counter", "Calls that the store did not answer.");
+    for (_, [label], counts) in &layers {
+        let calls = [
+            ("acquire", counts.store_failures),
+            ("renew", counts.renew_failures),
+            ("release", counts.release_failures),
+        ];
+        for (call, number) in calls {
+            page.series(&[*label, ("call", call)], number);
+        }
+    }
+    page.family(LIMIT, "gauge", "Requests that may be in progress over all processes, of each key if there are keys.");
+    for (layer, label, _) in &layers {
+        page.series(label, layer.limit());
+    }
+    page.family(MODE, "gauge", "What the layer does now.");
+    for (layer, label, _) in &layers {
+        page.modes(label, layer.switch().mode());
+    }
+    page.into_text()
+}

@@ -1,0 +1,39 @@
+//! How the services of the examples start: settings from the environment, and what is said of those that are wrong.
+#![allow(dead_code, reason = "each example uses its share")]
+
+use std::env::var;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+/// How a service ended. Who has set something wrong reads what, and what would do.
+pub(crate) fn ended(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A setting, or what holds without it.
+pub(crate) fn setting(name: &str, otherwise: &str) -> String {
+    var(name).unwrap_or_else(|_| otherwise.to_owned())
+}
+
+/// A setting in milliseconds.
+pub(crate) fn millis(name: &str, otherwise: u64) -> Result<Duration, String> {
+    let text = setting(name, &otherwise.to_string());
+    let millis = text.parse().map_err(|_| format!("{name}: {text:?} is no number of milliseconds; use one like 50"))?;
+    Ok(Duration::from_millis(millis))
+}
+
+/// Listens where a setting says.
+pub(crate) async fn listen(name: &str, otherwise: &str) -> Result<TcpListener, String> {
+    let address = setting(name, otherwise);
+    let listener = TcpListener::bind(&address).await;
+    listener.map_err(|error| format!("{name}: cannot listen on {address:?}: {error}; use an address like {otherwise}"))
+}
