@@ -37,16 +37,16 @@ const VALUE_BYTES: usize = 48;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The letters of the parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
+/// The parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
 /// is another table.
 struct Draft {
-    quota: char,
-    window: char,
-    remaining: char,
-    wait: char,
+    quota: &'static str,
+    window: &'static str,
+    remaining: &'static str,
+    wait: &'static str,
 }
 
-const DRAFT_11: Draft = Draft { quota: 'q', window: 'w', remaining: 'r', wait: 't' };
+const DRAFT_11: Draft = Draft { quota: ";q=", window: ";w=", remaining: ";r=", wait: ";t=" };
 
 /// What is told of one limit.
 #[derive(Clone, Copy, Debug)]
@@ -302,8 +302,8 @@ fn item(list: &mut String, name: &str) {
     list.push('"');
 }
 
-fn parameter(list: &mut String, name: char, value: u64) {
-    list.extend([';', name, '=']);
+fn parameter(list: &mut String, name: &'static str, value: u64) {
+    list.push_str(name);
     list.push_str(itoa::Buffer::new().format(value.min(INTEGER_MAX)));
 }
 

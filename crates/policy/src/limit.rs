@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tidegate_core::bounds::{SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
 use tidegate_core::{Algorithm, Limit, LimitError, Rate};
 
-use crate::json::{FieldError, Fields, quote, text, whole};
+use crate::json::{FieldError, Fields, Raw, quote, text, whole};
 use crate::request::Shown;
 use crate::schema::{self, Numbers, RateText};
 
@@ -80,7 +79,7 @@ pub fn refused_name(field: &str, name: &str, owner: &str) -> FieldError {
 ///
 /// # Errors
 /// If it is none, or its numbers are at fault.
-pub fn read_json_limit(value: &RawValue) -> Result<JsonLimit<'_>, FieldError> {
+pub fn read_json_limit(value: Raw<'_>) -> Result<JsonLimit<'_>, FieldError> {
     let (name, limit) = match value.get().as_bytes() {
         [b'"', ..] => (None, schema::Limit::Rate(text("limit", value, LIMIT_REMEDY)?.into_owned())),
         [b'{', ..] => {
@@ -96,7 +95,7 @@ pub fn read_json_limit(value: &RawValue) -> Result<JsonLimit<'_>, FieldError> {
     Ok(JsonLimit { name, limit, shown })
 }
 
-fn json_numbers(value: &RawValue) -> Result<(Option<Cow<'_, str>>, Numbers), FieldError> {
+fn json_numbers(value: Raw<'_>) -> Result<(Option<Cow<'_, str>>, Numbers), FieldError> {
     let mut fields = Fields::parse("limit", value.get(), EXAMPLE)?;
     let name = fields.text("name", "use text")?;
     let algorithm = fields.text("algorithm", use_one_of())?;
@@ -342,7 +341,9 @@ mod tests {
     /// Reads a limit as files have it, and holds the other way against it.
     fn read(json: &str) -> Result<(Limit, Shown), LimitProblem> {
         let read = read_limit(&serde_json::from_str(json).unwrap());
-        let of_json = serde_json::from_str::<&RawValue>(json).map(read_json_limit).unwrap();
+        let of_json = serde_json::from_str::<&serde_json::value::RawValue>(json)
+            .map(|value| read_json_limit(value.into()))
+            .unwrap();
         let of_json = of_json.map(|JsonLimit { limit, shown, .. }| (limit, shown));
         assert_eq!(of_json, read.clone().map_err(FieldError::from), "{json}");
         read

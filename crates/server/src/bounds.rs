@@ -144,6 +144,9 @@ pub const PAGE_READ: Duration = Duration::from_secs(10);
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 
+/// Headers that a map may have room for to be kept after its request: what clients and proxies send, and not a hundred.
+pub const SPARE_HEADERS_MAX: usize = 32;
+
 /// Bytes of an HTTP connection that may wait to be read or written: four heads. Bodies go through it in pieces.
 pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 

@@ -51,25 +51,29 @@ impl Protocol {
 pub struct Via<'a> {
     /// The way.
     pub protocol: Protocol,
-    /// The caller's `traceparent`, as it was sent.
-    pub traceparent: Option<&'a [u8]>,
+    /// What may name the caller's trace.
+    pub headers: Option<&'a HeaderMap>,
 }
 
 impl From<Protocol> for Via<'_> {
     fn from(protocol: Protocol) -> Self {
-        Via { protocol, traceparent: None }
+        Via { protocol, headers: None }
     }
 }
 
 impl<'a> Via<'a> {
     /// With the trace of these headers, if they name one.
     pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
-        let mut all = headers.get_all(trace_parent::HEADER).iter();
-        let traceparent = match (all.next(), all.next()) {
+        Via { protocol, headers: Some(headers) }
+    }
+
+    /// The caller's `traceparent`, as it was sent. It is looked for only where something traces.
+    fn traceparent(&self) -> Option<&'a [u8]> {
+        let mut all = self.headers?.get_all(trace_parent::HEADER).iter();
+        match (all.next(), all.next()) {
             (Some(only), None) => Some(only.as_bytes()),
             _ => None,
-        };
-        Via { protocol, traceparent }
+        }
     }
 }
 
@@ -222,7 +226,9 @@ impl Service {
             allowed = tracing::field::Empty,
             rule = tracing::field::Empty,
         );
-        if let Some(parent) = via.traceparent.filter(|_| !span.is_disabled()).and_then(trace_parent::parse) {
+        if !span.is_disabled()
+            && let Some(parent) = via.traceparent().and_then(trace_parent::parse)
+        {
             // Fails only where nothing traces, or too late, and it is neither.
             let _ = span.set_parent(parent);
         }

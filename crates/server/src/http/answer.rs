@@ -1,10 +1,11 @@
 //! Answers: what every route replies with, and how it says that a request is at fault.
 
+use std::cell::Cell;
 use std::fmt;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use tidegate_core::KeyError;
@@ -12,15 +13,13 @@ use tidegate_engine::{PermitError, RequestError, ShapeError};
 use tidegate_policy::json::FieldError;
 pub(super) use tidegate_policy::json::quote;
 
+use crate::bounds::SPARE_HEADERS_MAX;
 use crate::headers::{self, Header, PROBLEM_TYPE};
 
 /// An answer.
 pub(super) type Reply = Response<Full<Bytes>>;
 
 pub(super) const JSON: &str = "application/json";
-/// Bytes that the answer to a check takes, and some more.
-const BODY_BYTES: usize = 192;
-
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What each route gives: an answer, or what is wrong with the request.
@@ -30,6 +29,7 @@ pub(super) type Answered = Result<Reply, Failure>;
 pub(super) fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
+    *reply.headers_mut() = SPARE.take().unwrap_or_default();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     reply
 }
@@ -43,11 +43,8 @@ pub(super) fn empty(status: StatusCode) -> Reply {
 
 /// An answer of JSON.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Reply {
-    // Most are short: one allocation will do.
-    let mut bytes = Vec::with_capacity(BODY_BYTES);
     // What is told here are numbers and text, which always are JSON.
-    let _ = serde_json::to_writer(&mut bytes, body);
-    reply(status, JSON, bytes)
+    reply(status, JSON, serde_json::to_vec(body).unwrap_or_default())
 }
 
 /// Forbids to keep an answer: it was true once, and asking again counts again.
@@ -60,8 +57,33 @@ pub(super) fn add_headers(reply: &mut Reply, headers: Vec<Header>) {
     for (name, value) in headers {
         // They are made of printable ASCII; one that is not would be left out.
         if let Ok(value) = HeaderValue::try_from(value) {
-            reply.headers_mut().insert(HeaderName::from_static(name), value);
+            reply.headers_mut().insert(header_name(name), value);
         }
+    }
+}
+
+pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(super) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// The name of a header. Those of nearly every answer are made when this is compiled, since that takes reading them.
+fn header_name(name: &'static str) -> HeaderName {
+    match name {
+        "ratelimit-policy" => RATELIMIT_POLICY,
+        "ratelimit" => RATELIMIT,
+        other => HeaderName::from_static(other),
+    }
+}
+
+thread_local! {
+    /// The headers of the last request on this thread, emptied: making a map takes longer than filling it.
+    static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+}
+
+/// Keeps the headers of a request that was answered, for the next answer.
+pub(super) fn keep(mut headers: HeaderMap) {
+    if headers.capacity() <= SPARE_HEADERS_MAX {
+        headers.clear();
+        SPARE.set(Some(headers));
     }
 }
 

@@ -6,11 +6,10 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tidegate_core::Limit;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
-use tidegate_policy::json::FieldError;
+use tidegate_policy::json::{FieldError, Raw, shortened};
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
     Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_duration, read_json_limit,
@@ -22,7 +21,6 @@ use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
-use tidegate_policy::json::shortened;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
@@ -159,7 +157,7 @@ impl<'a> Subject<'a> {
 }
 
 /// A descriptor: a map of entries, or a list of maps of one entry each.
-fn descriptor(value: &RawValue) -> Result<Entries<'_>, Failure> {
+fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
     if !value.get().starts_with('[') {
         return pairs("descriptors", Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?);
     }
@@ -185,7 +183,7 @@ fn descriptor(value: &RawValue) -> Result<Entries<'_>, Failure> {
 
 /// All fields of an object, which must be text.
 fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
-    let pair = |(name, value): (Cow<'a, str>, &'a RawValue)| {
+    let pair = |(name, value): (Cow<'a, str>, Raw<'a>)| {
         let remedy = format_args!("write text, like {}", serde_json::Value::from(quote(value.get())));
         let value = text(&format!("{owner}.{}", quote(&name)), value, remedy)?;
         Ok((name, value))
@@ -194,7 +192,7 @@ fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
 }
 
 impl<'a> DescribedHttp<'a> {
-    fn parse(value: &'a RawValue) -> Result<DescribedHttp<'a>, Failure> {
+    fn parse(value: Raw<'a>) -> Result<DescribedHttp<'a>, Failure> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);

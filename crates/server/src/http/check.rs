@@ -50,10 +50,10 @@ async fn by_own_limit(service: &Service, inline: &Inline<'_>) -> Answered {
     if let Some(wait) = inline.wait {
         // Boxed: what is rare needs no room in every request.
         let shaped = service.engine.shape(inline.key.as_bytes(), &inline.limit, inline.cost, wait);
-        return Ok(once(told::shaped(inline, &Box::pin(shaped).await?, now(service))));
+        return Ok(told::shaped(inline, &Box::pin(shaped).await?, now(service)));
     }
     let decision = service.engine.decide(inline.key.as_bytes(), &inline.limit, Op::Take(inline.cost)).await?;
-    Ok(once(told::decision(inline, &decision, now(service))))
+    Ok(told::decision(inline, &decision, now(service)))
 }
 
 /// Several keys under their own limits: all of them are charged, or none.
@@ -79,7 +79,7 @@ async fn several(service: &Service, text: &str) -> Answered {
     let charges: Vec<_> =
         all.iter().map(|inline| (inline.key.as_bytes(), inline.limit, Op::Take(inline.cost))).collect();
     let decisions = service.engine.decide_all(&charges).await?;
-    Ok(once(told::decisions(&all, &decisions, now(service))))
+    Ok(told::decisions(&all, &decisions, now(service)))
 }
 
 /// An answer that holds for this request alone.

@@ -3,7 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | connections, and which request goes where | here |
-//! | when a connection is silent for too long | `pulse.rs` |
+//! | when a connection is silent for too long | `pulse.rs`, `bell.rs` |
 //! | bodies, fields, queries | `body.rs`, `query.rs` |
 //! | what a request is about | `asked.rs` |
 //! | may it pass? | `check.rs`, `auth.rs`; answered by `told.rs` |
@@ -19,6 +19,7 @@ mod admin;
 mod answer;
 mod asked;
 mod auth;
+mod bell;
 mod body;
 mod check;
 mod guard;
@@ -83,6 +84,9 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
+        // Answers come at once, so nobody needs to hear meanwhile that a client left: to look for it, hyper would make a
+        // new buffer for each request, since the last is still being read.
+        http.half_close(true);
         let mut brief = http.clone();
         brief.keep_alive(false);
         HttpDoor { service, http, brief, address: None, admin_token: None }
@@ -101,12 +105,14 @@ impl HttpDoor {
     }
 
     /// Answers a request.
-    async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Reply {
+    async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Reply, Infallible> {
         let (parts, body) = request.into_parts();
         let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
         self.service.traffic.count(Protocol::Http);
         self.service.traffic.count_status(reply.status());
-        reply
+        answer::keep(parts.headers);
+        caller.pulse.answered();
+        Ok(reply)
     }
 
     /// Which request goes where. `routes.rs` lists the same, for people and for the description.
@@ -168,28 +174,32 @@ impl HttpDoor {
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
         let caller = Caller { address: peer.ip().to_canonical(), is_local, pulse: Arc::clone(&pulse) };
-        let service = service_fn(|request| async {
-            let reply = self.answer(&caller, request).await;
-            pulse.answered();
-            Ok::<_, Infallible>(reply)
-        });
+        let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = pin!(http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
-            tokio::select! {
+            let look = bell::when_woken(async {
+                tokio::select! {
+                    () = drain.started(), if !is_ending => false,
+                    () = tokio::time::sleep(HTTP_WATCH) => true,
+                }
+            });
+            let look = tokio::select! {
                 biased;
                 // Errors are those of the client, who has been told or is gone.
                 _ = connection.as_mut() => return,
-                () = drain.started(), if !is_ending => {
-                    is_ending = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = tokio::time::sleep(HTTP_WATCH) => match silence.look(&pulse) {
-                    pulse::Next::Wait => {}
-                    pulse::Next::Finish => connection.as_mut().graceful_shutdown(),
-                    pulse::Next::Drop => return,
-                },
+                look = look => look,
+            };
+            if !look {
+                is_ending = true;
+                connection.as_mut().graceful_shutdown();
+                continue;
+            }
+            match silence.look(&pulse) {
+                pulse::Next::Wait => {}
+                pulse::Next::Finish => connection.as_mut().graceful_shutdown(),
+                pulse::Next::Drop => return,
             }
         }
     }

@@ -145,7 +145,7 @@ fn lease(text: &str) -> Result<Duration, Failure> {
 /// Too many are at it.
 fn full(members: &Full, wait: Duration) -> Reply {
     let (status, problem) = headers::problem_of(Denial::OverLimit, &[OWN_LIMIT_NAME], false);
-    let mut reply = told::denied(status, Some(problem), members);
+    let mut reply = told::denied(status, Some(problem), serde_json::to_vec(members).unwrap_or_default());
     add_headers(&mut reply, vec![("retry-after", headers::retry_seconds(wait).to_string())]);
     reply
 }

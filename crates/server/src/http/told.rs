@@ -1,80 +1,29 @@
 //! From decisions and outcomes to answers: the status, the headers and a body with the same numbers in both.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use http::StatusCode;
-use serde::Serialize;
+use http::{HeaderValue, StatusCode};
 use tidegate_core::{Decision, Decisions, Retry, Time};
 use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped};
-use tidegate_policy::{Headers, Mode};
+use tidegate_policy::{Headers, Mode, Shown};
 
-use super::answer::{JSON, Reply, add_headers, empty, forbid_caching, json, reply};
+use super::answer::{JSON, RATELIMIT, RATELIMIT_POLICY, Reply, add_headers, empty, forbid_caching, reply};
 use super::asked::Inline;
+use super::check::once;
 use crate::headers::{self, LimitNumbers, PROBLEM_TYPE};
 
+/// Bytes that the answer to a check takes, and some more.
+const BODY_BYTES: usize = 192;
+
 /// The numbers of a limit, named as `tidegate decide` names them.
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Default)]
 struct Numbers {
-    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<u64>,
     retry_after_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reset_after_ns: Option<u64>,
-    /// Present, and true, only if no wait would help.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    never: Option<bool>,
-}
-
-/// The answer to a check of one key.
-#[derive(Serialize)]
-struct One {
-    allowed: bool,
-    #[serde(flatten)]
-    numbers: Numbers,
-}
-
-/// The answer to who would wait for its turn.
-#[derive(Serialize)]
-struct Turn {
-    allowed: bool,
-    #[serde(flatten)]
-    numbers: Numbers,
-    /// How long to wait before going on; nothing if it may not.
-    wait_ns: Option<u64>,
-}
-
-/// The answer to a check of several limits.
-#[derive(Serialize)]
-struct Several<R> {
-    allowed: bool,
-    #[serde(flatten)]
-    numbers: Numbers,
-    results: Vec<R>,
-}
-
-/// A denial of which nothing else may be told.
-#[derive(Serialize)]
-struct Untold {
-    allowed: bool,
-}
-
-/// What one limit of one rule said.
-#[derive(Serialize)]
-struct RuleResult<'a> {
-    descriptor: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'a str>,
-    mode: &'static str,
-    verdict: &'static str,
-    allowed: bool,
-    /// Whether it would deny, were it not in shadow or another quota left.
-    would_deny: bool,
-    #[serde(flatten)]
-    numbers: Numbers,
+    never: bool,
 }
 
 impl Numbers {
@@ -100,40 +49,119 @@ impl Numbers {
             Some(Retry::After(wait) | Retry::Unknown(wait)) => Some(nanos(wait)),
             Some(Retry::Never) | None => None,
         };
-        Numbers { retry_after_ns, never: (retry == Some(Retry::Never)).then_some(true), ..self }
+        Numbers { retry_after_ns, never: retry == Some(Retry::Never), ..self }
+    }
+}
+
+/// An object of JSON that is being written. Its members are few and their names need no care, so each is written with a
+/// fraction of what a serializer would take.
+struct Object(Vec<u8>);
+
+impl Object {
+    /// The answer to a check, with its numbers.
+    fn answer(allowed: bool, numbers: &Numbers) -> Object {
+        let mut object = Object(Vec::with_capacity(BODY_BYTES));
+        object.one(allowed, numbers);
+        object
+    }
+
+    /// Begins an object, or one more in a list, with a verdict and its numbers.
+    fn one(&mut self, allowed: bool, numbers: &Numbers) {
+        self.text(if allowed { r#"{"allowed":true"# } else { r#"{"allowed":false"# });
+        self.numbers(numbers);
+    }
+
+    fn numbers(&mut self, numbers: &Numbers) {
+        let Numbers { limit, remaining, retry_after_ns, reset_after_ns, never } = *numbers;
+        self.some(r#","limit":"#, limit);
+        self.some(r#","remaining":"#, remaining);
+        self.number(r#","retry_after_ns":"#, retry_after_ns);
+        self.some(r#","reset_after_ns":"#, reset_after_ns);
+        // Present only if no wait would help.
+        if never {
+            self.text(r#","never":true"#);
+        }
+    }
+
+    /// A list of objects, each written by `write`.
+    fn results<T>(&mut self, all: impl Iterator<Item = T>, write: impl Fn(&mut Object, T)) {
+        self.text(r#","results":["#);
+        for (number, one) in all.enumerate() {
+            if number > 0 {
+                self.text(",");
+            }
+            write(self, one);
+            self.text("}");
+        }
+        self.text("]");
+    }
+
+    fn some(&mut self, name: &'static str, value: Option<u64>) {
+        if value.is_some() {
+            self.number(name, value);
+        }
+    }
+
+    fn number(&mut self, name: &'static str, value: Option<u64>) {
+        self.text(name);
+        match value {
+            Some(value) => self.text(itoa::Buffer::new().format(value)),
+            None => self.text("null"),
+        }
+    }
+
+    fn flag(&mut self, name: &'static str, value: bool) {
+        self.text(name);
+        self.text(if value { "true" } else { "false" });
+    }
+
+    /// Text from outside, with the escapes that it needs.
+    fn quoted(&mut self, name: &'static str, value: &str) {
+        self.text(name);
+        // Text always is JSON.
+        let _ = serde_json::to_writer(&mut self.0, value);
+    }
+
+    /// What needs no escapes.
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.text("}");
+        self.0
     }
 }
 
 /// The answer to one key under its own limit.
 pub(super) fn decision(inline: &Inline<'_>, decision: &Decision, now: Time) -> Reply {
-    let body = One { allowed: decision.is_allowed(), numbers: Numbers::of(decision) };
-    own_limits(std::iter::once((inline, decision, decision.retry())), decision.retry(), &body, now)
+    let body = Object::answer(decision.is_allowed(), &Numbers::of(decision));
+    own_limits(std::iter::once((inline, decision, decision.retry())), decision.retry(), body, now)
 }
 
 /// The answer to one key whose caller would wait for its turn.
 pub(super) fn shaped(inline: &Inline<'_>, Shaped { decision, turn }: &Shaped, now: Time) -> Reply {
-    let (wait_ns, retry) = (turn.ok().map(nanos), turn.err());
-    let body = Turn { allowed: turn.is_ok(), numbers: Numbers::of(decision).with_retry(retry), wait_ns };
-    own_limits(std::iter::once((inline, decision, retry)), retry, &body, now)
+    let retry = turn.err();
+    let mut body = Object::answer(turn.is_ok(), &Numbers::of(decision).with_retry(retry));
+    // How long to wait before going on; nothing if it may not.
+    body.number(r#","wait_ns":"#, turn.ok().map(nanos));
+    own_limits(std::iter::once((inline, decision, retry)), retry, body, now)
 }
 
 /// The answer to several keys under their own limits.
 pub(super) fn decisions(all: &[Inline<'_>], decisions: &Decisions, now: Time) -> Reply {
     let numbers = decisions.strictest().map(Numbers::of).unwrap_or_default();
-    let body = Several {
-        allowed: decisions.is_allowed(),
-        numbers: numbers.with_retry(decisions.retry()),
-        results: decisions.iter().map(|one| One { allowed: one.is_allowed(), numbers: Numbers::of(one) }).collect(),
-    };
+    let mut body = Object::answer(decisions.is_allowed(), &numbers.with_retry(decisions.retry()));
+    body.results(decisions.iter(), |body, one| body.one(one.is_allowed(), &Numbers::of(one)));
     let decided = all.iter().zip(decisions.iter()).map(|(inline, decision)| (inline, decision, decision.retry()));
-    own_limits(decided, decisions.retry(), &body, now)
+    own_limits(decided, decisions.retry(), body, now)
 }
 
 /// What is told of limits that callers brought: each with its decision, and when to retry if it denies.
 fn own_limits<'a>(
     decided: impl Iterator<Item = (&'a Inline<'a>, &'a Decision, Option<Retry>)>,
     retry: Option<Retry>,
-    body: &impl Serialize,
+    body: Object,
     now: Time,
 ) -> Reply {
     let mut told = Vec::with_capacity(1);
@@ -153,8 +181,12 @@ fn own_limits<'a>(
         headers::push(&mut told, LimitNumbers { name, shown, remaining, wait, denies, binding, family });
     }
     if violated.is_empty() {
-        let mut reply = json(StatusCode::OK, body);
-        add_headers(&mut reply, headers::serialize(&told, None, false, now));
+        let mut reply = reply(StatusCode::OK, JSON, body.end());
+        match &told[..] {
+            [one] => add_limit(&mut reply, one),
+            _ => add_headers(&mut reply, headers::serialize(&told, None, false, now)),
+        }
+        forbid_caching(&mut reply);
         return reply;
     }
     let retry = match retry {
@@ -162,9 +194,33 @@ fn own_limits<'a>(
         Some(Retry::Never) | None => None,
     };
     let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
-    let mut reply = denied(status, Some(problem), body);
+    let mut reply = denied(status, Some(problem), body.end());
     add_headers(&mut reply, headers::serialize(&told, retry, true, now));
     reply
+}
+
+thread_local! {
+    /// What `RateLimit-Policy` told of last on this thread: most callers write the same limit in every check.
+    static POLICY: RefCell<Option<(String, Shown, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// Adds what [`headers::serialize`] makes of one limit that passes.
+fn add_limit(reply: &mut Reply, one: &LimitNumbers<'_>) {
+    let policy = POLICY.with_borrow_mut(|last| match last {
+        Some((name, shown, value)) if name == one.name && *shown == one.shown => Some(value.clone()),
+        _ => {
+            let value = HeaderValue::try_from(headers::policy_value(one.name, one.shown)).ok()?;
+            *last = Some((one.name.to_owned(), one.shown, value.clone()));
+            Some(value)
+        }
+    });
+    let limit = HeaderValue::try_from(headers::limit_value(one.name, one.remaining, one.wait)).ok();
+    for (name, value) in [(RATELIMIT_POLICY, policy), (RATELIMIT, limit)] {
+        // They are made of printable ASCII.
+        if let Some(value) = value {
+            reply.headers_mut().insert(name, value);
+        }
+    }
 }
 
 /// A denial as clients may see it: without the numbers of rules that deny nothing, and without those in shadow. Nothing
@@ -178,10 +234,12 @@ pub(super) fn denial(outcome: &Outcome, now: Time) -> Option<Reply> {
     Some(answer)
 }
 
+/// A denial of which nothing else may be told.
+const HIDDEN: &[u8] = br#"{"allowed":false}"#;
+
 /// The answer to a request that rules decided.
 pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     let headers = headers::headers(outcome, Some(Headers::Standard), now);
-    let results: Vec<RuleResult<'_>> = outcome.judgements().filter(|one| !is_hidden(one)).map(result).collect();
     // The numbers of a rule that lets the request pass say nothing of why another denied it.
     let strictest = outcome.strictest_among(|one| {
         let is_told = !is_hidden(one) && !is_shadow(one) && one.answer.decision().is_some();
@@ -189,31 +247,31 @@ pub(super) fn outcome(outcome: &Outcome, now: Time) -> Reply {
     });
     let numbers = strictest.and_then(|one| one.answer.decision().map(Numbers::of)).unwrap_or_default();
     let numbers = numbers.with_retry(outcome.retry_among(|one| !is_hidden(one)));
-    let Some((status, problem)) = headers::problem(outcome) else {
-        let mut reply = json(StatusCode::OK, &Several { allowed: true, numbers, results });
-        forbid_caching(&mut reply);
-        add_headers(&mut reply, headers);
-        return reply;
+    let body = || {
+        let mut body = Object::answer(outcome.is_allowed(), &numbers);
+        body.results(outcome.judgements().filter(|one| !is_hidden(one)), write_result);
+        body.end()
     };
-    let mut reply = match headers::is_hidden_denial(outcome) {
-        true => denied(status, problem, &Untold { allowed: false }),
-        false => denied(status, problem, &Several { allowed: false, numbers, results }),
+    let mut reply = match headers::problem(outcome) {
+        None => once(reply(StatusCode::OK, JSON, body())),
+        Some((status, problem)) if headers::is_hidden_denial(outcome) => denied(status, problem, HIDDEN.into()),
+        Some((status, problem)) => denied(status, problem, body()),
     };
     add_headers(&mut reply, headers);
     reply
 }
 
 /// A denial: its problem with the numbers as further members, or the numbers alone if the rules want no problem.
-pub(super) fn denied(status: u16, problem: Option<String>, members: &impl Serialize) -> Reply {
+pub(super) fn denied(status: u16, problem: Option<String>, members: Vec<u8>) -> Reply {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    let members = serde_json::to_string(members).unwrap_or_default();
     let mut answer = match problem {
         None => reply(status, JSON, members),
-        Some(mut problem) => {
+        Some(problem) => {
+            let mut problem = problem.into_bytes();
             // Both are objects: the second goes on where the first ends.
             problem.pop();
-            problem.push(',');
-            problem.push_str(members.get(1..).unwrap_or("}"));
+            problem.push(b',');
+            problem.extend_from_slice(members.get(1..).unwrap_or(b"}"));
             reply(status, PROBLEM_TYPE, problem)
         }
     };
@@ -221,26 +279,31 @@ pub(super) fn denied(status: u16, problem: Option<String>, members: &impl Serial
     answer
 }
 
-fn result<'a>(judgement: Judgement<'a>) -> RuleResult<'a> {
+/// What one limit of one rule said.
+fn write_result(body: &mut Object, judgement: Judgement<'_>) {
     let allowed = judgement.answer.is_allowed();
-    RuleResult {
-        descriptor: judgement.descriptor,
-        rule: judgement.rule.map(|rule| &*rule.name),
-        policy: judgement.limit.map(|limit| &*limit.name),
-        mode: if is_shadow(&judgement) { "shadow" } else { "enforce" },
-        verdict: match judgement.answer {
-            Answer::Decided(_) if allowed => "allowed",
-            Answer::Decided(_) => "over_limit",
-            Answer::Penalised(_) => "penalised",
-            Answer::Blocked => "blocked",
-            Answer::Unlimited => "unlimited",
-            Answer::Failed { .. } => "store_failed",
-            Answer::NotAsked => "not_asked",
-        },
-        allowed: is_shadow(&judgement) || !judgement.denies(),
-        would_deny: !allowed,
-        numbers: Numbers::of_answer(&judgement.answer),
+    let verdict = match judgement.answer {
+        Answer::Decided(_) if allowed => "allowed",
+        Answer::Decided(_) => "over_limit",
+        Answer::Penalised(_) => "penalised",
+        Answer::Blocked => "blocked",
+        Answer::Unlimited => "unlimited",
+        Answer::Failed { .. } => "store_failed",
+        Answer::NotAsked => "not_asked",
+    };
+    body.number(r#"{"descriptor":"#, u64::try_from(judgement.descriptor).ok());
+    if let Some(rule) = judgement.rule {
+        body.quoted(r#","rule":"#, &rule.name);
     }
+    if let Some(limit) = judgement.limit {
+        body.quoted(r#","policy":"#, &limit.name);
+    }
+    body.quoted(r#","mode":"#, if is_shadow(&judgement) { "shadow" } else { "enforce" });
+    body.quoted(r#","verdict":"#, verdict);
+    body.flag(r#","allowed":"#, is_shadow(&judgement) || !judgement.denies());
+    // Whether it would deny, were it not in shadow or another quota left.
+    body.flag(r#","would_deny":"#, !allowed);
+    body.numbers(&Numbers::of_answer(&judgement.answer));
 }
 
 /// Whether a rule only watches.

@@ -8,8 +8,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use serde::Serialize;
-use serde_json::value::RawValue;
-use tidegate_policy::json::{FieldError, Fields, flag, list, quote, text, whole};
+use tidegate_policy::json::{FieldError, Fields, Raw, flag, list, quote, text, whole};
 use tonic::Status;
 
 use super::calls::decide;
@@ -60,7 +59,7 @@ fn message(body: &str) -> Result<RateLimitRequest, FieldError> {
     Ok(RateLimitRequest { domain, descriptors, hits_addend })
 }
 
-fn descriptor(value: &RawValue) -> Result<RateLimitDescriptor, FieldError> {
+fn descriptor(value: Raw<'_>) -> Result<RateLimitDescriptor, FieldError> {
     let example = r#"{"entries":[{"key":"user","value":"42"}]}"#;
     let mut fields = Fields::parse("descriptors", value.get(), example)?;
     let entries = match fields.take("entries") {
@@ -80,7 +79,7 @@ fn descriptor(value: &RawValue) -> Result<RateLimitDescriptor, FieldError> {
     Ok(RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits })
 }
 
-fn entry(value: &RawValue) -> Result<Entry, FieldError> {
+fn entry(value: Raw<'_>) -> Result<Entry, FieldError> {
     let mut fields = Fields::parse("entries", value.get(), r#"{"key":"user","value":"42"}"#)?;
     let key = fields.text("key", "use text")?.unwrap_or_default().into_owned();
     let value = fields.text("value", "use text")?.unwrap_or_default().into_owned();
@@ -88,7 +87,7 @@ fn entry(value: &RawValue) -> Result<Entry, FieldError> {
     Ok(Entry { key, value })
 }
 
-fn own_limit(value: &RawValue) -> Result<RateLimitOverride, FieldError> {
+fn own_limit(value: Raw<'_>) -> Result<RateLimitOverride, FieldError> {
     let mut fields = Fields::parse("limit", value.get(), r#"{"requestsPerUnit":10,"unit":"MINUTE"}"#)?;
     let requests = fields.take_either("requests_per_unit", "requestsPerUnit")?;
     let requests_per_unit = requests.map_or(Ok(0), |value| small("requestsPerUnit", value))?;
@@ -106,14 +105,14 @@ fn own_limit(value: &RawValue) -> Result<RateLimitOverride, FieldError> {
     Ok(RateLimitOverride { requests_per_unit, unit })
 }
 
-fn small(name: &str, value: &RawValue) -> Result<u32, FieldError> {
+fn small(name: &str, value: Raw<'_>) -> Result<u32, FieldError> {
     let number = large(name, value)?;
     let remedy = format_args!("use at most {}", u32::MAX);
     u32::try_from(number).map_err(|_| FieldError::new(name, format_args!("{number} is too large"), remedy))
 }
 
 /// A number, which protojson also writes as text.
-fn large(name: &str, value: &RawValue) -> Result<u64, FieldError> {
+fn large(name: &str, value: Raw<'_>) -> Result<u64, FieldError> {
     match value.get().starts_with('"') {
         true => whole(name, &text(name, value, "use a number")?, "use a number"),
         false => whole(name, value.get(), "use a number"),

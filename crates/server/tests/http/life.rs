@@ -1,4 +1,4 @@
-//! How connections end when the server stops.
+//! How connections end: when the server stops, and when clients have no more to send.
 
 use std::time::Duration;
 
@@ -29,4 +29,26 @@ async fn what_is_under_way_is_finished() {
     assert_eq!(status(&read_all(&mut busy).await), 200);
     tokio::time::timeout(Duration::from_secs(5), bench.drainer.finished()).await.unwrap();
     assert!(tokio::net::TcpStream::connect(bench.address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn who_has_sent_everything_and_says_so_is_answered() {
+    use std::io::{Read, Write};
+
+    let bench = Bench::new();
+    let address = bench.address;
+    let body = r#"{"key":"a","limit":"1000/s"}"#;
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    // On another thread: whether the request is answered or its end is heard first is up to the system.
+    let clients = tokio::task::spawn_blocking(move || {
+        for _ in 0..500 {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(status(&answer), 200);
+        }
+    });
+    clients.await.unwrap();
 }
