@@ -1,4 +1,5 @@
-//! Sockets: each is bound once and accepted from on every thread, so that an idle one takes the next connection.
+//! Sockets: each is bound once and accepted from on every thread, so that an idle one takes the next connection, and
+//! hands it to the one that has fewest.
 
 use std::future::Future;
 use std::io;
@@ -11,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::bounds::{ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
 use crate::drain::Drain;
+use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
 
 /// What is behind a listener.
 pub trait Door: Send + Sync + 'static {
@@ -42,6 +44,7 @@ pub struct Listener {
     connections_max: usize,
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
+    lanes: Lanes,
 }
 
 /// Why a listener cannot be opened.
@@ -94,6 +97,7 @@ impl Listener {
             connections_max: CONNECTIONS_MAX,
             connections: Arc::default(),
             refused: Arc::default(),
+            lanes: Lanes::default(),
         })
     }
 
@@ -122,14 +126,18 @@ impl Listener {
     /// If the socket cannot be registered with the runtime.
     pub async fn accept<D: Door>(&self, door: Arc<D>, drain: Drain) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket.try_clone()?)?;
-        let mut until = drain.clone();
+        let (mut lane, mut until) = (self.lanes.join(), drain.clone());
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = until.started() => return Ok(()),
+                Some(arrived) = lane.next() => {
+                    serve_handed(arrived, self.connections_max, &door, &drain);
+                    continue;
+                }
+                () = until.started() => break,
             };
             match accepted {
-                Ok((stream, peer)) => self.take(stream, peer, Arc::clone(&door), drain.clone()),
+                Ok((stream, peer)) => self.take(&lane, stream, peer, &door, &drain),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(listener = D::NAME, %error, "cannot accept connections");
@@ -137,26 +145,55 @@ impl Listener {
                 }
             }
         }
+        lane.close().for_each(|arrived| serve_handed(arrived, self.connections_max, &door, &drain));
+        Ok(())
     }
 
-    fn take<D: Door>(&self, stream: TcpStream, peer: SocketAddr, door: Arc<D>, drain: Drain) {
-        let Some((place, number)) = Place::take(&self.connections, self.connections_max.saturating_add(D::SPARE))
-        else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let is_spare = number >= self.connections_max;
+    /// Serves a connection here, or has another thread do so.
+    fn take<D: Door>(&self, lane: &Lane<'_>, stream: TcpStream, peer: SocketAddr, door: &Arc<D>, drain: &Drain) {
         // Answers are written whole; waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
-        tokio::spawn(async move {
-            let _place = place;
-            if is_spare {
-                door.serve_briefly(stream, peer, drain).await;
-            } else {
-                door.serve(stream, peer, drain).await;
+        match lane.deal(&self.connections, self.connections_max.saturating_add(D::SPARE)) {
+            Some(Owner::Own(place)) => serve(stream, peer, place, self.connections_max, door, drain),
+            Some(Owner::Other(place, hand)) => {
+                let Ok(stream) = stream.into_std() else { return };
+                if let Err(nobody) = hand.send(Arrived { stream, peer, place }) {
+                    serve_handed(nobody.0, self.connections_max, door, drain);
+                }
             }
-        });
+            None => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
+}
+
+/// Serves a connection that belonged to another thread's runtime.
+fn serve_handed<D: Door>(arrived: Arrived, connections_max: usize, door: &Arc<D>, drain: &Drain) {
+    let Arrived { stream, peer, place } = arrived;
+    match TcpStream::from_std(stream) {
+        Ok(stream) => serve(stream, peer, place, connections_max, door, drain),
+        Err(error) => tracing::warn!(listener = D::NAME, %error, "cannot serve a connection"),
+    }
+}
+
+fn serve<D: Door>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Place,
+    connections_max: usize,
+    door: &Arc<D>,
+    drain: &Drain,
+) {
+    let (door, drain) = (Arc::clone(door), drain.clone());
+    tokio::spawn(async move {
+        if place.number >= connections_max {
+            door.serve_briefly(stream, peer, drain).await;
+        } else {
+            door.serve(stream, peer, drain).await;
+        }
+        drop(place);
+    });
 }
 
 /// Whether only one connection failed before it was accepted, and the next may do.
@@ -165,27 +202,53 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// A connection's place among those that are open.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    /// A place, and how many are taken before it.
-    fn take(connections: &Arc<AtomicUsize>, max: usize) -> Option<(Place, usize)> {
-        let one_more = |open: usize| (open < max).then_some(open + 1);
-        let before = connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some((Place(Arc::clone(connections)), before))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::Drainer;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// Tells the threads on which connections are served, and keeps these open.
+    struct Told(std::sync::Mutex<mpsc::Sender<thread::ThreadId>>);
+
+    impl Door for Told {
+        const NAME: &'static str = "told";
+
+        async fn serve(self: Arc<Self>, _stream: TcpStream, _peer: SocketAddr, mut drain: Drain) {
+            self.0.lock().unwrap().send(thread::current().id()).unwrap();
+            drain.started().await;
+        }
+    }
+
+    #[test]
+    fn threads_have_as_many_connections_each() {
+        let (tell, told) = mpsc::channel();
+        let door = Arc::new(Told(tell.into()));
+        let (drainer, drain) = Drainer::new();
+        let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap()).unwrap();
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for _ in 0..2 {
+                let (listener, door, drain) = (&listener, Arc::clone(&door), drain.clone());
+                let run = move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                    runtime.block_on(listener.accept(door, drain)).unwrap();
+                };
+                threads.push(scope.spawn(run).thread().id());
+            }
+            while listener.lanes.count() < threads.len() {
+                thread::yield_now();
+            }
+            // In a burst, while whoever comes first is awake and the other may not be.
+            let connect = |_| std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
+            let _clients: Vec<_> = (0..40).map(connect).collect();
+            let served: Vec<_> = told.iter().take(40).collect();
+            let counts = threads.iter().map(|id| served.iter().filter(|served| *served == id).count());
+            assert_eq!(counts.collect::<Vec<_>>(), [20, 20]);
+            drainer.start();
+        });
+    }
 
     #[test]
     fn the_system_holds_little_for_who_does_not_read() {

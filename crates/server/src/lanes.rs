@@ -1,0 +1,166 @@
+//! Connections dealt out evenly to the threads that accept them.
+//!
+//! A thread that is woken by a burst of connections could take all of them before another runs, and would serve them
+//! alone for as long as they live. So it hands each to the thread that has fewest.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// A connection that was accepted, with its place among those that are open. Places are bounded, and so is what waits.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) place: Place,
+}
+
+/// A connection's place among those that are open.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// How many were open before it.
+    pub(crate) number: usize,
+    all: Arc<AtomicUsize>,
+    of_lane: Arc<AtomicUsize>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        self.of_lane.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All threads that accept from a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(Mutex<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    open: Arc<AtomicUsize>,
+    hand: UnboundedSender<Arrived>,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    lanes: &'a Lanes,
+    open: Arc<AtomicUsize>,
+    handed: UnboundedReceiver<Arrived>,
+}
+
+/// Whose a connection is.
+pub(crate) enum Owner {
+    /// The thread's that accepted it.
+    Own(Place),
+    /// Another's.
+    Other(Place, UnboundedSender<Arrived>),
+}
+
+impl Lanes {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many take part.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.entries().len()
+    }
+
+    pub(crate) fn join(&self) -> Lane<'_> {
+        let (open, (hand, handed)) = (Arc::default(), unbounded_channel());
+        self.entries().push(Entry { open: Arc::clone(&open), hand });
+        Lane { lanes: self, open, handed }
+    }
+}
+
+impl Lane<'_> {
+    /// Finds who serves a connection that was accepted here, if fewer than `max` of `all` are open.
+    pub(crate) fn deal(&self, all: &Arc<AtomicUsize>, max: usize) -> Option<Owner> {
+        let one_more = |open: usize| (open < max).then_some(open + 1);
+        let number = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        let count = |open: &AtomicUsize| open.load(Ordering::Relaxed);
+        let entries = self.lanes.entries();
+        let emptiest = entries.iter().min_by_key(|entry| count(&entry.open));
+        let other = emptiest.filter(|entry| count(&entry.open) < count(&self.open));
+        let of_lane = Arc::clone(other.map_or(&self.open, |entry| &entry.open));
+        of_lane.fetch_add(1, Ordering::Relaxed);
+        let place = Place { number, all: Arc::clone(all), of_lane };
+        Some(match other {
+            Some(entry) => Owner::Other(place, entry.hand.clone()),
+            None => Owner::Own(place),
+        })
+    }
+
+    /// The next connection that another thread hands to this one.
+    pub(crate) async fn next(&mut self) -> Option<Arrived> {
+        self.handed.recv().await
+    }
+
+    /// Takes no more, and gives what was handed over before. A connection that is being handed over finds nobody, and is
+    /// served where it was accepted.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = Arrived> {
+        self.handed.close();
+        std::iter::from_fn(|| self.handed.try_recv().ok())
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        self.lanes.entries().retain(|entry| !Arc::ptr_eq(&entry.open, &self.open));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deal(lane: &Lane<'_>, all: &Arc<AtomicUsize>) -> Option<(bool, Place)> {
+        lane.deal(all, 7).map(|owner| match owner {
+            Owner::Own(place) => (true, place),
+            Owner::Other(place, _) => (false, place),
+        })
+    }
+
+    #[test]
+    fn each_goes_to_who_has_fewest() {
+        let (lanes, all) = (Lanes::default(), Arc::default());
+        let [ann, bob, cid] = [lanes.join(), lanes.join(), lanes.join()];
+        let mut places: Vec<_> = (0..7).map(|_| deal(&ann, &all).unwrap().1).collect();
+        let open = || [&ann, &bob, &cid].map(|lane| lane.open.load(Ordering::Relaxed));
+        assert_eq!(open(), [3, 2, 2]);
+        assert!(deal(&ann, &all).is_none(), "as many are open as may be");
+        places.truncate(1);
+        assert_eq!(open(), [1, 0, 0], "the first stayed where it came");
+        drop(cid);
+        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        assert!(is_own, "nobody has fewer");
+        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        assert!(is_own, "as many as the other");
+        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        assert!(!is_own);
+        assert_eq!(all.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test]
+    async fn what_was_handed_over_is_not_lost() {
+        let (lanes, all) = (Lanes::default(), Arc::default());
+        let (ann, mut bob) = (lanes.join(), lanes.join());
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _own = ann.deal(&all, 100);
+        // Each is dropped when it was looked at, so the other always has fewer.
+        let hand = || {
+            let Some(Owner::Other(place, hand)) = ann.deal(&all, 100) else { panic!("the other has fewer") };
+            let (stream, peer) = (TcpStream::connect(socket.local_addr().unwrap()).unwrap(), ([127, 0, 0, 1], 1));
+            hand.send(Arrived { stream, peer: peer.into(), place })
+        };
+        assert!(hand().is_ok() && bob.next().await.is_some());
+        assert!(hand().is_ok());
+        assert_eq!(bob.close().count(), 1, "it came before nobody could");
+        assert!(hand().is_err(), "who hands it over keeps it");
+        assert_eq!(all.load(Ordering::Relaxed), 1);
+    }
+}
