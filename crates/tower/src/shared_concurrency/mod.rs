@@ -197,13 +197,13 @@ impl Doorkeeper for SharedConcurrencyLayer {
         }
         match (shared.whose.counted(head), mode) {
             (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
-            (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
+            (Counted::On(key), _) => Entered::wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
             (Counted::Denied, Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(SharedPermit::nothing())
             }
-            (Counted::Denied, _) => Entered::Refused(shared.refusal(Reason::NoKey)),
+            (Counted::Denied, _) => Entered::refused(shared.refusal(Reason::NoKey)),
         }
     }
 
