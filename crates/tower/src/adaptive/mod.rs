@@ -196,8 +196,7 @@ impl Doorkeeper for AdaptiveLayer {
     type Permit = AdaptivePermit;
     type Wait = AdaptiveWait;
 
-    // One way out of it: where several meet in the caller, the future is moved more often.
-    #[inline(never)]
+    #[inline]
     fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
         match (shared.switch.mode(), &shared.places) {

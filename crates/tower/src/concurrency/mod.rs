@@ -199,8 +199,7 @@ impl Doorkeeper for ConcurrencyLayer {
     type Permit = ConcurrencyPermit;
     type Wait = ConcurrencyWait;
 
-    // One way out of it: where several meet in the caller, the future is moved more often.
-    #[inline(never)]
+    #[inline]
     fn enter(&self, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         let shared = &*self.0;
         match (shared.switch.mode(), &shared.places) {
