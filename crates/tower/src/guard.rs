@@ -217,12 +217,15 @@ where
     }
 }
 
+/// What comes of a request: a response that holds its permit, or an error.
+type Answered<B, P, E> = Result<Response<LayerBody<B, P>>, E>;
+
 /// What the service behind has answered, with the permit of its request.
 #[inline(always)]
 fn answered<D: Doorkeeper, B: Body, E: 'static>(
     result: Result<Response<B>, E>,
     permit: &mut Option<D::Permit>,
-) -> Poll<Result<Response<LayerBody<B, D::Permit>>, E>> {
+) -> Poll<Answered<B, D::Permit, E>> {
     if let Some(permit) = permit {
         D::answered(permit, Ended::of(&result));
     }

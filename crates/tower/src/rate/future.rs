@@ -23,13 +23,16 @@ pin_project! {
 
 type Left = Option<(Arc<Shared>, Ticket)>;
 
+/// All that is not just passed on.
+pub(super) type RareBox<S, B, F, R> = Pin<Box<Rare<S, B, F, R>>>;
+
 pin_project! {
     #[project = StateOf]
     enum State<S, B, F, R> {
         // The service is called.
         Calling { #[pin] future: F, later: Left },
         // All else is kept apart, so that what passes stays small.
-        Rare { rare: Pin<Box<Rare<S, B, F, R>>> },
+        Rare { rare: RareBox<S, B, F, R> },
     }
 }
 
@@ -54,7 +57,7 @@ impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
     }
 
     #[inline]
-    pub(super) fn rare(rare: Pin<Box<Rare<S, B, F, R>>>) -> Self {
+    pub(super) fn rare(rare: RareBox<S, B, F, R>) -> Self {
         RateLimitFuture { state: State::Rare { rare } }
     }
 }

@@ -35,8 +35,8 @@ mod policy;
 mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
-use future::Rare;
 pub use future::RateLimitFuture;
+use future::{Rare, RareBox};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -142,7 +142,7 @@ impl<S> RateLimit<S> {
     /// way of those that pass at once.
     #[cold]
     #[inline(never)]
-    fn go_on<B, R>(&mut self, request: Request<B>, verdict: Option<Verdict>) -> Pin<Box<Rare<S, B, S::Future, R>>>
+    fn go_on<B, R>(&mut self, request: Request<B>, verdict: Option<Verdict>) -> RareBox<S, B, S::Future, R>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
     {
