@@ -1,5 +1,6 @@
 //! The body of what a layer lets through, or of its own answer, and what is held until it has ended.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -13,7 +14,7 @@ pin_project! {
     ///
     /// It holds the permit `P` of its request, if the layer gives permits out, until it has ended or is dropped.
     #[derive(Debug)]
-    pub struct LayerBody<B, P = ()> {
+    pub struct LayerBody<B, P = Infallible> {
         #[pin]
         kind: Kind<B>,
         // After the body, so that a body that is dropped half-way is gone before somebody else is let in.
@@ -26,28 +27,33 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Passed { #[pin] body: B },
-        Own { bytes: Bytes },
+        // Apart, since those of services are smaller, and are moved with each response.
+        Own { bytes: Box<Bytes> },
     }
 }
 
 impl<B, P> LayerBody<B, P> {
     /// What the service behind the layer answered.
+    #[inline]
     pub(crate) fn passed(body: B) -> LayerBody<B, P> {
         LayerBody { kind: Kind::Passed { body }, permit: None }
     }
 
     /// What the layer answers itself.
     pub(crate) fn own(bytes: Bytes) -> LayerBody<B, P> {
-        LayerBody { kind: Kind::Own { bytes }, permit: None }
+        LayerBody { kind: Kind::Own { bytes: Box::new(bytes) }, permit: None }
     }
 }
 
 impl<B: Body, P> LayerBody<B, P> {
     /// What the service behind the layer answered, and the permit of its request. A body that has ended already, as an
     /// empty one has, holds nothing.
-    pub(crate) fn holding(body: B, permit: Option<P>) -> LayerBody<B, P> {
-        let permit = permit.filter(|_| !body.is_end_stream());
-        LayerBody { kind: Kind::Passed { body }, permit }
+    #[inline]
+    pub(crate) fn holding(body: B, permit: &mut Option<P>) -> LayerBody<B, P> {
+        if body.is_end_stream() {
+            *permit = None;
+        }
+        LayerBody { kind: Kind::Passed { body }, permit: permit.take() }
     }
 }
 
@@ -79,7 +85,7 @@ where
                 Poll::Ready(frame)
             }
             KindOf::Own { bytes } if bytes.is_empty() => Poll::Ready(None),
-            KindOf::Own { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes).into())))),
+            KindOf::Own { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut **bytes).into())))),
         }
     }
 

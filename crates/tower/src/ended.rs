@@ -2,7 +2,10 @@
 
 use std::any::Any;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+
+/// Made once: a name that is given as text is checked each time.
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// How a request has ended, as the closures see it that judge it.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +34,7 @@ impl<'a> Ended<'a> {
     #[must_use]
     pub fn grpc_status(self) -> Option<u32> {
         match self {
-            Ended::Response { headers, .. } => headers.get("grpc-status")?.to_str().ok()?.parse().ok(),
+            Ended::Response { headers, .. } => headers.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok(),
             Ended::Error(_) => None,
         }
     }

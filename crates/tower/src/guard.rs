@@ -41,14 +41,26 @@ pub trait Doorkeeper: Clone {
     }
 }
 
-/// What comes of asking to be let in.
+/// What comes of asking to be let in. What is rare is boxed, so that being let in is passed on in a few words.
 pub enum Entered<P, W> {
     /// It is served.
     In(P),
     /// It waits.
-    Wait(W),
+    Wait(Pin<Box<W>>),
     /// It is refused.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
+}
+
+impl<P, W> Entered<P, W> {
+    /// It waits.
+    pub(crate) fn wait(wait: W) -> Entered<P, W> {
+        Entered::Wait(Box::pin(wait))
+    }
+
+    /// It is refused.
+    pub(crate) fn refused(refusal: Refusal) -> Entered<P, W> {
+        Entered::Refused(Box::new(refusal))
+    }
 }
 
 /// A service behind one of the layers.
@@ -74,37 +86,44 @@ where
     type Error = S::Error;
     type Future = GuardedFuture<S, D, A>;
 
+    #[inline]
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
+        // The service behind is called at one place, and what is rare comes back as a pointer: so the future is made where
+        // it stays, and is not moved again and again.
         match self.doorkeeper.enter(Head::of(&request)) {
             Entered::In(permit) => {
-                GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } }
+                let future = self.inner.call(request);
+                GuardedFuture { state: State::Serving { future, permit: Some(permit) } }
             }
-            Entered::Wait(wait) => self.queue(request, wait),
-            Entered::Refused(refusal) => {
-                GuardedFuture { state: State::Refused { refusal, is_grpc: is_call(request.headers()) } }
-            }
+            entered => GuardedFuture { state: State::Rare { rare: self.go_on(request, entered) } },
         }
     }
 }
 
 impl<S, D> Guarded<S, D> {
-    /// Has a request wait, out of the way of those that need not.
+    /// Has a request wait or refuses it, out of the way of those that are let in at once.
     #[cold]
-    fn queue<A>(&mut self, request: Request<A>, wait: D::Wait) -> GuardedFuture<S, D, A>
+    #[inline(never)]
+    fn go_on<A>(&mut self, request: Request<A>, entered: Entered<D::Permit, D::Wait>) -> Pin<Box<Rare<S, D, A>>>
     where
         S: Service<Request<A>> + Clone,
         D: Doorkeeper,
     {
-        // The one that is ready waits along; who calls next must find its clone ready first.
-        let clone = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, clone);
-        let held = Some((ready, request, self.doorkeeper.clone()));
-        GuardedFuture { state: State::Queued { queued: Box::pin(Queued { wait, held }) } }
+        Box::pin(match entered {
+            Entered::In(permit) => Rare::Serving { future: self.inner.call(request), permit: Some(permit) },
+            Entered::Wait(wait) => {
+                // The one that is ready waits along; who calls next must find its clone ready first.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                Rare::Queued { wait, held: Some((ready, request, self.doorkeeper.clone())) }
+            }
+            Entered::Refused(refusal) => Rare::Refused { refusal, is_grpc: is_call(request.headers()) },
+        })
     }
 }
 
@@ -127,19 +146,24 @@ pin_project! {
         S: Service<Request<A>>,
         D: Doorkeeper,
     {
+        // The permit is there until there is a response.
         Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
-        // What waits is kept apart, so that those who need not stay small.
-        Queued { queued: Pin<Box<Queued<S, D, A, D::Wait>>> },
-        Refused { refusal: Refusal, is_grpc: bool },
+        // What waits or is refused is kept apart, so that those who are served stay small.
+        Rare { rare: Pin<Box<Rare<S, D, A>>> },
     }
 }
 
 pin_project! {
-    struct Queued<S, D, A, W> {
-        #[pin]
-        wait: W,
-        // Nothing once it has been called.
-        held: Option<(S, Request<A>, D)>,
+    #[project = RareProjection]
+    enum Rare<S, D, A>
+    where
+        S: Service<Request<A>>,
+        D: Doorkeeper,
+    {
+        // Nothing is held once it has been called.
+        Queued { wait: Pin<Box<D::Wait>>, held: Option<(S, Request<A>, D)> },
+        Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
+        Refused { refusal: Box<Refusal>, is_grpc: bool },
     }
 }
 
@@ -151,32 +175,69 @@ where
 {
     type Output = Result<Response<LayerBody<B, D::Permit>>, S::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        match self.project().state.project() {
+            StateProjection::Serving { future, permit } => answered::<D, _, _>(ready!(future.poll(context)), permit),
+            StateProjection::Rare { rare } => rare.as_mut().poll(context),
+        }
+    }
+}
+
+impl<S, D, A, B> Future for Rare<S, D, A>
+where
+    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
+    D: Doorkeeper,
+    B: Body,
+{
+    type Output = Result<Response<LayerBody<B, D::Permit>>, S::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let next = match state.as_mut().project() {
-                StateProjection::Serving { future, permit } => {
-                    let result = ready!(future.poll(context));
-                    let mut permit = permit.take();
-                    if let Some(permit) = &mut permit {
-                        D::answered(permit, Ended::of(&result));
-                    }
-                    return Poll::Ready(result.map(|response| response.map(|body| LayerBody::holding(body, permit))));
-                }
-                StateProjection::Queued { queued } => {
-                    let queued = queued.as_mut().project();
-                    let told = ready!(queued.wait.poll(context));
-                    let Some((mut ready, request, doorkeeper)) = queued.held.take() else { return Poll::Pending };
+            let next = match self.as_mut().project() {
+                RareProjection::Queued { wait, held } => {
+                    let told = ready!(wait.as_mut().poll(context));
+                    let Some((mut ready, request, doorkeeper)) = held.take() else { return Poll::Pending };
                     match doorkeeper.waited(told) {
-                        Ok(permit) => State::Serving { future: ready.call(request), permit: Some(permit) },
-                        Err(refusal) => State::Refused { refusal, is_grpc: is_call(request.headers()) },
+                        Ok(permit) => Rare::Serving { future: ready.call(request), permit: Some(permit) },
+                        Err(refusal) => {
+                            Rare::Refused { refusal: Box::new(refusal), is_grpc: is_call(request.headers()) }
+                        }
                     }
                 }
-                StateProjection::Refused { refusal, is_grpc } => {
+                RareProjection::Serving { future, permit } => {
+                    return answered::<D, _, _>(ready!(future.poll(context)), permit);
+                }
+                RareProjection::Refused { refusal, is_grpc } => {
                     return Poll::Ready(Ok(refusal.response(*is_grpc).map(LayerBody::own)));
                 }
             };
-            state.set(next);
+            self.set(next);
         }
     }
+}
+
+/// What comes of a request: a response that holds its permit, or an error.
+type Answered<B, P, E> = Result<Response<LayerBody<B, P>>, E>;
+
+/// What the service behind has answered, with the permit of its request.
+#[inline(always)]
+fn answered<D: Doorkeeper, B: Body, E: 'static>(
+    result: Result<Response<B>, E>,
+    permit: &mut Option<D::Permit>,
+) -> Poll<Answered<B, D::Permit, E>> {
+    if let Some(permit) = permit {
+        D::answered(permit, Ended::of(&result));
+    }
+    // Taken apart by hand: what is moved less often is there sooner.
+    Poll::Ready(match result {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            Ok(Response::from_parts(parts, LayerBody::holding(body, permit)))
+        }
+        Err(error) => {
+            *permit = None;
+            Err(error)
+        }
+    })
 }

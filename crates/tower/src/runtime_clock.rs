@@ -18,6 +18,7 @@ impl RuntimeClock {
         RuntimeClock { start: Instant::now() }
     }
 
+    #[inline]
     pub(crate) fn now(self) -> Time {
         FIRST.plus(self.start.elapsed())
     }

@@ -2,7 +2,8 @@
 //! clients see, in interleaved rounds.
 //!
 //! All servers run during the whole run and are loaded in turn, so that whatever else the machine does meets all of them.
-//! CPU seconds are what to trust on a machine that is shared with the clients: throughput says more of those.
+//! Servers have one half of the cores and clients the other: where they take cores from each other, latency tells of the
+//! scheduler, and CPU seconds of how often it interrupted whom. Each server has as many threads as it chooses for its half.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
     reason = "not shipped: it should stop at the first surprise"
 )]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -183,17 +185,17 @@ fn start_all(options: &Options, scratch: &Path) -> Vec<Server> {
     let [resp, http, grpc, crab_resp, crab_http, redis, hyper, tonic] = free_ports();
     let address = |port: u16| format!("127.0.0.1:{port}");
     let number = |port: u16| port.to_string();
-    let mut tidegate = Command::new(options.built.join("tidegate"));
+    let mut tidegate = on(Half::Servers, options.built.join("tidegate"));
     tidegate.arg("serve").arg("--config").arg(&rules).args(["--store", "memory:2000000"]);
     tidegate.args(["--resp", &address(resp), "--http", &address(http), "--grpc", &address(grpc)]);
-    let mut crab = Command::new(&options.throttlecrab);
+    let mut crab = on(Half::Servers, &options.throttlecrab);
     crab.args(["--redis", "--redis-port", &number(crab_resp), "--store-capacity", "2000000"]);
     crab.args(["--http", "--http-port", &number(crab_http)]);
-    let mut redis_server = Command::new("redis-server");
+    let mut redis_server = on(Half::Servers, "redis-server");
     redis_server.args(["--port", &number(redis), "--save", "", "--appendonly", "no"]);
-    let mut fixed_hyper = Command::new(options.built.join("fixed-hyper"));
+    let mut fixed_hyper = on(Half::Servers, options.built.join("fixed-hyper"));
     fixed_hyper.arg(number(hyper));
-    let mut empty_tonic = Command::new(options.built.join("empty-tonic"));
+    let mut empty_tonic = on(Half::Servers, options.built.join("empty-tonic"));
     empty_tonic.arg(number(tonic));
     // In the order of their numbers.
     vec![
@@ -203,6 +205,24 @@ fn start_all(options: &Options, scratch: &Path) -> Vec<Server> {
         start(fixed_hyper, Ports { http: hyper, ..Ports::default() }),
         start(empty_tonic, Ports { grpc: tonic, ..Ports::default() }),
     ]
+}
+
+/// A half of the cores.
+enum Half {
+    Servers,
+    Clients,
+}
+
+/// A program that has one half of the cores; all of them where there is only one.
+fn on(half: Half, program: impl AsRef<OsStr>) -> Command {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (first, last) = match half {
+        Half::Servers => (0, (cores / 2).max(1) - 1),
+        Half::Clients => (cores / 2, cores - 1),
+    };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &format!("{first}-{last}")]).arg(program);
+    command
 }
 
 fn start(mut command: Command, ports: Ports) -> Server {
@@ -248,7 +268,7 @@ fn output(command: &mut Command) -> String {
 
 fn redis(port: u16, depth: u32, command: &str, requests: u64) -> (f64, f64, f64) {
     let text = output(
-        Command::new("redis-benchmark")
+        on(Half::Clients, "redis-benchmark")
             .args(["-p", &port.to_string(), "-c", "50", "-r", "1000000", "--csv", "-P", &depth.to_string()])
             .args(["-n", &requests.to_string()])
             .args(command.split(' ')),
@@ -268,7 +288,7 @@ fn http(port: u16, path: &str, body: &str, scratch: &Path) -> (f64, f64, f64) {
     );
     fs::File::create(&script).unwrap().write_all(text.as_bytes()).unwrap();
     let text = output(
-        Command::new("wrk")
+        on(Half::Clients, "wrk")
             .args(["-t", "1", "-c", "50", "-d", "4s", "-s"])
             .arg(&script)
             .arg(format!("http://127.0.0.1:{port}")),
@@ -291,7 +311,7 @@ fn grpc(port: u16, connections: u32, streams: u32, requests: u64, scratch: &Path
     let log = scratch.join("h2load.log");
     let _ = fs::remove_file(&log);
     let text = output(
-        Command::new("h2load")
+        on(Half::Clients, "h2load")
             .args(["-c", &connections.to_string(), "-m", &streams.to_string(), "-n", &requests.to_string(), "-t", "1"])
             .args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"])
             .arg(&body)

@@ -8,15 +8,19 @@
 //! `RateLimit` and `RateLimit-Policy`, tower_governor `x-ratelimit-limit` and `x-ratelimit-remaining`. A key of
 //! tower_governor owns its bytes, so one by header is a `String`.
 //!
-//! tower has no layer that learns, sheds or takes turns: those stand beside its `ConcurrencyLimit`, which does less.
+//! tower has no layer that learns, sheds or takes turns: those stand beside its `ConcurrencyLimit`, which does less. It
+//! frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer that
+//! does the same work in few words, in the column "does the same".
 //!
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | rounds and the table |
 //! | `caller.rs` | requests, the service, and the timed loop |
+//! | `peers.rs` | peers that do the same work |
 //! | `subjects.rs` | the layers, and which stands beside which |
 
 mod caller;
+mod peers;
 mod subjects;
 
 use clap::Parser;
@@ -53,6 +57,8 @@ struct Lane {
     name: &'static str,
     /// The name of what it stands beside; nothing if others stand beside it.
     peer: Option<&'static str>,
+    /// The name of a second one, which does the same work.
+    same: Option<&'static str>,
     rounds: Box<dyn Rounds>,
     /// Nanoseconds a request, one entry a round.
     rounds_ns: Vec<f64>,
@@ -60,11 +66,15 @@ struct Lane {
 
 impl Lane {
     fn peer(name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
-        Lane { name, peer: None, rounds, rounds_ns: Vec::new() }
+        Lane { name, peer: None, same: None, rounds, rounds_ns: Vec::new() }
     }
 
     fn beside(peer: &'static str, name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
-        Lane { name, peer: Some(peer), rounds, rounds_ns: Vec::new() }
+        Lane { name, peer: Some(peer), same: None, rounds, rounds_ns: Vec::new() }
+    }
+
+    fn and_beside(self, same: &'static str) -> Lane {
+        Lane { same: Some(same), ..self }
     }
 }
 
@@ -89,8 +99,8 @@ impl Section {
     }
 
     /// How many times as much its peer costs, where it has one. Both are of the same round.
-    fn ratio(&self, lane: &Lane) -> Option<f64> {
-        let peer = self.lanes.iter().find(|other| Some(other.name) == lane.peer)?;
+    fn ratio(&self, lane: &Lane, peer: Option<&str>) -> Option<f64> {
+        let peer = self.lanes.iter().find(|other| Some(other.name) == peer)?;
         let pairs = self.costs(peer).into_iter().zip(self.costs(lane));
         Some(median(&pairs.map(|(peer, own)| peer / own).collect::<Vec<_>>()))
     }
@@ -99,14 +109,15 @@ impl Section {
     fn print(&self) -> Vec<String> {
         let bare = median(&self.lanes[0].rounds_ns);
         println!("\n## {}\n\nThe service alone takes {bare:.1} ns.\n", self.title);
-        println!("| layer | adds, ns | its peer, times as much |\n|---|---|---|");
+        println!("| layer | adds, ns | its peer, times as much | does the same, times as much |\n|---|---|---|---|");
         let mut slower = Vec::new();
         for lane in &self.lanes[1..] {
             let cost = median(&self.costs(lane));
-            match self.ratio(lane) {
-                None => println!("| {} | {cost:.1} | |", lane.name),
+            let same = self.ratio(lane, lane.same).map(|ratio| format!("{ratio:.2}×")).unwrap_or_default();
+            match self.ratio(lane, lane.peer) {
+                None => println!("| {} | {cost:.1} | | |", lane.name),
                 Some(ratio) => {
-                    println!("| {} | {cost:.1} | {ratio:.2}× |", lane.name);
+                    println!("| {} | {cost:.1} | {ratio:.2}× | {same} |", lane.name);
                     if ratio < 1.0 {
                         slower.push(format!("{} ({}, {ratio:.2}×)", lane.name, self.title));
                     }
@@ -135,6 +146,7 @@ pub(crate) fn run() {
         subjects::rate_by_address(&runtime, "A rate by address, 10,000 clients", 10_000),
         subjects::rate_by_header(&runtime, "A rate by header, one client", 1),
         subjects::rate_by_header(&runtime, "A rate by header, 10,000 clients", 10_000),
+        subjects::stacks(&runtime),
     ] {
         if let Some(wanted) = &options.only
             && !section.keep(wanted)

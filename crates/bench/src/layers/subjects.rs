@@ -12,21 +12,24 @@ use governor::middleware::RateLimitingMiddleware;
 use http::Request;
 use tidegate::Rate;
 use tidegate::adaptive::{Gradient2, Gradient2Config};
-use tidegate::shed::{ClientThrottleConfig, WorkerShedderConfig};
+use tidegate::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
 use tidegate_engine::Engine;
 use tidegate_policy::{LoadOptions, load_text};
 use tidegate_tower::{
     AdaptiveLayer, ByLimit, ClientAddress, ConcurrencyLayer, FairLayer, KeyBy, Measure, Queue, RateLimitBuilder,
-    RateLimitLayer, ShapeLayer, Shaper, ShaperConfig, ShedLayer, Tenant, ThrottleLayer,
+    RateLimitLayer, ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
 };
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tower::layer::util::Identity;
 use tower::limit::{ConcurrencyLimitLayer, RateLimitLayer as TowerRateLimitLayer};
+use tower::load_shed::LoadShedLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
 
 use super::caller::{CLIENT, Clients, calls};
+use super::peers::{All, Each, HoldLayer, Timed};
 use super::{Lane, Section};
 use crate::subjects::{Terms, tidegate::gcra};
 
@@ -37,6 +40,9 @@ const AT_ONCE: u64 = 1_000;
 const PER_SECOND: u64 = 10_000_000;
 const TERMS: Terms = Terms::HOT;
 const TOWER: &str = "tower's ConcurrencyLimit";
+const HELD: &str = "a semaphore, held until the body ends";
+const HELD_EACH: &str = "a map by header, held until the body ends";
+const TIMED: &str = "a semaphore, held until the body ends, timed";
 
 fn bare(runtime: &Runtime, clients: &Rc<Clients>) -> Lane {
     Lane::peer("the service alone", calls(runtime, clients, Identity::new()))
@@ -50,15 +56,22 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
     let gradient = Gradient2::new(Gradient2Config::default()).expect("the defaults");
     let tenant = FairLayer::builder(AT_ONCE, |head| Some(Tenant::new(head.header(CLIENT)?)));
     let busy = Measure::Busy { workers: AT_ONCE };
+    let semaphore = || Arc::new(Semaphore::new(at_once));
+    let each = Each(Arc::default(), at_once);
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
-        Lane::beside(TOWER, "ConcurrencyLayer", calls(runtime, clients, ConcurrencyLayer::new(AT_ONCE).unwrap())),
+        Lane::peer(HELD, calls(runtime, clients, HoldLayer(All(semaphore())))),
+        Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(each))),
+        Lane::peer(TIMED, calls(runtime, clients, HoldLayer(Timed(semaphore(), Arc::default())))),
+        Lane::beside(TOWER, "ConcurrencyLayer", calls(runtime, clients, ConcurrencyLayer::new(AT_ONCE).unwrap()))
+            .and_beside(HELD),
         Lane::beside(
             TOWER,
             "ConcurrencyLayer with a queue",
             calls(runtime, clients, ConcurrencyLayer::builder(AT_ONCE).queue(queue).build().unwrap()),
-        ),
+        )
+        .and_beside(HELD),
         Lane::beside(
             TOWER,
             "ConcurrencyLayer by header",
@@ -67,30 +80,66 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
                 clients,
                 ConcurrencyLayer::builder(AT_ONCE).key(|head| head.header(CLIENT)).build().unwrap(),
             ),
-        ),
-        Lane::beside(TOWER, "FairLayer by header", calls(runtime, clients, tenant.build().unwrap())),
+        )
+        .and_beside(HELD_EACH),
+        Lane::beside(TOWER, "FairLayer by header", calls(runtime, clients, tenant.build().unwrap()))
+            .and_beside(HELD_EACH),
         Lane::beside(
             TOWER,
             "ShedLayer of a fleet",
             calls(runtime, clients, ShedLayer::fleet(AT_ONCE, 0.2).build().unwrap()),
-        ),
+        )
+        .and_beside(HELD),
         Lane::beside(
             TOWER,
             "ShedLayer of a worker",
             calls(runtime, clients, ShedLayer::worker(WorkerShedderConfig::default(), busy).build().unwrap()),
-        ),
+        )
+        .and_beside(TIMED),
         Lane::beside(
             TOWER,
             "AdaptiveLayer",
             calls(runtime, clients, AdaptiveLayer::builder(gradient).build().unwrap()),
-        ),
+        )
+        .and_beside(TIMED),
         Lane::beside(
             TOWER,
             "ThrottleLayer",
             calls(runtime, clients, ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap()),
-        ),
+        )
+        .and_beside(TIMED),
     ];
     Section { title: "How many at once", lanes }
+}
+
+fn plain_stack() -> StackLayer {
+    StackLayer::builder(AT_ONCE).build().unwrap()
+}
+
+/// All that protects a service: shed, rate by header, turns, concurrency. tower has the first and the last, tower_governor
+/// the second, and nobody has turns.
+pub(super) fn stacks(runtime: &Runtime) -> Section {
+    const PEER: &str = "LoadShed, tower_governor, ConcurrencyLimit";
+    let clients = &Clients::new(1);
+    let mut builder = GovernorConfigBuilder::default().key_extractor(ByHeader);
+    builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
+    let at_once = AT_ONCE.try_into().expect("it fits");
+    let theirs = (LoadShedLayer::new(), governor(builder.finish()), ConcurrencyLimitLayer::new(at_once));
+    let rate = RateLimitLayer::limit(gcra(TERMS), KeyBy::header(CLIENT.as_str())).headers_on_pass(false);
+    let ours = StackLayer::builder(AT_ONCE)
+        .class(|_| Criticality::Get)
+        .rate(rate.build().unwrap())
+        .tenant(|head| Some(Tenant::new(head.header(CLIENT)?)))
+        .build()
+        .unwrap();
+    let lanes = vec![
+        bare(runtime, clients),
+        Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
+        Lane::beside(TOWER, "StackLayer of concurrency", calls(runtime, clients, plain_stack())),
+        Lane::peer(PEER, calls(runtime, clients, theirs)),
+        Lane::beside(PEER, "StackLayer of all parts", calls(runtime, clients, ours)),
+    ];
+    Section { title: "Stacks", lanes }
 }
 
 /// Calls at a pace, beside the layer of tower that has them wait as well.

@@ -96,14 +96,26 @@ impl Shared {
     }
 
     fn permit(self: &Arc<Shared>, in_flight: u64, place: Place) -> AdaptivePermit {
-        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, _place: place }
+        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, place }
     }
 
     fn permit_at_gate(self: &Arc<Shared>, permit: GatePermit) -> AdaptivePermit {
-        self.permit(permit.in_flight(), Place::Gate { _permit: permit })
+        self.permit(permit.into_place(), Place::Gate)
     }
 
+    #[inline]
     fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
+        if mode == Mode::Enforce
+            && let Some(in_flight) = gate.try_take()
+        {
+            return Entered::In(self.permit(in_flight, Place::Gate));
+        }
+        self.enter_slowly(gate, mode)
+    }
+
+    /// The same where nothing is free, or nothing is to be refused.
+    #[cold]
+    fn enter_slowly(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -111,13 +123,14 @@ impl Shared {
         }
         match gate.enter(None) {
             Entry::In(permit) => Entered::In(self.permit_at_gate(permit)),
-            Entry::Wait(wait) => Entered::Wait(AdaptiveWait::One { wait }),
-            Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+            Entry::Wait(wait) => Entered::wait(AdaptiveWait::One { wait }),
+            Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
 
     fn permit_of_part(self: &Arc<Shared>, permit: DividedPermit) -> AdaptivePermit {
-        self.permit(permit.in_flight(), Place::Part { _permit: permit })
+        let (part, in_flight) = permit.into_place();
+        self.permit(in_flight, Place::Part(part))
     }
 
     fn enter_part(
@@ -137,8 +150,8 @@ impl Shared {
         }
         match gate.enter(part) {
             DividedEntry::In(permit) => Entered::In(self.permit_of_part(permit)),
-            DividedEntry::Wait(wait) => Entered::Wait(AdaptiveWait::Part { wait }),
-            DividedEntry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+            DividedEntry::Wait(wait) => Entered::wait(AdaptiveWait::Part { wait }),
+            DividedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
 
@@ -306,7 +319,7 @@ impl AdaptiveHandle {
         match entered {
             Entered::In(permit) => Ok(permit),
             Entered::Wait(wait) => self.0.waited(wait.await),
-            Entered::Refused(refusal) => Err(refusal),
+            Entered::Refused(refusal) => Err(*refusal),
         }
     }
 }
@@ -326,23 +339,33 @@ pub struct AdaptivePermit {
     shared: Option<Arc<Shared>>,
     started: Time,
     in_flight: u64,
-    _place: Place,
+    place: Place,
 }
 
+/// What is given back in the end. The layer's places are those of the permit, so that it holds nothing else.
+#[derive(Clone, Copy)]
 enum Place {
-    Gate {
-        _permit: GatePermit,
-    },
-    Part {
-        _permit: DividedPermit,
-    },
+    Gate,
+    Part(Option<usize>),
     /// It was let in without being counted.
     Nothing,
 }
 
+impl Drop for AdaptivePermit {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(shared) = &self.shared else { return };
+        match (&shared.places, self.place) {
+            (Places::One(gate), Place::Gate) => gate.release(),
+            (Places::Divided { gate, .. }, Place::Part(part)) => gate.release(part),
+            _ => {}
+        }
+    }
+}
+
 impl AdaptivePermit {
     fn nothing() -> AdaptivePermit {
-        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, _place: Place::Nothing }
+        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, place: Place::Nothing }
     }
 
     /// Tells how the work went, and gives the place back.

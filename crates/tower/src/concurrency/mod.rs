@@ -118,7 +118,19 @@ impl Shared {
     }
 
     /// Lets a request in at a gate for many: all of them, or those without a key, who then are as one client.
+    #[inline]
     fn enter_gate(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
+        if mode == Mode::Enforce
+            && let Some(permit) = gate.try_enter()
+        {
+            return Entered::In(permit.into());
+        }
+        self.enter_slowly(gate, mode)
+    }
+
+    /// The same where nothing is free, or nothing is to be refused.
+    #[cold]
+    fn enter_slowly(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -126,8 +138,8 @@ impl Shared {
         }
         match gate.enter(None) {
             Entry::In(permit) => Entered::In(permit.into()),
-            Entry::Wait(wait) => Entered::Wait(ConcurrencyWait::One { wait }),
-            Entry::Refused(reason) => Entered::Refused(self.refusal(self.at_gate(reason))),
+            Entry::Wait(wait) => Entered::wait(ConcurrencyWait::One { wait }),
+            Entry::Refused(reason) => Entered::refused(self.refusal(self.at_gate(reason))),
         }
     }
 
@@ -150,8 +162,8 @@ impl Shared {
         match &keyed.pool {
             Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {
                 KeyedEntry::In(permit) => Entered::In(permit.into()),
-                KeyedEntry::Wait(wait) => Entered::Wait(ConcurrencyWait::Keyed { wait }),
-                KeyedEntry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+                KeyedEntry::Wait(wait) => Entered::wait(ConcurrencyWait::Keyed { wait }),
+                KeyedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
             },
             pool => match pool.try_enter(key) {
                 Ok(permit) => Entered::In(permit),
@@ -165,7 +177,7 @@ impl Shared {
             self.switch.count(Judgement::WouldShed);
             return Entered::In(ConcurrencyPermit(Held::Nothing));
         }
-        Entered::Refused(self.refusal(reason))
+        Entered::refused(self.refusal(reason))
     }
 }
 

@@ -109,8 +109,8 @@ impl Shared {
     fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit, GateWait> {
         match self.gate.enter(Some((key, weight))) {
             Entry::In(permit) => Entered::In(FairPermit { _permit: Some(permit) }),
-            Entry::Wait(wait) => Entered::Wait(wait),
-            Entry::Refused(reason) => Entered::Refused(self.refusal(reason)),
+            Entry::Wait(wait) => Entered::wait(wait),
+            Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Doorkeeper for FairLayer {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(FairPermit { _permit: None })
             }
-            Named::Denied(reason) => Entered::Refused(shared.refusal(reason)),
+            Named::Denied(reason) => Entered::refused(shared.refusal(reason)),
             Named::Key(_) | Named::Nobody if mode == Mode::Shadow => shared.enter_anyway(),
             Named::Key(key) => shared.enter(key, weight),
             Named::Nobody => shared.enter(shared.nameless.as_key(), 1),

@@ -100,6 +100,11 @@ impl DividedGate {
         self.lock().partitions.in_use()
     }
 
+    /// Gives a place of a partition back, which goes to who waits.
+    pub(crate) fn release(self: &Arc<DividedGate>, part: Option<usize>) {
+        self.serve(|partitions| partitions.release(part));
+    }
+
     /// How many wait, in all lines.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().lines.iter().map(Line::len).sum()
@@ -200,9 +205,11 @@ impl DividedPermit {
         DividedPermit { gate: Some(Arc::clone(gate)), part, in_flight }
     }
 
-    /// How many were in when this came in, itself among them.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
+    /// The place without its guard: of which partition it is, and how many were in when it was taken.
+    /// [`DividedGate::release`] gives it back.
+    pub(crate) fn into_place(mut self) -> (Option<usize>, u64) {
+        self.gate = None;
+        (self.part, self.in_flight)
     }
 
     /// Gives nothing back.
@@ -214,7 +221,7 @@ impl DividedPermit {
 impl Drop for DividedPermit {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.serve(|partitions| partitions.release(self.part));
+            gate.release(self.part);
         }
     }
 }

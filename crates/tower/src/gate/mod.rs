@@ -101,7 +101,21 @@ impl Gate {
     /// Lets somebody in if there is room and nobody waits.
     #[inline]
     pub(crate) fn try_enter(self: &Arc<Gate>) -> Option<GatePermit> {
-        self.permits.try_acquire().map(|in_flight| GatePermit::new(self, in_flight))
+        self.try_take().map(|in_flight| GatePermit::new(self, in_flight))
+    }
+
+    /// The same for one who holds the gate anyway and calls [`Gate::release`] in the end. Tells how many are in.
+    #[inline]
+    pub(crate) fn try_take(&self) -> Option<u64> {
+        self.permits.try_acquire()
+    }
+
+    /// Gives a place back, which goes to who waits.
+    #[inline]
+    pub(crate) fn release(self: &Arc<Gate>) {
+        if self.permits.release() {
+            self.serve();
+        }
     }
 
     /// Lets somebody in whether or not there is room, and tells whether there was.
@@ -156,6 +170,7 @@ impl Gate {
     }
 
     /// Lets in those who wait, for as long as there is room.
+    #[cold]
     pub(crate) fn serve(self: &Arc<Gate>) {
         loop {
             let mut shed = Vec::new();
@@ -258,8 +273,9 @@ impl GatePermit {
         GatePermit { gate: Some(Arc::clone(gate)), in_flight }
     }
 
-    /// How many were in when this came in, itself among them.
-    pub(crate) fn in_flight(&self) -> u64 {
+    /// The place without its guard, and how many were in when it was taken. [`Gate::release`] gives it back.
+    pub(crate) fn into_place(mut self) -> u64 {
+        self.gate = None;
         self.in_flight
     }
 
@@ -274,10 +290,8 @@ impl GatePermit {
 impl Drop for GatePermit {
     #[inline]
     fn drop(&mut self) {
-        if let Some(gate) = self.gate.take()
-            && gate.permits.release()
-        {
-            gate.serve();
+        if let Some(gate) = &self.gate {
+            gate.release();
         }
     }
 }

@@ -21,37 +21,50 @@ pin_project! {
     }
 }
 
+type Left = Option<(Arc<Shared>, Ticket)>;
+
+/// All that is not just passed on.
+pub(super) type RareBox<S, B, F, R> = Pin<Box<Rare<S, B, F, R>>>;
+
 pin_project! {
     #[project = StateOf]
     enum State<S, B, F, R> {
+        // The service is called.
+        Calling { #[pin] future: F, later: Left },
+        // All else is kept apart, so that what passes stays small.
+        Rare { rare: RareBox<S, B, F, R> },
+    }
+}
+
+pin_project! {
+    #[project = RareOf]
+    pub(super) enum Rare<S, B, F, R> {
         // A shared store decides. The service that is ready waits for that, and so does the body.
         Asking { judged: Judged, waiting: Option<(S, B)> },
         // The service is called.
-        Calling { #[pin] future: F, later: Option<(Arc<Shared>, Ticket)> },
+        Calling { #[pin] future: F, later: Left },
         // A shared store is told what became of the request.
-        Reporting { reported: Reported, response: Option<Box<Response<LayerBody<R>>>> },
+        Reporting { reported: Reported, response: Option<Response<LayerBody<R>>> },
         // The layer answers itself.
         Denied { answer: Option<Answer> },
     }
 }
 
 impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
-    pub(super) fn asking(judged: Judged, ready: S, body: B) -> Self {
-        RateLimitFuture { state: State::Asking { judged, waiting: Some((ready, body)) } }
-    }
-
-    pub(super) fn calling(future: F, later: Option<(Arc<Shared>, Ticket)>) -> Self {
+    #[inline]
+    pub(super) fn calling(future: F, later: Left) -> Self {
         RateLimitFuture { state: State::Calling { future, later } }
     }
 
-    pub(super) fn denied(answer: Answer) -> Self {
-        RateLimitFuture { state: State::denied(answer) }
+    #[inline]
+    pub(super) fn rare(rare: RareBox<S, B, F, R>) -> Self {
+        RateLimitFuture { state: State::Rare { rare } }
     }
 }
 
-impl<S, B, F, R> State<S, B, F, R> {
-    fn denied(answer: Answer) -> Self {
-        State::Denied { answer: Some(answer) }
+impl<S, B, F, R> Rare<S, B, F, R> {
+    pub(super) fn denied(answer: Answer) -> Self {
+        Rare::Denied { answer: Some(answer) }
     }
 }
 
@@ -63,41 +76,72 @@ where
 {
     type Output = Result<Response<LayerBody<R>>, E>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
+        match state.as_mut().project() {
+            StateOf::Calling { future, later } => {
+                let mut response = ready!(future.poll(context))?;
+                let reported = later.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
+                let (parts, body) = response.into_parts();
+                let response = Response::from_parts(parts, LayerBody::passed(body));
+                match reported {
+                    None => Poll::Ready(Ok(response)),
+                    Some(reported) => {
+                        let mut rare = Box::pin(Rare::Reporting { reported, response: Some(response) });
+                        let polled = rare.as_mut().poll(context);
+                        state.set(State::Rare { rare });
+                        polled
+                    }
+                }
+            }
+            StateOf::Rare { rare } => rare.as_mut().poll(context),
+        }
+    }
+}
+
+impl<S, B, F, R, E> Future for Rare<S, B, F, R>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = E, Future = F>,
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
+{
+    type Output = Result<Response<LayerBody<R>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let next = match state.as_mut().project() {
-                StateOf::Asking { judged, waiting } => {
+            let next = match self.as_mut().project() {
+                RareOf::Asking { judged, waiting } => {
                     let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
                     // Whoever polls what is ready gets no second answer.
                     let Some((mut service, body)) = waiting.take() else { return Poll::Pending };
                     match shared.settle_on(verdict, &parts.headers) {
                         Ok(ticket) => {
                             let future = service.call(Request::from_parts(parts, body));
-                            State::Calling { future, later: ticket.map(|ticket| (shared, ticket)) }
+                            Rare::Calling { future, later: ticket.map(|ticket| (shared, ticket)) }
                         }
-                        Err(answer) => State::denied(answer),
+                        Err(answer) => Rare::denied(answer),
                     }
                 }
-                StateOf::Calling { future, later } => {
+                RareOf::Calling { future, later } => {
                     let mut response = ready!(future.poll(context))?;
                     let reported = later.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
                     let response = response.map(LayerBody::passed);
                     match reported {
                         None => return Poll::Ready(Ok(response)),
-                        Some(reported) => State::Reporting { reported, response: Some(Box::new(response)) },
+                        Some(reported) => Rare::Reporting { reported, response: Some(response) },
                     }
                 }
-                StateOf::Reporting { reported, response } => {
+                RareOf::Reporting { reported, response } => {
                     ready!(reported.as_mut().poll(context));
-                    return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(*response)));
+                    return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
                 }
-                StateOf::Denied { answer } => {
+                RareOf::Denied { answer } => {
                     let Some(answer) = answer.take() else { return Poll::Pending };
                     return Poll::Ready(Ok(answer.map(LayerBody::own)));
                 }
             };
-            state.set(next);
+            self.set(next);
         }
     }
 }

@@ -10,7 +10,7 @@ use tidegate_engine::{Binding, Denial};
 use tidegate_policy::{Headers, Shown};
 
 use super::{Later, Ticket, Told, Verdict};
-use crate::answer::{Denied, Why, add};
+use crate::answer::{Denied, Why};
 use crate::key::Extractor;
 use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
@@ -25,6 +25,10 @@ pub enum Settle {
     /// So many units back, at most those that the request took: `Refund(u64::MAX)` gives all of them back.
     Refund(u64),
 }
+
+/// Made once: a name that is given as text is checked each time.
+static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 pub(super) type CostOf = Arc<dyn Fn(Head<'_>) -> u64 + Send + Sync>;
 pub(super) type SettleBy = Arc<dyn Fn(ResponseHead<'_>) -> Settle + Send + Sync>;
@@ -92,7 +96,8 @@ impl LimitJudge {
         }
         let later = match self.settle {
             Some(_) => {
-                Later::Settle(Taken { key: key.map(|key| key.as_bytes().into()), units, receipt: decision.receipt() })
+                let key = key.map(|key| key.as_bytes().into());
+                Later::Settle(Box::new(Taken { key, units, receipt: decision.receipt() }))
             }
             None => Later::Nothing,
         };
@@ -153,9 +158,12 @@ impl LimitJudge {
     /// Tells a client how it stands.
     pub(super) fn tell(&self, remaining: u64, wait: Duration, headers: &mut HeaderMap) {
         if let Some(policy) = &self.policy_value {
-            headers.append(HeaderName::from_static("ratelimit-policy"), policy.clone());
+            headers.append(&RATELIMIT_POLICY, policy.clone());
         }
-        add(headers, "ratelimit", limit_value(&self.name, remaining, wait));
+        // It is made of printable ASCII; one that is not would be left out.
+        if let Ok(value) = HeaderValue::try_from(limit_value(&self.name, remaining, wait)) {
+            headers.append(&RATELIMIT, value);
+        }
     }
 }
 

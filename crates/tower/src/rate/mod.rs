@@ -36,6 +36,7 @@ mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
 pub use future::RateLimitFuture;
+use future::{Rare, RareBox};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -111,34 +112,62 @@ where
     type Error = S::Error;
     type Future = RateLimitFuture<S, B, S::Future, R>;
 
+    #[inline]
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let Some(shared) = self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) else {
             return RateLimitFuture::calling(self.inner.call(request), None);
         };
-        let Some(verdict) = shared.judge_at_once(Head::of(&request)) else {
-            if shared.switch.mode() == Mode::Shadow {
-                let (parts, body) = request.into_parts();
-                let ticket = shared.watch(parts.clone());
-                let later = ticket.map(|ticket| (Arc::clone(shared), ticket));
-                return RateLimitFuture::calling(self.inner.call(Request::from_parts(parts, body)), later);
+        let later = match shared.judge_at_once(Head::of(&request)) {
+            Some(Verdict::Pass(None)) => None,
+            Some(Verdict::Pass(Some(mut ticket))) => {
+                // What only watches must not be felt.
+                if shared.switch.mode() != Mode::Enforce {
+                    ticket.told = Told::Nothing;
+                }
+                Some((Arc::clone(shared), ticket))
             }
+            verdict => return RateLimitFuture::rare(self.go_on(request, verdict)),
+        };
+        RateLimitFuture::calling(self.inner.call(request), later)
+    }
+}
+
+impl<S> RateLimit<S> {
+    /// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the
+    /// way of those that pass at once.
+    #[cold]
+    #[inline(never)]
+    fn go_on<B, R>(&mut self, request: Request<B>, verdict: Option<Verdict>) -> RareBox<S, B, S::Future, R>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+    {
+        let Some(shared) = &self.shared else {
+            return Box::pin(Rare::Calling { future: self.inner.call(request), later: None });
+        };
+        let Some(verdict) = verdict else {
+            let (parts, body) = request.into_parts();
+            if shared.switch.mode() == Mode::Shadow {
+                let later = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
+                return Box::pin(Rare::Calling { future: self.inner.call(Request::from_parts(parts, body)), later });
+            }
+            let judged = Shared::judge(Arc::clone(shared), parts);
             // The one that is ready is called later; the next caller gets the other one ready.
             let next = self.inner.clone();
             let ready = std::mem::replace(&mut self.inner, next);
-            let (parts, body) = request.into_parts();
-            return RateLimitFuture::asking(Shared::judge(Arc::clone(shared), parts), ready, body);
+            return Box::pin(Rare::Asking { judged, waiting: Some((ready, body)) });
         };
-        match shared.settle_on(verdict, request.headers()) {
+        Box::pin(match shared.settle_on(verdict, request.headers()) {
             Ok(ticket) => {
                 let later = ticket.map(|ticket| (Arc::clone(shared), ticket));
-                RateLimitFuture::calling(self.inner.call(request), later)
+                Rare::Calling { future: self.inner.call(request), later }
             }
-            Err(answer) => RateLimitFuture::denied(answer),
-        }
+            Err(answer) => Rare::denied(answer),
+        })
     }
 }
 
@@ -187,9 +216,9 @@ enum Told {
 enum Later {
     #[default]
     Nothing,
-    Settle(limit::Taken),
+    Settle(Box<limit::Taken>),
     Report(Box<Report>),
-    Watch(Watch),
+    Watch(Box<Watch>),
 }
 
 /// What the layer answers itself.

@@ -50,7 +50,7 @@ impl Shared {
             drop(permit);
             shared.watched(verdict, told).await;
         });
-        Some(Ticket { told: Told::Nothing, later: Later::Watch(Watch { started, tell }) })
+        Some(Ticket { told: Told::Nothing, later: Later::Watch(Box::new(Watch { started, tell })) })
     }
 
     /// Counts what would have become of a request, and its response, for rules that count those.

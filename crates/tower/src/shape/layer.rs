@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{ShapeError, Shaper};
+use super::{ShapeError, Shaper, Turn};
 use crate::head::Head;
 
 /// Sends a client's requests at an even pace. Those that would have to wait for too long fail with [`Shaped::Refused`].
@@ -81,23 +81,56 @@ where
     type Error = Shaped<S::Error>;
     type Future = ShapeFuture<S, A>;
 
+    #[inline]
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Shaped<S::Error>>> {
         self.inner.poll_ready(context).map_err(Shaped::Inner)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<A>) -> ShapeFuture<S, A> {
+        let entered = match &self.layer.cost {
+            // A request that nobody looks at is handed on where it lies.
+            None => self.layer.shaper.enter(1),
+            Some(_) => return self.look_and_call(request),
+        };
+        match entered {
+            Ok(None) => ShapeFuture { state: State::Sent { future: self.inner.call(request) } },
+            entered => ShapeFuture { state: State::Waiting { waiting: self.go_on(request, entered) } },
+        }
+    }
+}
+
+impl<S> Shape<S> {
+    /// Sends a request that has to be looked at first.
+    #[inline(never)]
+    fn look_and_call<A>(&mut self, request: Request<A>) -> ShapeFuture<S, A>
+    where
+        S: Service<Request<A>> + Clone,
+    {
         let cost = self.layer.cost.as_ref().map_or(1, |cost| cost(Head::of(&request)));
         let state = match self.layer.shaper.enter(cost) {
             Ok(None) => State::Sent { future: self.inner.call(request) },
+            entered => State::Waiting { waiting: self.go_on(request, entered) },
+        };
+        ShapeFuture { state }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn go_on<A>(&mut self, request: Request<A>, entered: Result<Option<Turn>, ShapeError>) -> Pin<Box<Waiting<S, A>>>
+    where
+        S: Service<Request<A>> + Clone,
+    {
+        Box::pin(match entered {
+            Ok(None) => Waiting::Sent { future: self.inner.call(request) },
             Ok(Some(turn)) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                State::Waiting { turn: Box::pin(turn.go()), held: Some(Box::new((ready, request))) }
+                Waiting::Turn { turn: Box::pin(turn.go()), held: Some((ready, request)) }
             }
-            Err(error) => State::Refused { error },
-        };
-        ShapeFuture { state }
+            Err(error) => Waiting::Refused { error },
+        })
     }
 }
 
@@ -120,7 +153,18 @@ pin_project! {
     {
         Sent { #[pin] future: S::Future },
         // What waits is kept apart, so that those who need not stay small.
-        Waiting { turn: Pin<Box<dyn Future<Output = ()> + Send>>, held: Option<Box<(S, Request<A>)>> },
+        Waiting { waiting: Pin<Box<Waiting<S, A>>> },
+    }
+}
+
+pin_project! {
+    #[project = WaitingProjection]
+    enum Waiting<S, A>
+    where
+        S: Service<Request<A>>,
+    {
+        Turn { turn: Pin<Box<dyn Future<Output = ()> + Send>>, held: Option<(S, Request<A>)> },
+        Sent { #[pin] future: S::Future },
         Refused { error: ShapeError },
     }
 }
@@ -131,20 +175,33 @@ where
 {
     type Output = Result<S::Response, Shaped<S::Error>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        match self.project().state.project() {
+            StateProjection::Sent { future } => future.poll(context).map_err(Shaped::Inner),
+            StateProjection::Waiting { waiting } => waiting.as_mut().poll(context),
+        }
+    }
+}
+
+impl<S, A> Future for Waiting<S, A>
+where
+    S: Service<Request<A>>,
+{
+    type Output = Result<S::Response, Shaped<S::Error>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let next = match state.as_mut().project() {
-                StateProjection::Sent { future } => return future.poll(context).map_err(Shaped::Inner),
-                StateProjection::Waiting { turn, held } => {
+            let next = match self.as_mut().project() {
+                WaitingProjection::Turn { turn, held } => {
                     ready!(turn.as_mut().poll(context));
-                    let Some(held) = held.take() else { return Poll::Pending };
-                    let (mut ready, request) = *held;
-                    State::Sent { future: ready.call(request) }
+                    let Some((mut ready, request)) = held.take() else { return Poll::Pending };
+                    Waiting::Sent { future: ready.call(request) }
                 }
-                StateProjection::Refused { error } => return Poll::Ready(Err(Shaped::Refused(*error))),
+                WaitingProjection::Sent { future } => return future.poll(context).map_err(Shaped::Inner),
+                WaitingProjection::Refused { error } => return Poll::Ready(Err(Shaped::Refused(*error))),
             };
-            state.set(next);
+            self.set(next);
         }
     }
 }

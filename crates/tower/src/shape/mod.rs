@@ -59,6 +59,8 @@ pub struct Shaper(Arc<Shared>);
 
 struct Shared {
     rate: Rate,
+    /// How long one unit takes: nearly all calls cost that much, and a division is slow.
+    unit: Duration,
     config: ShaperConfig,
     clock: RuntimeClock,
     line: Mutex<Line>,
@@ -114,7 +116,8 @@ impl Shaper {
         check_count("depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("wait", config.wait, WAIT_MAX)?;
         let line = Line { free: Time::default(), waiting: BTreeMap::new(), cost: 0, next: 0 };
-        Ok(Shaper(Arc::new(Shared { rate, config, clock: RuntimeClock::start(), line: Mutex::new(line) })))
+        let unit = time_at(rate, 1);
+        Ok(Shaper(Arc::new(Shared { rate, unit, config, clock: RuntimeClock::start(), line: Mutex::new(line) })))
     }
 
     /// Waits until a call of this cost may go; those behind it then wait for `cost` intervals.
@@ -138,6 +141,7 @@ impl Shaper {
     }
 
     /// Lets a call out at once if nobody is before it, or puts it in line.
+    #[inline]
     fn enter(&self, cost: u64) -> Result<Option<Turn>, ShapeError> {
         if !(1..=SHAPE_COST_MAX).contains(&cost) {
             return Err(ShapeError::Cost { cost });
@@ -149,6 +153,12 @@ impl Shaper {
             line.go(now, shared.time_of(u128::from(cost)));
             return Ok(None);
         }
+        self.join(line, now, cost).map(Some)
+    }
+
+    #[cold]
+    fn join(&self, mut line: MutexGuard<'_, Line>, now: Time, cost: u64) -> Result<Turn, ShapeError> {
+        let shared = &*self.0;
         let config = &shared.config;
         if line.waiting.len() >= config.depth {
             return Err(ShapeError::Full { max: config.depth });
@@ -163,15 +173,20 @@ impl Shaper {
         let place = line.next;
         line.waiting.insert(place, Waiter { cost, first: (!is_first).then_some(tell) });
         line.cost += u128::from(cost);
-        Ok(Some(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) }))
+        Ok(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) })
     }
+}
+
+fn time_at(rate: Rate, cost: u128) -> Duration {
+    let nanos = cost.saturating_mul(rate.period().as_nanos()).div_ceil(u128::from(rate.units()));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 impl Shared {
     /// How long so many units take, rounded up.
+    #[inline]
     fn time_of(&self, cost: u128) -> Duration {
-        let nanos = cost.saturating_mul(self.rate.period().as_nanos()).div_ceil(u128::from(self.rate.units()));
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        if cost == 1 { self.unit } else { time_at(self.rate, cost) }
     }
 
     /// Whoever panicked under this lock left the line whole: nothing under it calls foreign code.

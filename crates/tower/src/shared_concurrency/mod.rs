@@ -206,13 +206,13 @@ impl Doorkeeper for SharedConcurrencyLayer {
         }
         match (shared.whose.counted(&shared.name, head), mode) {
             (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
-            (Counted::On(key), _) => Entered::Wait(holder::ask(shared, key)),
+            (Counted::On(key), _) => Entered::wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
             (Counted::Denied(_), Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
                 Entered::In(SharedPermit::nothing())
             }
-            (Counted::Denied(reason), _) => Entered::Refused(shared.refusal(reason)),
+            (Counted::Denied(reason), _) => Entered::refused(shared.refusal(reason)),
         }
     }
 

@@ -232,7 +232,7 @@ impl Doorkeeper for ShedLayer {
             count.fetch_add(1, Ordering::Relaxed);
         }
         match judgement {
-            Judgement::Shed => Entered::Refused(Refusal::unavailable(Reason::Shed(class), shared.retry_after)),
+            Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), shared.retry_after)),
             Judgement::Pass | Judgement::WouldShed => Entered::In(shared.permit(class, judgement)),
         }
     }
