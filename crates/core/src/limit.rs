@@ -212,6 +212,7 @@ impl Limit {
 
     /// The same limit with the longest burst that there can be, for units that go back to a bucket which may have other
     /// numbers by now: what they were taken under must not cut the debt that others have made since.
+    #[doc(hidden)]
     #[must_use]
     pub fn widest(&self) -> Limit {
         match self.shape {

@@ -241,7 +241,7 @@ pub fn shortened(value: &str) -> String {
 /// without escapes, and objects of those. Nothing for any other, right or wrong: that is for the grammar, which takes
 /// three times as long.
 fn plain(text: &str) -> Option<Vec<Field<'_>>> {
-    // Most have fewer. Memory for four is no power of two, and an allocator hands that out for more.
+    // Most have fewer: one allocation will do.
     let mut fields: Vec<Field<'_>> = Vec::with_capacity(6);
     let mut rest = text.strip_prefix('{')?;
     loop {

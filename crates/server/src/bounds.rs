@@ -145,7 +145,8 @@ pub const PAGE_READ: Duration = Duration::from_secs(10);
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Headers that a map may have room for to be kept after its request: what clients and proxies send, and not a hundred.
-pub const SPARE_HEADERS_MAX: usize = 32;
+/// Maps grow by doubling: the next larger one has room for 48.
+pub const SPARE_HEADERS_MAX: usize = 24;
 
 /// Bytes of an HTTP connection that may wait to be read or written: four heads. Bodies go through it in pieces.
 pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;

@@ -100,11 +100,10 @@ impl Lane<'_> {
         self.handed.recv().await
     }
 
-    /// Takes no more, and gives what was handed over before. A connection that is being handed over finds nobody, and is
-    /// served where it was accepted.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = Arrived> {
+    /// Takes no more; `next` still gives what was handed over before, and then nothing. Who hands over another finds
+    /// nobody, and serves it where it was accepted.
+    pub(crate) fn close(&mut self) {
         self.handed.close();
-        std::iter::from_fn(|| self.handed.try_recv().ok())
     }
 }
 
@@ -159,7 +158,9 @@ mod tests {
         };
         assert!(hand().is_ok() && bob.next().await.is_some());
         assert!(hand().is_ok());
-        assert_eq!(bob.close().count(), 1, "it came before nobody could");
+        bob.close();
+        assert!(bob.next().await.is_some(), "it came before nobody could");
+        assert!(bob.next().await.is_none());
         assert!(hand().is_err(), "who hands it over keeps it");
         assert_eq!(all.load(Ordering::Relaxed), 1);
     }

@@ -52,7 +52,7 @@ pub struct Via<'a> {
     /// The way.
     pub protocol: Protocol,
     /// What may name the caller's trace.
-    pub headers: Option<&'a HeaderMap>,
+    headers: Option<&'a HeaderMap>,
 }
 
 impl From<Protocol> for Via<'_> {

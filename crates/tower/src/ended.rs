@@ -2,10 +2,9 @@
 
 use std::any::Any;
 
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
-/// Made once: a name that is given as text is checked each time.
-static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+use crate::grpc::STATUS;
 
 /// How a request has ended, as the closures see it that judge it.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ impl<'a> Ended<'a> {
     #[must_use]
     pub fn grpc_status(self) -> Option<u32> {
         match self {
-            Ended::Response { headers, .. } => headers.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok(),
+            Ended::Response { headers, .. } => headers.get(STATUS)?.to_str().ok()?.parse().ok(),
             Ended::Error(_) => None,
         }
     }

@@ -48,6 +48,11 @@ impl Ran {
         self.passed.iter().map(|(units, ..)| units).sum()
     }
 
+    /// What must pass: what the limit gives, or as much of it as was asked for where the machine held the tasks up.
+    fn due(&self, of_asked: u64, of_limit: u64) -> u64 {
+        if self.held_up < Duration::from_millis(20) { of_limit } else { of_asked }
+    }
+
     /// What would have passed if all had asked one bucket: tasks that are held up ask for less than the limit.
     fn ideal(&self, burst: u64, interval: u64) -> u64 {
         let mut asked: Vec<&Asked> = self.passed.iter().chain(&self.denied).collect();
@@ -129,7 +134,7 @@ async fn leases_never_let_too_much_pass_and_little_less() {
     println!("{total} units of {ideal} passed in {length:?}, {worst} over, {calls} calls, held up {:?}", ran.held_up);
     assert!(worst <= 0, "{worst} units too many");
     // All but what is late by a lease's length, and what is held at the end.
-    assert!(total + burst / 3 >= ideal, "{total} of {ideal}");
+    assert!(total + burst / 3 >= ran.due(ideal, burst + rate * length.as_secs()), "{total} of {ideal}");
 }
 
 #[tokio::test]
@@ -148,6 +153,7 @@ async fn async_lets_pass_no_more_too_much_than_it_says() {
     // Each of three nodes does not know what the two others let pass within 100 ms and the time of a call, some 20 ms here.
     let blind = 3 * 2 * 100 * (120 + i64::try_from(ran.held_up.as_millis()).unwrap()) / 1_000;
     assert!(worst <= blind, "{worst} units too many, {blind} at most");
-    assert!(total >= ideal * 9 / 10, "{total} of {ideal}");
+    let due = ran.due(ideal * 9 / 10, burst + rate * length.as_secs() * 9 / 10);
+    assert!(total >= due, "{total} of {ideal}");
     assert!(calls <= 3 * (4 * 10 + 10) + 12, "{calls} calls: one for each interval and node");
 }

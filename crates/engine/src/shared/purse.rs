@@ -115,7 +115,8 @@ impl Purse {
         let old_terms = std::mem::replace(&mut self.terms, terms);
         self.denied = None;
         if self.flight.is_some() {
-            self.flight_under.get_or_insert((old, old_terms));
+            let under = (old, old_terms);
+            self.flight_under = Some(self.flight_under.take().map_or(under, |first| Terms::to_return(first, under)));
         }
         let (under, terms) = Terms::to_return((old, old_terms), (self.limit, self.terms));
         self.held.drain(..).filter_map(|held| held.remainder(under, &terms)).collect()

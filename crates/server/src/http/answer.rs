@@ -79,9 +79,10 @@ thread_local! {
     static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
 }
 
-/// Keeps the headers of a request that was answered, for the next answer.
-pub(super) fn keep(mut headers: HeaderMap) {
-    if headers.capacity() <= SPARE_HEADERS_MAX {
+/// Empties the map of a request that was answered, and keeps it for the next answer. Values of one name beyond the first
+/// are not in its capacity.
+pub(super) fn keep_map(mut headers: HeaderMap) {
+    if headers.len().max(headers.capacity()) <= SPARE_HEADERS_MAX {
         headers.clear();
         SPARE.set(Some(headers));
     }

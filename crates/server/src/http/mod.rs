@@ -84,8 +84,8 @@ impl HttpDoor {
         // Silence is watched for a whole connection at a time (see `pulse.rs`): a timer for each head costs more than
         // reading it.
         http.header_read_timeout(None).max_header_size(HTTP_HEAD_BYTES_MAX).max_buf_size(HTTP_BUFFER_BYTES_MAX);
-        // Answers come at once, so nobody needs to hear meanwhile that a client left: to look for it, hyper would make a
-        // new buffer for each request, since the last is still being read.
+        // Answers come soon, and `pulse.rs` bounds the rest: that a client left is noticed when it is answered. To look for
+        // it meanwhile, hyper would make a new buffer for each request, since the last is still being read.
         http.half_close(true);
         let mut brief = http.clone();
         brief.keep_alive(false);
@@ -110,7 +110,7 @@ impl HttpDoor {
         let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
         self.service.traffic.count(Protocol::Http);
         self.service.traffic.count_status(reply.status());
-        answer::keep(parts.headers);
+        answer::keep_map(parts.headers);
         caller.pulse.answered();
         Ok(reply)
     }

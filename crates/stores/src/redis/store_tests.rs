@@ -224,7 +224,7 @@ async fn a_corrupt_head_of_a_log_is_refused_before_anything_walks() {
     }
 }
 
-/// Whoever comes to an entry that no script can have written stops there, and nothing was changed before.
+/// A refund that comes to an entry which no script can have written stops there, and has changed nothing.
 #[tokio::test]
 async fn a_corrupt_entry_of_a_log_is_refused_and_left_as_it_is() {
     let server = Server::start(&Setup::default());

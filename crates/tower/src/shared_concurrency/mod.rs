@@ -143,6 +143,7 @@ impl Whose {
                     },
                     Named::Nobody => Counted::On(nameless.clone()),
                     Named::Skipped => Counted::Skipped,
+                    Named::Denied(Reason::KeyTooLong { .. }) => Counted::Denied(too_long(name)),
                     Named::Denied(reason) => Counted::Denied(reason),
                 }
             }
@@ -157,12 +158,21 @@ impl Whose {
     }
 }
 
-/// The permits of a key under a name, unless it is too long: beside it stands the name, each with its length in two bytes,
-/// and the engine needs a byte for itself.
+/// How long a key may be: beside it stands the name, each with its length in two bytes, and the engine needs a byte for
+/// itself.
+fn key_max(name: &str) -> usize {
+    KEY_BYTES_MAX.saturating_sub(name.len() + 5)
+}
+
+fn too_long(name: &str) -> Reason {
+    Reason::KeyTooLong { max: key_max(name) }
+}
+
+/// The permits of a key under a name, unless it is too long.
 fn keyed(name: &str, key: Key<'_>) -> Result<KeyBuf, Reason> {
-    let max = KEY_BYTES_MAX.saturating_sub(name.len() + 5);
-    let made = (key.as_bytes().len() <= max).then(|| KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]));
-    made.and_then(Result::ok).ok_or(Reason::KeyTooLong { max })
+    let fits = key.as_bytes().len() <= key_max(name);
+    let made = fits.then(|| KeyBuf::from_parts([name.as_bytes(), key.as_bytes()]));
+    made.and_then(Result::ok).ok_or_else(|| too_long(name))
 }
 
 impl Shared {

@@ -39,7 +39,8 @@ local function log_open(key, limit, window_s, window_n, slice_s, slice_n, lifeti
 end
 
 -- Visits the entries from the oldest on, or from the newest back, until the visitor answers true. An entry that cannot be
--- read ends the script: visitors change nothing.
+-- read ends the script: visitors change nothing. (What other keys of a batch, closing gaps or lowering the newest changed
+-- before it was met stays.)
 local function log_visit(log, visit, from_newest)
   local first, last, done, count = log.first, log.last, 0, 8
   local all = last - first + 1
