@@ -41,10 +41,16 @@ pub trait Doorkeeper: Clone {
     }
 }
 
-/// What comes of asking to be let in. What is rare is boxed, so that being let in is passed on in a few words.
+/// What comes of asking to be let in.
 pub enum Entered<P, W> {
     /// It is served.
     In(P),
+    /// It is not, or not yet.
+    Out(Out<W>),
+}
+
+/// What comes of those who are not let in at once. It is boxed, so that being let in is passed on in a few words.
+pub enum Out<W> {
     /// It waits.
     Wait(Pin<Box<W>>),
     /// It is refused.
@@ -54,12 +60,12 @@ pub enum Entered<P, W> {
 impl<P, W> Entered<P, W> {
     /// It waits.
     pub(crate) fn wait(wait: W) -> Entered<P, W> {
-        Entered::Wait(Box::pin(wait))
+        Entered::Out(Out::Wait(Box::pin(wait)))
     }
 
     /// It is refused.
     pub(crate) fn refused(refusal: Refusal) -> Entered<P, W> {
-        Entered::Refused(Box::new(refusal))
+        Entered::Out(Out::Refused(Box::new(refusal)))
     }
 }
 
@@ -100,7 +106,7 @@ where
                 let future = self.inner.call(request);
                 GuardedFuture { state: State::Serving { future, permit: Some(permit) } }
             }
-            entered => GuardedFuture { state: State::Rare { rare: self.go_on(request, entered) } },
+            Entered::Out(out) => GuardedFuture { state: State::Rare { rare: self.go_on(request, out) } },
         }
     }
 }
@@ -109,20 +115,19 @@ impl<S, D> Guarded<S, D> {
     /// Has a request wait or refuses it, out of the way of those that are let in at once.
     #[cold]
     #[inline(never)]
-    fn go_on<A>(&mut self, request: Request<A>, entered: Entered<D::Permit, D::Wait>) -> Pin<Box<Rare<S, D, A>>>
+    fn go_on<A>(&mut self, request: Request<A>, out: Out<D::Wait>) -> Pin<Box<Rare<S, D, A>>>
     where
         S: Service<Request<A>> + Clone,
         D: Doorkeeper,
     {
-        Box::pin(match entered {
-            Entered::In(permit) => Rare::Serving { future: self.inner.call(request), permit: Some(permit) },
-            Entered::Wait(wait) => {
+        Box::pin(match out {
+            Out::Wait(wait) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 Rare::Queued { wait, held: Some((ready, request, self.doorkeeper.clone())) }
             }
-            Entered::Refused(refusal) => Rare::Refused { refusal, is_grpc: is_call(request.headers()) },
+            Out::Refused(refusal) => Rare::Refused { refusal, is_grpc: is_call(request.headers()) },
         })
     }
 }

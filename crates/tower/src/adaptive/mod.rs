@@ -24,7 +24,7 @@ use tower_layer::Layer;
 
 use crate::ended::Ended;
 use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GatePermit, GateWait};
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::guard::{Doorkeeper, Entered, Guarded, Out};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::runtime_clock::{RuntimeClock, between};
@@ -318,8 +318,8 @@ impl AdaptiveHandle {
         };
         match entered {
             Entered::In(permit) => Ok(permit),
-            Entered::Wait(wait) => self.0.waited(wait.await),
-            Entered::Refused(refusal) => Err(*refusal),
+            Entered::Out(Out::Wait(wait)) => self.0.waited(wait.await),
+            Entered::Out(Out::Refused(refusal)) => Err(*refusal),
         }
     }
 }

@@ -53,8 +53,7 @@ impl<D: Doorkeeper> Doorkeeper for Counted<D> {
         let Some(layer) = &self.0.layer else { return Entered::In(self.allow(None)) };
         match layer.enter(head) {
             Entered::In(permit) => Entered::In(self.allow(Some(permit))),
-            Entered::Wait(wait) => Entered::Wait(wait),
-            Entered::Refused(refusal) => Entered::Refused(refusal),
+            Entered::Out(out) => Entered::Out(out),
         }
     }
 
