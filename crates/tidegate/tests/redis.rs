@@ -75,5 +75,6 @@ async fn bad_keys_and_addresses_are_told() {
     assert!(matches!(limiter.check([0; 4096]).await, Err(KeyError::TooLong { .. })));
     let wrong = RedisLimiter::open("redis:/localhost", three()).unwrap_err();
     assert!(matches!(wrong, LimiterError::Address(_)));
-    assert_eq!(wrong.to_string(), "store URL: there is no scheme: write one in front, such as redis://localhost:6379");
+    let told = r#"store URL: two slashes are missing after "redis:": write redis:// before the rest"#;
+    assert_eq!(wrong.to_string(), told);
 }
