@@ -1,7 +1,7 @@
 //! Running it: binds the listeners, serves on one thread a core, and stops without dropping anything.
 //!
-//! Each thread has a runtime of its own, and a connection stays on the thread that accepted it: nothing is handed from
-//! core to core, which costs less than a shared pool of threads does.
+//! Each thread has a runtime of its own, and a connection stays on the thread that it is given to: no request is handed
+//! from core to core, which costs less than a shared pool of threads does.
 
 use std::io;
 use std::net::SocketAddr;

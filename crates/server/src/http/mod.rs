@@ -193,6 +193,13 @@ impl HttpDoor {
             };
             if !look {
                 is_ending = true;
+                // A request may have come that nobody has looked for yet: hyper would close the connection on it. What the
+                // sockets have to say is heard in between.
+                tokio::select! {
+                    biased;
+                    _ = connection.as_mut() => return,
+                    () = tokio::task::yield_now() => {}
+                }
                 connection.as_mut().graceful_shutdown();
                 continue;
             }
@@ -221,5 +228,30 @@ impl Door for HttpDoor {
     async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         // Who takes longer is cut off.
         let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Drainer;
+    use std::io::{Read, Write};
+    use tidegate_engine::{Engine, Options};
+
+    /// As it comes from another thread when all are told to finish.
+    #[tokio::test]
+    async fn a_request_that_came_before_the_end_is_answered() {
+        let door = Arc::new(HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap()))));
+        let (drainer, drain) = Drainer::new();
+        drainer.start();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        door.serve(TcpStream::from_std(stream).unwrap(), peer, drain).await;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
     }
 }
