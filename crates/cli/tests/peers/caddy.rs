@@ -96,7 +96,7 @@ fn check_failure(changed: &[(&str, &str)], [slow, gone]: [u16; 2]) {
     // A bad request is an answer: nobody gets in by it.
     let contradiction = ["X-Original-URI: /other"];
     assert_eq!(ask(caddy.address, "GET", "/", &contradiction, "").status, 400);
-    tidegate.process.signal(Signal::STOP);
+    tidegate.process.hang();
     assert_eq!(get(caddy.address, "/").status, slow);
     tidegate.process.signal(Signal::KILL);
     tidegate.process.ended();

@@ -106,7 +106,7 @@ fn check_failure(changed: &[(&str, &str)], expected: u16) {
     let contradiction = ["X-Original-URI: /other"];
     assert_eq!(ask(nginx.address, "GET", "/", &contradiction, "").status, 500);
     // It is there, and does not answer.
-    tidegate.process.signal(Signal::STOP);
+    tidegate.process.hang();
     assert_eq!(get(nginx.address, "/").status, expected);
     tidegate.process.signal(Signal::KILL);
     tidegate.process.ended();

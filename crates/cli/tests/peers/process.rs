@@ -45,6 +45,17 @@ impl Process {
         kill_process(id, signal).unwrap();
     }
 
+    /// Stops it where it is. Each of its threads goes on for a moment after the signal.
+    pub(crate) fn hang(&self) {
+        self.signal(Signal::STOP);
+        let stands = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"));
+        let all_stand = || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+            tasks.flatten().all(|task| std::fs::read_to_string(task.path().join("stat")).is_ok_and(stands))
+        };
+        assert!(eventually(all_stand), "it does not stop");
+    }
+
     /// Waits until it has ended by itself.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut status = None;
