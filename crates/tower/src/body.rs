@@ -39,21 +39,15 @@ impl<B, P> LayerBody<B, P> {
         LayerBody { kind: Kind::Passed { body }, permit: None }
     }
 
+    /// What the service behind the layer answered, and the permit of its request.
+    #[inline]
+    pub(crate) fn holding(body: B, permit: Option<P>) -> LayerBody<B, P> {
+        LayerBody { kind: Kind::Passed { body }, permit }
+    }
+
     /// What the layer answers itself.
     pub(crate) fn own(bytes: Bytes) -> LayerBody<B, P> {
         LayerBody { kind: Kind::Own { bytes: Box::new(bytes) }, permit: None }
-    }
-}
-
-impl<B: Body, P> LayerBody<B, P> {
-    /// What the service behind the layer answered, and the permit of its request. A body that has ended already, as an
-    /// empty one has, holds nothing.
-    #[inline]
-    pub(crate) fn holding(body: B, permit: &mut Option<P>) -> LayerBody<B, P> {
-        if body.is_end_stream() {
-            *permit = None;
-        }
-        LayerBody { kind: Kind::Passed { body }, permit: permit.take() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -99,14 +100,12 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
-        // The service behind is called at one place, and what is rare comes back as a pointer: so the future is made where
-        // it stays, and is not moved again and again.
+        // What is rare comes back as a pointer: so the future is made where it stays.
         match self.doorkeeper.enter(Head::of(&request)) {
             Entered::In(permit) => {
-                let future = self.inner.call(request);
-                GuardedFuture { state: State::Serving { future, permit: Some(permit) } }
+                GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } }
             }
-            Entered::Out(out) => GuardedFuture { state: State::Rare { rare: self.go_on(request, out) } },
+            Entered::Out(out) => GuardedFuture { state: State::Out { out: self.keep_out(request, out) } },
         }
     }
 }
@@ -115,19 +114,19 @@ impl<S, D> Guarded<S, D> {
     /// Has a request wait or refuses it, out of the way of those that are let in at once.
     #[cold]
     #[inline(never)]
-    fn go_on<A>(&mut self, request: Request<A>, out: Out<D::Wait>) -> Pin<Box<Rare<S, D, A>>>
+    fn keep_out<A>(&mut self, request: Request<A>, out: Out<D::Wait>) -> Box<KeptOut<S, D, A>>
     where
-        S: Service<Request<A>> + Clone,
+        S: Clone,
         D: Doorkeeper,
     {
-        Box::pin(match out {
+        Box::new(match out {
             Out::Wait(wait) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                Rare::Queued { wait, held: Some((ready, request, self.doorkeeper.clone())) }
+                KeptOut::Waiting { wait, held: Some((ready, request, self.doorkeeper.clone())) }
             }
-            Out::Refused(refusal) => Rare::Refused { refusal, is_grpc: is_call(request.headers()) },
+            Out::Refused(refusal) => KeptOut::Refused { refusal, is_grpc: is_call(request.headers()) },
         })
     }
 }
@@ -153,22 +152,40 @@ pin_project! {
     {
         // The permit is there until there is a response.
         Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
-        // What waits or is refused is kept apart, so that those who are served stay small.
-        Rare { rare: Pin<Box<Rare<S, D, A>>> },
+        // Apart, so that those who are served stay small.
+        Out { out: Box<KeptOut<S, D, A>> },
     }
 }
 
-pin_project! {
-    #[project = RareProjection]
-    enum Rare<S, D, A>
-    where
-        S: Service<Request<A>>,
-        D: Doorkeeper,
-    {
-        // Nothing is held once it has been called.
-        Queued { wait: Pin<Box<D::Wait>>, held: Option<(S, Request<A>, D)> },
-        Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
-        Refused { refusal: Box<Refusal>, is_grpc: bool },
+enum KeptOut<S, D: Doorkeeper, A> {
+    /// Nothing is held once it has been called.
+    Waiting { wait: Pin<Box<D::Wait>>, held: Option<(S, Request<A>, D)> },
+    Refused { refusal: Box<Refusal>, is_grpc: bool },
+}
+
+/// What has come of one who was not let in at once.
+enum Turn<S, A, P> {
+    In(Box<(S, Request<A>, P)>),
+    Refused(Box<Response<Bytes>>),
+}
+
+impl<S, D: Doorkeeper, A> KeptOut<S, D, A> {
+    #[cold]
+    #[inline(never)]
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, A, D::Permit>> {
+        let (refusal, is_grpc) = match self {
+            KeptOut::Waiting { wait, held } => {
+                let told = ready!(wait.as_mut().poll(context));
+                // Whoever polls what is ready gets no second answer.
+                let Some((ready, request, doorkeeper)) = held.take() else { return Poll::Pending };
+                match doorkeeper.waited(told) {
+                    Ok(permit) => return Poll::Ready(Turn::In(Box::new((ready, request, permit)))),
+                    Err(refusal) => (refusal, is_call(request.headers())),
+                }
+            }
+            KeptOut::Refused { refusal, is_grpc } => (**refusal, *is_grpc),
+        };
+        Poll::Ready(Turn::Refused(Box::new(refusal.response(is_grpc))))
     }
 }
 
@@ -182,67 +199,26 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProjection::Serving { future, permit } => answered::<D, _, _>(ready!(future.poll(context)), permit),
-            StateProjection::Rare { rare } => rare.as_mut().poll(context),
-        }
-    }
-}
-
-impl<S, D, A, B> Future for Rare<S, D, A>
-where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
-    D: Doorkeeper,
-    B: Body,
-{
-    type Output = Result<Response<LayerBody<B, D::Permit>>, S::Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let next = match self.as_mut().project() {
-                RareProjection::Queued { wait, held } => {
-                    let told = ready!(wait.as_mut().poll(context));
-                    let Some((mut ready, request, doorkeeper)) = held.take() else { return Poll::Pending };
-                    match doorkeeper.waited(told) {
-                        Ok(permit) => Rare::Serving { future: ready.call(request), permit: Some(permit) },
-                        Err(refusal) => {
-                            Rare::Refused { refusal: Box::new(refusal), is_grpc: is_call(request.headers()) }
-                        }
-                    }
+        let mut state = self.project().state;
+        // Nobody else gets hold of this future: so the compiler need not keep it in one place while it is made.
+        if let StateProjection::Out { out } = state.as_mut().project() {
+            match ready!(out.poll_turn(context)) {
+                Turn::Refused(answer) => return Poll::Ready(Ok(answer.map(LayerBody::own))),
+                Turn::In(turn) => {
+                    let (mut ready, request, permit) = *turn;
+                    state.set(State::Serving { future: ready.call(request), permit: Some(permit) });
                 }
-                RareProjection::Serving { future, permit } => {
-                    return answered::<D, _, _>(ready!(future.poll(context)), permit);
-                }
-                RareProjection::Refused { refusal, is_grpc } => {
-                    return Poll::Ready(Ok(refusal.response(*is_grpc).map(LayerBody::own)));
-                }
-            };
-            self.set(next);
+            }
         }
+        let StateProjection::Serving { future, permit } = state.project() else { return Poll::Pending };
+        let result = ready!(future.poll(context));
+        let mut permit = permit.take();
+        if let Some(permit) = &mut permit {
+            D::answered(permit, Ended::of(&result));
+        }
+        // A body that has ended already, as an empty one has, holds nothing.
+        let response = result?;
+        let permit = permit.filter(|_| !response.body().is_end_stream());
+        Poll::Ready(Ok(response.map(|body| LayerBody::holding(body, permit))))
     }
-}
-
-/// What comes of a request: a response that holds its permit, or an error.
-type Answered<B, P, E> = Result<Response<LayerBody<B, P>>, E>;
-
-/// What the service behind has answered, with the permit of its request.
-#[inline(always)]
-fn answered<D: Doorkeeper, B: Body, E: 'static>(
-    result: Result<Response<B>, E>,
-    permit: &mut Option<D::Permit>,
-) -> Poll<Answered<B, D::Permit, E>> {
-    if let Some(permit) = permit {
-        D::answered(permit, Ended::of(&result));
-    }
-    // Taken apart by hand: what is moved less often is there sooner.
-    Poll::Ready(match result {
-        Ok(response) => {
-            let (parts, body) = response.into_parts();
-            Ok(Response::from_parts(parts, LayerBody::holding(body, permit)))
-        }
-        Err(error) => {
-            *permit = None;
-            Err(error)
-        }
-    })
 }

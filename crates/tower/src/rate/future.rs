@@ -13,6 +13,9 @@ use tower_service::Service;
 use super::{Answer, Judged, Reported, Shared, Ticket};
 use crate::LayerBody;
 
+/// What is left to do when the response is there.
+pub(super) type Left = Option<(Arc<Shared>, Ticket)>;
+
 pin_project! {
     /// The answer of a [`RateLimit`](crate::RateLimit), to be.
     pub struct RateLimitFuture<S, B, F, R> {
@@ -21,50 +24,68 @@ pin_project! {
     }
 }
 
-type Left = Option<(Arc<Shared>, Ticket)>;
-
-/// All that is not just passed on.
-pub(super) type RareBox<S, B, F, R> = Pin<Box<Rare<S, B, F, R>>>;
-
 pin_project! {
     #[project = StateOf]
     enum State<S, B, F, R> {
         // The service is called.
-        Calling { #[pin] future: F, later: Left },
+        Calling { #[pin] future: F, left: Left },
         // All else is kept apart, so that what passes stays small.
-        Rare { rare: RareBox<S, B, F, R> },
+        Rare { rare: Box<Rare<S, B, R>> },
     }
 }
 
-pin_project! {
-    #[project = RareOf]
-    pub(super) enum Rare<S, B, F, R> {
-        // A shared store decides. The service that is ready waits for that, and so does the body.
-        Asking { judged: Judged, waiting: Option<(S, B)> },
-        // The service is called.
-        Calling { #[pin] future: F, later: Left },
-        // A shared store is told what became of the request.
-        Reporting { reported: Reported, response: Option<Response<LayerBody<R>>> },
-        // The layer answers itself.
-        Denied { answer: Option<Answer> },
-    }
+/// What is not just passed on.
+pub(super) enum Rare<S, B, R> {
+    /// A shared store decides. The service that is ready waits for that, and so does the body.
+    Asking { judged: Judged, waiting: Option<(S, B)> },
+    /// A shared store is told what became of the request.
+    Reporting { reported: Reported, response: Option<Response<LayerBody<R>>> },
+    /// The layer answers itself.
+    Denied { answer: Option<Answer> },
+}
+
+/// What comes of it.
+enum Turn<S, B, R> {
+    Call(Box<(S, Request<B>, Left)>),
+    Answer(Box<Response<LayerBody<R>>>),
 }
 
 impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
     #[inline]
-    pub(super) fn calling(future: F, later: Left) -> Self {
-        RateLimitFuture { state: State::Calling { future, later } }
+    pub(super) fn calling(future: F, left: Left) -> Self {
+        RateLimitFuture { state: State::Calling { future, left } }
     }
 
     #[inline]
-    pub(super) fn rare(rare: RareBox<S, B, F, R>) -> Self {
+    pub(super) fn rare(rare: Box<Rare<S, B, R>>) -> Self {
         RateLimitFuture { state: State::Rare { rare } }
     }
 }
 
-impl<S, B, F, R> Rare<S, B, F, R> {
-    pub(super) fn denied(answer: Answer) -> Self {
-        Rare::Denied { answer: Some(answer) }
+impl<S, B, R> Rare<S, B, R> {
+    /// Whoever polls what is ready gets no second answer.
+    #[cold]
+    #[inline(never)]
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, B, R>> {
+        let answer = match self {
+            Rare::Asking { judged, waiting } => {
+                let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
+                let Some((service, body)) = waiting.take() else { return Poll::Pending };
+                match shared.settle_on(verdict, &parts.headers) {
+                    Ok(left) => {
+                        let request = Request::from_parts(parts, body);
+                        return Poll::Ready(Turn::Call(Box::new((service, request, left))));
+                    }
+                    Err(answer) => Some(answer.map(LayerBody::own)),
+                }
+            }
+            Rare::Reporting { reported, response } => {
+                ready!(reported.as_mut().poll(context));
+                response.take()
+            }
+            Rare::Denied { answer } => answer.take().map(|answer| answer.map(LayerBody::own)),
+        };
+        answer.map_or(Poll::Pending, |answer| Poll::Ready(Turn::Answer(Box::new(answer))))
     }
 }
 
@@ -79,69 +100,25 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        match state.as_mut().project() {
-            StateOf::Calling { future, later } => {
-                let mut response = ready!(future.poll(context))?;
-                let reported = later.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
-                let (parts, body) = response.into_parts();
-                let response = Response::from_parts(parts, LayerBody::passed(body));
-                match reported {
-                    None => Poll::Ready(Ok(response)),
-                    Some(reported) => {
-                        let mut rare = Box::pin(Rare::Reporting { reported, response: Some(response) });
-                        let polled = rare.as_mut().poll(context);
-                        state.set(State::Rare { rare });
-                        polled
-                    }
-                }
-            }
-            StateOf::Rare { rare } => rare.as_mut().poll(context),
-        }
-    }
-}
-
-impl<S, B, F, R, E> Future for Rare<S, B, F, R>
-where
-    S: Service<Request<B>, Response = Response<R>, Error = E, Future = F>,
-    F: Future<Output = Result<Response<R>, E>>,
-    R: Body,
-{
-    type Output = Result<Response<LayerBody<R>>, E>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let next = match self.as_mut().project() {
-                RareOf::Asking { judged, waiting } => {
-                    let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
-                    // Whoever polls what is ready gets no second answer.
-                    let Some((mut service, body)) = waiting.take() else { return Poll::Pending };
-                    match shared.settle_on(verdict, &parts.headers) {
-                        Ok(ticket) => {
-                            let future = service.call(Request::from_parts(parts, body));
-                            Rare::Calling { future, later: ticket.map(|ticket| (shared, ticket)) }
-                        }
-                        Err(answer) => Rare::denied(answer),
-                    }
-                }
-                RareOf::Calling { future, later } => {
+            let rare = match state.as_mut().project() {
+                StateOf::Calling { future, left } => {
                     let mut response = ready!(future.poll(context))?;
-                    let reported = later.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
+                    let reported = left.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
                     let response = response.map(LayerBody::passed);
-                    match reported {
-                        None => return Poll::Ready(Ok(response)),
-                        Some(reported) => Rare::Reporting { reported, response: Some(response) },
+                    let Some(reported) = reported else { return Poll::Ready(Ok(response)) };
+                    Box::new(Rare::Reporting { reported, response: Some(response) })
+                }
+                StateOf::Rare { rare } => match ready!(rare.poll_turn(context)) {
+                    Turn::Answer(answer) => return Poll::Ready(Ok(*answer)),
+                    Turn::Call(call) => {
+                        let (mut service, request, left) = *call;
+                        state.set(State::Calling { future: service.call(request), left });
+                        continue;
                     }
-                }
-                RareOf::Reporting { reported, response } => {
-                    ready!(reported.as_mut().poll(context));
-                    return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
-                }
-                RareOf::Denied { answer } => {
-                    let Some(answer) = answer.take() else { return Poll::Pending };
-                    return Poll::Ready(Ok(answer.map(LayerBody::own)));
-                }
+                },
             };
-            self.set(next);
+            state.set(State::Rare { rare });
         }
     }
 }

@@ -36,7 +36,7 @@ mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
 pub use future::RateLimitFuture;
-use future::{Rare, RareBox};
+use future::{Left, Rare};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -122,53 +122,48 @@ where
         let Some(shared) = self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) else {
             return RateLimitFuture::calling(self.inner.call(request), None);
         };
-        let later = match shared.judge_at_once(Head::of(&request)) {
+        let left = match shared.judge_at_once(Head::of(&request)) {
             Some(Verdict::Pass(None)) => None,
-            Some(Verdict::Pass(Some(mut ticket))) => {
-                // What only watches must not be felt.
-                if shared.switch.mode() != Mode::Enforce {
-                    ticket.told = Told::Nothing;
+            Some(Verdict::Pass(Some(ticket))) => Some(shared.left(ticket)),
+            verdict => match go_on(shared, &mut self.inner, request, verdict) {
+                Ok(passed) => {
+                    let (request, left) = *passed;
+                    return RateLimitFuture::calling(self.inner.call(request), left);
                 }
-                Some((Arc::clone(shared), ticket))
-            }
-            verdict => return RateLimitFuture::rare(self.go_on(request, verdict)),
+                Err(rare) => return RateLimitFuture::rare(rare),
+            },
         };
-        RateLimitFuture::calling(self.inner.call(request), later)
+        RateLimitFuture::calling(self.inner.call(request), left)
     }
 }
 
-impl<S> RateLimit<S> {
-    /// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the
-    /// way of those that pass at once.
-    #[cold]
-    #[inline(never)]
-    fn go_on<B, R>(&mut self, request: Request<B>, verdict: Option<Verdict>) -> RareBox<S, B, S::Future, R>
-    where
-        S: Service<Request<B>, Response = Response<R>> + Clone,
-    {
-        let Some(shared) = &self.shared else {
-            return Box::pin(Rare::Calling { future: self.inner.call(request), later: None });
+/// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the way
+/// of those that pass at once. Who passes is given back.
+#[cold]
+#[inline(never)]
+#[allow(clippy::type_complexity, reason = "what is rare is a pointer, so that the rest is not moved for it")]
+fn go_on<S: Clone, B, R>(
+    shared: &Arc<Shared>,
+    inner: &mut S,
+    request: Request<B>,
+    verdict: Option<Verdict>,
+) -> Result<Box<(Request<B>, Left)>, Box<Rare<S, B, R>>> {
+    if let Some(verdict) = verdict {
+        return match shared.settle_on(verdict, request.headers()) {
+            Ok(left) => Ok(Box::new((request, left))),
+            Err(answer) => Err(Box::new(Rare::Denied { answer: Some(answer) })),
         };
-        let Some(verdict) = verdict else {
-            let (parts, body) = request.into_parts();
-            if shared.switch.mode() == Mode::Shadow {
-                let later = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
-                return Box::pin(Rare::Calling { future: self.inner.call(Request::from_parts(parts, body)), later });
-            }
-            let judged = Shared::judge(Arc::clone(shared), parts);
-            // The one that is ready is called later; the next caller gets the other one ready.
-            let next = self.inner.clone();
-            let ready = std::mem::replace(&mut self.inner, next);
-            return Box::pin(Rare::Asking { judged, waiting: Some((ready, body)) });
-        };
-        Box::pin(match shared.settle_on(verdict, request.headers()) {
-            Ok(ticket) => {
-                let later = ticket.map(|ticket| (Arc::clone(shared), ticket));
-                Rare::Calling { future: self.inner.call(request), later }
-            }
-            Err(answer) => Rare::denied(answer),
-        })
     }
+    let (parts, body) = request.into_parts();
+    if shared.switch.mode() == Mode::Shadow {
+        let left = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
+        return Ok(Box::new((Request::from_parts(parts, body), left)));
+    }
+    let judged = Shared::judge(Arc::clone(shared), parts);
+    // The one that is ready is called later; the next caller gets the other one ready.
+    let next = inner.clone();
+    let ready = std::mem::replace(inner, next);
+    Err(Box::new(Rare::Asking { judged, waiting: Some((ready, body)) }))
 }
 
 /// What all services of a layer share.
@@ -247,19 +242,20 @@ impl Shared {
         })
     }
 
+    /// What is left to do when the response is there. What only watches must not be felt.
+    #[inline]
+    fn left(self: &Arc<Shared>, mut ticket: Ticket) -> (Arc<Shared>, Ticket) {
+        if self.switch.mode() != Mode::Enforce {
+            ticket.told = Told::Nothing;
+        }
+        (Arc::clone(self), ticket)
+    }
+
     /// What a verdict comes to in the present mode: what is left to do when the request has passed, or the answer.
-    fn settle_on(&self, verdict: Verdict, headers: &HeaderMap) -> Result<Option<Ticket>, Answer> {
-        let is_shadow = self.switch.mode() != Mode::Enforce;
+    fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Left, Answer> {
         match verdict {
-            Verdict::Pass(Some(mut ticket)) => {
-                // What only watches must not be felt.
-                if is_shadow {
-                    ticket.told = Told::Nothing;
-                }
-                Ok(Some(ticket))
-            }
-            Verdict::Pass(None) => Ok(None),
-            Verdict::Deny(_) if is_shadow => {
+            Verdict::Pass(ticket) => Ok(ticket.map(|ticket| self.left(ticket))),
+            Verdict::Deny(_) if self.switch.mode() != Mode::Enforce => {
                 self.switch.count(Judgement::WouldShed);
                 Ok(None)
             }
