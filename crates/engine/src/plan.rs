@@ -36,6 +36,17 @@ impl Purpose {
     pub(crate) fn byte(self) -> u8 {
         self as u8
     }
+
+    /// Whether a key is one that the program asks for by itself.
+    pub(crate) fn is_of_layer(key: &[u8]) -> bool {
+        key.first() == Some(&Purpose::Layer.byte())
+    }
+
+    /// Whether a key counts for a limit that a caller brought.
+    pub(crate) fn is_of_caller(key: &[u8]) -> bool {
+        let callers = [Purpose::Inline.byte(), Purpose::OwnLimit.byte()];
+        key.first().is_some_and(|purpose| callers.contains(purpose))
+    }
 }
 
 /// The charges of a request. Their keys stand one after the other in `keys`.
