@@ -1,4 +1,4 @@
-//! The guide under docs/: its commands print what stands there, with the files that it shows.
+//! The guide under docs/ and the README: their commands print what stands there, with the files that they show.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,20 @@ fn prepare(shell: &mut Command, place: &Path) {
     let others = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(built).chain(std::env::split_paths(&others));
     shell.current_dir(place).env("PATH", std::env::join_paths(all).unwrap());
+}
+
+/// Not the part below, which installs the command.
+#[test]
+fn the_readme_on_the_service() {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, part) = text.split_once("\n## As a service\n").unwrap();
+    let (part, _) = part.split_once("\n## ").unwrap();
+    let examples = root().join("examples/tidegate.yaml");
+    let part = part
+        .replace("target/release/tidegate", "tidegate")
+        .replace("examples/tidegate.yaml", examples.to_str().unwrap());
+    let place = directory();
+    readme::check_text("README.md", &part, |shell| prepare(shell, place.path()));
 }
 
 #[test]
