@@ -21,6 +21,7 @@ use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
+use crate::unmatched::Unmatched;
 
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,8 @@ pub(crate) struct Active {
     /// wait with is large, and callers wrap and move what they hold.
     has_shared: bool,
     any_blocked: Arc<AtomicBool>,
+    /// What no rule met.
+    pub(crate) unmatched: Unmatched,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -76,7 +79,15 @@ impl Active {
     #[cfg(test)]
     pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
-        Active { policy, records, has_shared: has_shared(&stores), stores, any_blocked: Arc::default(), shadow: false }
+        Active {
+            unmatched: Unmatched::of(&policy, &Unmatched::default()),
+            policy,
+            records,
+            has_shared: has_shared(&stores),
+            stores,
+            any_blocked: Arc::default(),
+            shadow: false,
+        }
     }
 
     pub(crate) fn store_count(&self) -> usize {
@@ -175,6 +186,7 @@ impl Engine {
             has_shared: default_store.is_shared(),
             stores: vec![default_store.clone()],
             any_blocked: Arc::clone(&any_blocked),
+            unmatched: Unmatched::default(),
             shadow: options.shadow,
         };
         Ok(Engine {
@@ -222,7 +234,8 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         let has_shared = has_shared(&stores);
-        self.active.store(Arc::new(Active { policy, records, stores, has_shared, any_blocked, shadow }));
+        let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
+        self.active.store(Arc::new(Active { policy, records, stores, has_shared, any_blocked, unmatched, shadow }));
         Ok(found.unchanged)
     }
 
@@ -289,6 +302,9 @@ impl Engine {
         };
         active.learn_of_blocks().await;
         let plan = Plan::of(&active, domain, request, long_keys)?;
+        if plan.is_unmatched() {
+            active.unmatched.count(domain);
+        }
         let local = Backend::Memory(Arc::clone(&self.local));
         let settled = settle(&active, &local, &plan).await?;
         self.note_fallbacks(settled.fell_back);

@@ -17,6 +17,7 @@
 //! | what keeps calls away from a store that several nodes share | `shared/` |
 //! | messages that must not fill the log | `pace.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
+//! | what no rule met | `unmatched.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -39,6 +40,7 @@ mod shape;
 mod shared;
 mod stats;
 mod store;
+mod unmatched;
 
 /// The answer of something that must not wait: with its state in memory, nothing does.
 #[cfg(test)]
@@ -51,6 +53,7 @@ pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
+pub use pace::Pace;
 pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};

@@ -6,14 +6,14 @@ use tidegate_core::Time;
 
 /// When a message may be written next, and how many were left out since the last.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     next: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Pace {
     /// Says whether a message may be written now, and if so how many were left out before it.
-    pub(crate) fn turn(&self, now: Time, pause_nanos: u64) -> Option<u64> {
+    pub fn turn(&self, now: Time, pause_nanos: u64) -> Option<u64> {
         let (now, next) = (now.as_nanos(), self.next.load(Relaxed));
         let after = now.saturating_add(pause_nanos);
         // Of callers at the same instant one writes.

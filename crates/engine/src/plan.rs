@@ -36,6 +36,17 @@ impl Purpose {
     pub(crate) fn byte(self) -> u8 {
         self as u8
     }
+
+    /// Whether a key is one that the program asks for by itself.
+    pub(crate) fn is_of_layer(key: &[u8]) -> bool {
+        key.first() == Some(&Purpose::Layer.byte())
+    }
+
+    /// Whether a key counts for a limit that a caller brought.
+    pub(crate) fn is_of_caller(key: &[u8]) -> bool {
+        let callers = [Purpose::Inline.byte(), Purpose::OwnLimit.byte()];
+        key.first().is_some_and(|purpose| callers.contains(purpose))
+    }
 }
 
 /// The charges of a request. Their keys stand one after the other in `keys`.
@@ -45,6 +56,8 @@ pub(crate) struct Plan {
     /// Rules whose penalties could not be looked up.
     pub(crate) failures: Failures,
     long_keys: LongKeys,
+    /// Whether a rule was met that is off.
+    met_off: bool,
     keys: Vec<u8>,
 }
 
@@ -153,6 +166,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Whether no rule applies to any descriptor, and none brings a limit of its own.
+    pub(crate) fn is_unmatched(&self) -> bool {
+        self.planned.is_empty() && !self.met_off
+    }
+
     /// The key of a charge.
     pub(crate) fn key(&self, range: &Range<usize>) -> Result<Key<'_>, RequestError> {
         Key::new(self.keys.get(range.clone()).unwrap_or_default()).map_err(RequestError::Key)
@@ -228,6 +246,7 @@ impl Plan {
     ) -> Result<(), RequestError> {
         let (Some(rule), Some(mode)) = (active.policy.rules().get(id.index()), active.mode(id)) else { return Ok(()) };
         if mode == Mode::Off {
+            self.met_off = true;
             return Ok(());
         }
         let enforced = mode == Mode::Enforce;

@@ -21,9 +21,11 @@ pub(crate) enum Counter {
     WithinLimit,
     Shadow,
     Reported,
+    /// Of a domain rather than of a rule: requests that none of its rules met.
+    Unmatched,
 }
 
-const COUNTERS: usize = 10;
+const COUNTERS: usize = 11;
 
 /// What was counted of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,7 @@ struct Shard([AtomicU64; COUNTERS]);
 pub(crate) struct Sharded(Box<[Shard]>);
 
 impl Sharded {
-    fn new() -> Sharded {
+    pub(crate) fn new() -> Sharded {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(COUNTER_SHARDS_MAX);
         Sharded((0..threads).map(|_| Shard::default()).collect())
     }
@@ -81,7 +83,7 @@ impl Sharded {
         }
     }
 
-    fn sum(&self, counter: Counter) -> u64 {
+    pub(crate) fn sum(&self, counter: Counter) -> u64 {
         self.0.iter().fold(0, |sum, shard| sum.wrapping_add(shard.0[counter as usize].load(Ordering::Relaxed)))
     }
 

@@ -16,6 +16,7 @@ use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
 use crate::pace::Pace;
 use crate::penalty;
+use crate::plan::Purpose;
 use crate::shared::{Shared, SharedCharge, SharedHealth};
 
 /// A store that charges are put to.
@@ -115,7 +116,7 @@ impl Backend {
         match self {
             Backend::Memory(store) => guarded(|| store.inspect(key, limit)),
             Backend::Shared(backend) => Box::pin(backend.shared.inspect(key, tag, limit)).await.map_err(|error| {
-                backend.tell_failure(&error);
+                backend.tell_failure(&error, "what was asked of a key stays unknown");
                 StoreError
             }),
             #[cfg(test)]
@@ -123,6 +124,15 @@ impl Backend {
             #[cfg(test)]
             Backend::Silent => std::future::pending().await,
         }
+    }
+}
+
+/// What happens when these charges are not decided. Limits that callers bring have no rule that could choose.
+fn instead_of(charges: &[Charge<'_>]) -> &'static str {
+    let is_of_caller = |charge: &Charge<'_>| Purpose::is_of_caller(charge.key.as_bytes());
+    match charges.iter().all(is_of_caller) {
+        true => "limits of callers are held in memory",
+        false => "rules go by on_store_failure",
     }
 }
 
@@ -140,12 +150,15 @@ impl SharedBackend {
         SharedBackend { shared, name: name.into(), failures, clock, blocked_until, look_at }
     }
 
-    /// Tells an operator that the store failed: the first time, and then from time to time.
-    fn tell_failure(&self, error: &redis::StoreError) {
-        if let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) {
-            let name = &*self.name;
-            // The error names the store by its URL, without the password.
-            tracing::warn!(name, left_out, %error, "a shared store did not decide: rules go by on_store_failure");
+    /// Tells an operator that the store failed, and what happens `instead`: the first time, and then from time to time.
+    fn tell_failure(&self, error: &redis::StoreError, instead: &str) {
+        let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
+        let store = &*self.name;
+        // The error names the store by its URL, without the password. What heals by itself is a warning.
+        if matches!(error, redis::StoreError::Call(error) if error.is_login_refused()) {
+            tracing::error!(store, left_out, %error, "a shared store did not decide: {instead}");
+        } else {
+            tracing::warn!(store, left_out, %error, "a shared store did not decide: {instead}");
         }
     }
 
@@ -157,7 +170,7 @@ impl SharedBackend {
         self.shared.charge(&shared).await.map_err(|error| match error {
             redis::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
-                self.tell_failure(&error);
+                self.tell_failure(&error, instead_of(charges));
                 ChargeFailure::Store(StoreError)
             }
         })
@@ -166,7 +179,11 @@ impl SharedBackend {
     /// Does something with a permit.
     pub(crate) async fn decide_permit(&self, key: Key<'_>, id: &[u8], op: PermitOp) -> Result<Permits, StoreError> {
         self.shared.decide_permit(key, id, op).await.map_err(|error| {
-            self.tell_failure(&error);
+            let instead = match Purpose::is_of_layer(key.as_bytes()) {
+                true => "layers go by on_store_failure",
+                false => "permits are held in memory",
+            };
+            self.tell_failure(&error, instead);
             StoreError
         })
     }

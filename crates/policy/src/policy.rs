@@ -30,6 +30,14 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug)]
 pub struct DomainId(pub(crate) u32);
 
+impl DomainId {
+    /// Its place among the domains of the policy.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A store that rules name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
@@ -108,6 +116,14 @@ impl Policy {
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<DomainId> {
         self.domains.get(name).copied()
+    }
+
+    /// The names of all domains, each at its place.
+    #[must_use]
+    pub fn domains(&self) -> Vec<&str> {
+        let mut names: Vec<(&str, DomainId)> = self.domains.iter().map(|(name, id)| (&**name, *id)).collect();
+        names.sort_by_key(|(_, id)| id.0);
+        names.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Appends the rules of a domain that apply, in the order of the configuration.

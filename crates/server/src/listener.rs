@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use socket2::{Domain, Socket, Type};
+use tidegate_core::Clock;
+use tidegate_engine::Pace;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bounds::{ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
+use crate::bounds::{ACCEPT_MESSAGE_NANOS, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
 use crate::drain::Drain;
 use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
 
@@ -45,11 +47,14 @@ pub struct Listener {
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     lanes: Lanes,
+    /// What goes wrong with each connection must not fill the log.
+    failures: Pace,
+    clock: Clock,
 }
 
 /// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot listen on {address}: {}; {}", describe(.error), hint(.error))]
+#[error("--{name} {address}: {}; {}", describe(.error), hint(name, .error))]
 pub struct ListenerError {
     name: &'static str,
     address: SocketAddr,
@@ -59,17 +64,20 @@ pub struct ListenerError {
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission to listen there denied".to_owned(),
         io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
-        _ => error.to_string(),
+        _ => format!("cannot listen there: {error}"),
     }
 }
 
-fn hint(error: &io::Error) -> &'static str {
+/// What to do about it. A listener is called as its flag is.
+fn hint(name: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "stop what listens there or choose another port",
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-        _ => "use an address of this machine, like 127.0.0.1:8080",
+        io::ErrorKind::AddrInUse => format!("stop what listens there, or choose another with --{name} ADDR"),
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need privileges; choose a higher one with --{name} ADDR")
+        }
+        _ => format!("choose an address of this machine, like --{name} 127.0.0.1:8080"),
     }
 }
 
@@ -98,6 +106,8 @@ impl Listener {
             connections: Arc::default(),
             refused: Arc::default(),
             lanes: Lanes::default(),
+            failures: Pace::default(),
+            clock: Clock::system(),
         })
     }
 
@@ -131,7 +141,7 @@ impl Listener {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(arrived) = lane.next() => {
-                    serve_handed(arrived, self.connections_max, &door, &drain);
+                    self.serve_handed(arrived, &door, &drain);
                     continue;
                 }
                 () = until.started() => break,
@@ -140,14 +150,14 @@ impl Listener {
                 Ok((stream, peer)) => self.take(&lane, stream, peer, &door, &drain),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(listener = D::NAME, %error, "cannot accept connections");
+                    self.tell(&error, "cannot accept connections");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
         lane.close();
         while let Some(arrived) = lane.next().await {
-            serve_handed(arrived, self.connections_max, &door, &drain);
+            self.serve_handed(arrived, &door, &drain);
         }
         Ok(())
     }
@@ -161,10 +171,10 @@ impl Listener {
             Some(Owner::Other(place, hand)) => {
                 let stream = match stream.into_std() {
                     Ok(stream) => stream,
-                    Err(error) => return cannot_serve::<D>(&error),
+                    Err(error) => return self.tell(&error, "cannot serve a connection"),
                 };
                 if let Err(nobody) = hand.send(Arrived { stream, peer, place }) {
-                    serve_handed(nobody.0, self.connections_max, door, drain);
+                    self.serve_handed(nobody.0, door, drain);
                 }
             }
             None => {
@@ -172,19 +182,23 @@ impl Listener {
             }
         }
     }
-}
 
-/// Serves a connection that belonged to another thread's runtime.
-fn serve_handed<D: Door>(arrived: Arrived, connections_max: usize, door: &Arc<D>, drain: &Drain) {
-    let Arrived { stream, peer, place } = arrived;
-    match TcpStream::from_std(stream) {
-        Ok(stream) => serve(stream, peer, place, connections_max, door, drain),
-        Err(error) => cannot_serve::<D>(&error),
+    /// Serves a connection that belonged to another thread's runtime.
+    fn serve_handed<D: Door>(&self, arrived: Arrived, door: &Arc<D>, drain: &Drain) {
+        let Arrived { stream, peer, place } = arrived;
+        match TcpStream::from_std(stream) {
+            Ok(stream) => serve(stream, peer, place, self.connections_max, door, drain),
+            Err(error) => self.tell(&error, "cannot serve a connection"),
+        }
     }
-}
 
-fn cannot_serve<D: Door>(error: &io::Error) {
-    tracing::warn!(listener = D::NAME, %error, "cannot serve a connection");
+    /// Tells an operator what went wrong: the first time, and then from time to time.
+    #[cold]
+    fn tell(&self, error: &io::Error, what: &str) {
+        if let Some(left_out) = self.failures.turn(self.clock.now(), ACCEPT_MESSAGE_NANOS) {
+            tracing::warn!(listener = self.name, left_out, %error, "{what}");
+        }
+    }
 }
 
 fn serve<D: Door>(

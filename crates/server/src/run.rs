@@ -136,7 +136,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         listeners: Arc::new(listeners),
         service: Arc::clone(&service),
         rls: RlsOptions { tls, reflection: options.reflection, dynamic_metadata: options.dynamic_metadata },
-        resp_password: options.resp_password,
+        resp: Arc::new(RespDoor::new(Arc::clone(&service)).with_password(options.resp_password)),
         admin_token: options.admin_token,
         drain,
         stop,
@@ -214,7 +214,8 @@ struct Worker {
     listeners: Arc<Listeners>,
     service: Arc<Service>,
     rls: RlsOptions,
-    resp_password: Option<String>,
+    /// One for all threads: it numbers and counts its clients.
+    resp: Arc<RespDoor>,
     admin_token: Option<String>,
     drain: Drain,
     /// Closed once everybody has finished or time is up.
@@ -240,17 +241,16 @@ impl Worker {
     }
 
     async fn serve(self) {
-        let Worker { listeners, service, rls, resp_password, admin_token, drain, mut stop } = self;
+        let Worker { listeners, service, rls, resp, admin_token, drain, mut stop } = self;
         let mut http = HttpDoor::new(Arc::clone(&service)).with_admin_token(admin_token);
         if let Ok(address) = listeners.http.address() {
             http = http.listening_on(address);
         }
-        let grpc = RlsDoor::new(Arc::clone(&service), rls);
-        let resp = RespDoor::new(service).with_password(resp_password);
+        let grpc = RlsDoor::new(service, rls);
         tokio::join!(
             accept(&listeners.http, Arc::new(http), drain.clone()),
             accept(&listeners.grpc, Arc::new(grpc), drain.clone()),
-            accept(&listeners.resp, Arc::new(resp), drain),
+            accept(&listeners.resp, resp, drain),
         );
         // Who comes now is refused at once and can go elsewhere; else it would wait for an answer until the end.
         drop(listeners);

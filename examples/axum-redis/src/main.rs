@@ -20,6 +20,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
+    // The store tells through `tracing` when Redis goes and when it is back.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let redis = start::setting("REDIS_URL", "redis://127.0.0.1:6379");
     let limiter = RedisLimiter::open(&redis, "5/minute".parse()?).map_err(|error| format!("REDIS_URL: {error}"))?;
     let app = Router::new().route("/", get(async || "hello\n")).layer(from_fn_with_state(limiter, limit));

@@ -4,8 +4,10 @@
 #[path = "../../support/process.rs"]
 mod process;
 
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,12 +18,16 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_axum-redis");
 /// A redis-server, and its port.
 fn redis() -> (Process, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    (redis_at(port), port)
+}
+
+fn redis_at(port: u16) -> Process {
     let settings = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
     let child = Command::new("redis-server").args(settings).stdout(Stdio::null()).spawn();
     let process = Process(child.unwrap_or_else(|error| panic!("redis-server: {error}: install it")));
     for _ in 0..500 {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return (process, port);
+            return process;
         }
         sleep(Duration::from_millis(10));
     }
@@ -60,6 +66,33 @@ fn instances_share_the_limit_and_go_on_without_redis() {
     let statuses: Vec<u16> = (0..6).map(|_| status(&one, "ann")).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
     assert_eq!(status(&two, "ann"), 200);
+}
+
+#[test]
+fn that_redis_went_and_is_back_is_told() {
+    let (server, port) = redis();
+    let url = format!("redis://127.0.0.1:{port}?timeout=2s");
+    let mut child = Command::new(EXAMPLE)
+        .envs([("REDIS_URL", &*url), ("LISTEN", "127.0.0.1:0")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (tell, told) = mpsc::channel();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let _process = Process(child);
+    std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let hear = |words: &str| {
+        while !told.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{words}")).contains(words) {}
+    };
+    assert_eq!(status(line.trim().strip_prefix("listening on ").unwrap(), "ann"), 200);
+    hear("connected to the store");
+    drop(server);
+    hear("lost a connection to the store");
+    let _server = redis_at(port);
+    hear("connected to the store");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The guide under docs/: its commands print what stands there, with the files that it shows.
+//! The guide under docs/ and the README: their commands print what stands there, with the files that they show.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Process, directory, free_port, root};
+use crate::http::get;
+use crate::process::{Process, directory, eventually, free_port, root};
 use crate::readme;
 use crate::tidegate::Tidegate;
 
@@ -44,6 +45,20 @@ fn prepare(shell: &mut Command, place: &Path) {
     let others = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(built).chain(std::env::split_paths(&others));
     shell.current_dir(place).env("PATH", std::env::join_paths(all).unwrap());
+}
+
+/// Not the part below, which installs the command.
+#[test]
+fn the_readme_on_the_service() {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, part) = text.split_once("\n## As a service\n").unwrap();
+    let (part, _) = part.split_once("\n## ").unwrap();
+    let examples = root().join("examples/tidegate.yaml");
+    let part = part
+        .replace("target/release/tidegate", "tidegate")
+        .replace("examples/tidegate.yaml", examples.to_str().unwrap());
+    let place = directory();
+    readme::check_text("README.md", &part, |shell| prepare(shell, place.path()));
 }
 
 #[test]
@@ -101,7 +116,16 @@ fn from_redis_cell() {
     check("from-redis-cell.md", None);
 }
 
-/// Two servers with the rules of the page, and a Redis between them.
+/// A Redis that listens there.
+fn redis_on(port: u16) -> Process {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()]);
+    let mut redis = Process::start(directory(), &mut command, None);
+    redis.wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    redis
+}
+
+/// Two servers with the rules of the page, and a Redis between them, which the page stops and starts again.
 #[test]
 fn shared_store() {
     let page = "shared-store.md";
@@ -111,10 +135,7 @@ fn shared_store() {
         std::fs::write(place.path().join(name), block).unwrap();
     }
     let port = free_port();
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()]);
-    let mut redis = Process::start(directory(), &mut command, None);
-    redis.wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mut redis = redis_on(port);
     // More time than usual: the machine may be busy with other tests.
     let url = format!("redis://127.0.0.1:{port}?timeout=2s");
     let rules = place.path().join("rules.yaml");
@@ -122,9 +143,15 @@ fn shared_store() {
     let [one, two] = [(); 2].map(|()| Tidegate::with_variable("REDIS_URL", Path::new(&url), &arguments));
     let text = with_addresses(&text, &one)
         .replace("8080 8090 8080 8090 8080 8090", &format!("{0} {1} {0} {1} {0} {1}", one.http.port(), two.http.port()))
-        .replace("redis-cli -p 6379", &format!("redis-cli -p {port}"))
-        .replace("127.0.0.1:6379", &format!("127.0.0.1:{port}"));
-    readme::check_text(page, &text, |shell| prepare(shell, place.path()));
+        .replace("redis-cli -p 6399", &format!("redis-cli -p {port}"))
+        .replace("127.0.0.1:6399", &format!("127.0.0.1:{port}"));
+    let (before, after) = text.split_once("\nIn the terminal of Redis, start it again:\n").unwrap();
+    readme::check_text(page, before, |shell| prepare(shell, place.path()));
+    assert!(redis.ended().success());
+    let _again = redis_on(port);
+    let asked = format!("tidegate_store_breaker{{store=\"shared\",node=\"127.0.0.1:{port}\"}} 0\n");
+    assert!(eventually(|| get(one.http, "/metrics").body.contains(&asked)), "Redis is back, and nobody asks it");
+    readme::check_text(page, after, |shell| prepare(shell, place.path()));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::http::{Connection, get};
+use crate::process::eventually;
 use crate::tidegate::Tidegate;
 
 /// What is left for each listener of 400 files and two threads.
@@ -59,4 +60,16 @@ fn few_files_make_few_connections_and_never_lock_administrators_out() {
     assert_eq!(get(tidegate.http, "/healthz").status, 200);
     assert!(!tidegate.process.log().contains("cannot accept"), "{}", tidegate.process.log());
     drop((redis, kept));
+}
+
+#[test]
+fn connections_that_cannot_be_accepted_do_not_fill_the_log() {
+    // Fewer files than the fewest connections that a listener takes.
+    let tidegate = Tidegate::with_open_files(30, 30, &["--threads", "1"]);
+    let told = || tidegate.process.log().matches("cannot accept connections").count();
+    let _clients: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(tidegate.resp).unwrap()).collect();
+    assert!(eventually(|| told() > 0), "{}", tidegate.process.log());
+    // It tries a hundred times a second, and says so once in five.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(told() <= 2, "{}", tidegate.process.log());
 }

@@ -1,13 +1,15 @@
 //! Redis' own tools and the clients that most people use.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use insta::assert_snapshot;
 
-use crate::process::{command, printed, python, root, venv};
+use crate::process::{command, eventually, printed, python, root, venv};
 use crate::tidegate::Tidegate;
 
 /// What `redis-cli` prints for each of these.
@@ -50,6 +52,32 @@ fn redis_cli_by_hand() {
         ],
     );
     assert_snapshot!(said);
+}
+
+#[test]
+fn clients_are_numbered_and_counted_over_all_threads() {
+    let tidegate = Tidegate::start(&["--threads", "2"]);
+    let ask = |client: &mut TcpStream, command: &str| {
+        client.write_all(command.as_bytes()).unwrap();
+        let mut answer = [0; 1024];
+        let length = client.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    };
+    let (mut clients, mut ids) = (Vec::new(), BTreeSet::new());
+    // So many that each thread has some, also if it starts later than the other.
+    for _ in 0..200 {
+        let mut client = TcpStream::connect(tidegate.resp).unwrap();
+        ids.insert(ask(&mut client, "CLIENT ID\r\n"));
+        clients.push(client);
+    }
+    assert_eq!(ids.len(), 200, "{ids:?}");
+    for client in &mut clients {
+        let told = ask(client, "INFO clients\r\n");
+        assert!(told.contains("connected_clients:200\r\n"), "{told}");
+    }
+    clients.truncate(1);
+    let is_alone = || ask(&mut clients[0], "INFO clients\r\n").contains("connected_clients:1\r\n");
+    assert!(eventually(is_alone), "those who left are still counted");
 }
 
 #[test]

@@ -54,7 +54,15 @@ fn a_wrong_password_is_said() {
     let redis = Server::start(&Setup { password: Some("another"), ..Setup::default() });
     let url = format!("redis://:{SECRET}@127.0.0.1:{}?timeout=300ms", redis.port);
     let fleet = Fleet::start(1, &shared(&url, &[SHUT, OPEN]));
-    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["cannot connect to the store", "WRONGPASS"]);
+    answers_and_says(
+        &fleet,
+        &format!("127.0.0.1:{}", redis.port),
+        &["ERROR", "cannot connect to the store", "WRONGPASS"],
+    );
+    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["ERROR", "did not decide", "WRONGPASS"]);
+    let log = fleet.node(0).process.log();
+    let heals = log.lines().find(|line| line.contains(" WARN ") && line.contains("WRONGPASS"));
+    assert_eq!(heals, None, "it does not heal by itself");
 }
 
 #[test]
@@ -63,7 +71,7 @@ fn a_user_without_rights_is_said() {
     let redis = Server::start(&Setup { user: Some(&user), ..Setup::default() });
     let url = format!("redis://limiter:{SECRET}@127.0.0.1:{}?timeout=300ms", redis.port);
     let fleet = Fleet::start(1, &shared(&url, &[SHUT, OPEN]));
-    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["NOPERM", "evalsha"]);
+    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["ERROR", "NOPERM", "evalsha"]);
 }
 
 #[test]
@@ -72,7 +80,7 @@ fn a_user_without_rights_to_the_keys_is_said() {
     let redis = Server::start(&Setup { user: Some(&user), ..Setup::default() });
     let url = format!("redis://limiter:{SECRET}@127.0.0.1:{}?timeout=300ms", redis.port);
     let fleet = Fleet::start(1, &shared(&url, &[SHUT, OPEN]));
-    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["NOPERM"]);
+    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["ERROR", "NOPERM"]);
 }
 
 /// Puts something else where the count of a rule is, and sees that it stays there.

@@ -23,6 +23,7 @@ use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
+const RULES_EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]}"#;
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
 const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
 
@@ -244,13 +245,18 @@ impl<'a> Inline<'a> {
 
     /// What a query asks for.
     pub(super) fn of_query(mut query: Query<'a>) -> Result<Inline<'a>, Failure> {
-        let key = query.need("key", "name whom to count, like key=user:42")?;
-        let rate = query.need("rate", "say how much, like rate=100/minute")?;
+        let key = query.need("key", "name whom to count, like key=user:42");
+        let key = key.map_err(|missing| rules_by_query(&query).unwrap_or(missing))?;
+        let rate = query.need("rate", "say how much, like rate=100/minute");
+        let rate = rate.map_err(|missing| rules_by_query(&query).unwrap_or(missing))?;
         let algorithm = query.take("algorithm");
         let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
         let slices = query.whole("slices", UNITS)?;
         let cost = query.whole("cost", COSTS)?.unwrap_or(1);
         let wait = query.take("wait").map(|text| wait(&text)).transpose()?;
+        if let Some(refusal) = rules_by_query(&query) {
+            return Err(refusal);
+        }
         query.finish()?;
         let numbers = Numbers {
             algorithm: algorithm.map(Cow::into_owned),
@@ -267,6 +273,13 @@ impl<'a> Inline<'a> {
     fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {
         Inline { key, name: Cow::Borrowed(OWN_LIMIT_NAME), is_named: false, limit, shown, cost, wait: None }
     }
+}
+
+/// Configured rules take lists, which a query has no place for: who tries is told where to ask.
+fn rules_by_query(query: &Query<'_>) -> Option<Failure> {
+    let name = ["domain", "descriptors"].into_iter().find(|name| query.has(name))?;
+    let remedy = format_args!("for configured rules use POST with a body like {RULES_EXAMPLE}");
+    Some(Failure::bad(name, "GET takes a key and a rate, and asks no configured rules", remedy))
 }
 
 thread_local! {

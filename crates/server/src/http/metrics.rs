@@ -24,6 +24,7 @@ pub(super) const REQUESTS: &str = "tidegate_requests_total";
 pub(super) const HTTP_RESPONSES: &str = "tidegate_http_responses_total";
 pub(super) const RESPONSE_TIME: &str = "tidegate_response_time_seconds";
 pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
+pub(super) const UNMATCHED: &str = "tidegate_unmatched_total";
 pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
@@ -211,6 +212,10 @@ fn traffic(page: &mut Page, service: &Service) {
     }
     page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
+    page.head(UNMATCHED, "counter", "Requests that no rule of their domain met: they pass.");
+    for (domain, count) in service.engine.unmatched() {
+        page.line(UNMATCHED, &[("domain", &domain)], count);
+    }
 }
 
 fn connections(page: &mut Page, service: &Service) {

@@ -235,8 +235,39 @@ impl Door for HttpDoor {
 mod tests {
     use super::*;
     use crate::Drainer;
+    use crate::bounds::STALL;
     use std::io::{Read, Write};
+    use std::time::Duration;
     use tidegate_engine::{Engine, Options};
+
+    /// A connection with little room on its way to the client, and both of its ends.
+    fn narrow() -> (std::net::TcpStream, TcpStream, SocketAddr) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        client.set_recv_buffer_size(4096).unwrap();
+        client.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        socket2::SockRef::from(&stream).set_send_buffer_size(4096).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        (client.into(), TcpStream::from_std(stream).unwrap(), peer)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_and_never_reads_is_dropped_in_time() {
+        let door = Arc::new(HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap()))));
+        let (mut client, stream, peer) = narrow();
+        let mut sent = 0;
+        while sent < 3_000 && client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").is_ok() {
+            sent += 1;
+        }
+        assert!(sent > 500, "more is asked than the answers have room for: {sent}");
+        let (_drainer, drain) = Drainer::new();
+        let start = tokio::time::Instant::now();
+        door.serve(stream, peer, drain).await;
+        let took = start.elapsed();
+        assert!(took > STALL && took < STALL + Duration::from_secs(5), "{took:?}");
+    }
 
     /// As it comes from another thread when all are told to finish.
     #[tokio::test]

@@ -22,6 +22,8 @@ pub(super) struct Pulse {
     answers: AtomicU64,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
+    /// Whether bytes wait that it does not take.
+    blocked: AtomicBool,
     /// Pages that were given to it, and those that it has taken whole.
     pages: AtomicU64,
     pages_taken: AtomicU64,
@@ -33,6 +35,13 @@ impl Pulse {
         // Only the connection's own task counts, so that no two can be lost to each other.
         self.answers.store(self.answers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes what became of writing to it. While it takes what is written, this only reads.
+    fn wrote(&self, is_blocked: bool) {
+        if self.blocked.load(Ordering::Relaxed) != is_blocked {
+            self.blocked.store(is_blocked, Ordering::Relaxed);
+        }
     }
 
     /// It is given a page, and has it until the guard is dropped.
@@ -80,8 +89,10 @@ impl Silence {
             return Next::Drop;
         }
         let answers = pulse.answers.load(Ordering::Relaxed);
-        // Who has just connected has a request to make.
-        let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
+        // Who has just connected has a request to make. Who does not take an answer is in the middle of it, however little was
+        // read since.
+        let is_at_it = pulse.heard.load(Ordering::Relaxed) || pulse.blocked.load(Ordering::Relaxed);
+        let is_waiting = answers > 0 && !is_at_it;
         if (answers, is_waiting) != (self.answers, self.is_waiting) {
             (self.answers, self.is_waiting, self.length) = (answers, is_waiting, Duration::ZERO);
             return Next::Wait;
@@ -133,7 +144,9 @@ impl Read for Io {
 
 impl Write for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.pulse.wrote(polled.is_pending());
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -153,7 +166,9 @@ impl Write for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.pulse.wrote(polled.is_pending());
+        polled
     }
 }
 
@@ -193,6 +208,17 @@ mod tests {
         assert_eq!(next, Next::Finish, "between requests");
         assert!(length >= HTTP_IDLE && length <= HTTP_IDLE + 2 * HTTP_WATCH, "{length:?}");
         assert_eq!(silence.look(&pulse), Next::Drop, "it did not finish when told to");
+    }
+
+    #[test]
+    fn an_answer_has_to_be_taken_in_time() {
+        let (pulse, mut silence) = (Pulse::default(), Silence::default());
+        pulse.answered();
+        pulse.wrote(true);
+        let (length, next) = end(&mut silence, &pulse);
+        assert!(next == Next::Drop && length > STALL && length < STALL + Duration::from_secs(5), "{length:?}");
+        pulse.wrote(false);
+        assert_eq!(end(&mut silence, &pulse).1, Next::Finish, "taken, it waits for the next request");
     }
 
     #[test]

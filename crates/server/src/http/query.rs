@@ -32,6 +32,11 @@ impl<'a> Query<'a> {
         Ok(Query { left, taken: Vec::new() })
     }
 
+    /// Whether a parameter is there that was not taken.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.left.iter().any(|(other, _)| other == name)
+    }
+
     pub(super) fn take(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
         self.taken.push(name);
         let index = self.left.iter().position(|(other, _)| other == name)?;

@@ -24,6 +24,8 @@ async fn metrics() {
     for _ in 0..4 {
         bench.post("/v1/check", r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#).await;
     }
+    // No rule looks for this entry.
+    bench.post("/v1/check", r#"{"domain":"api","descriptors":[{"usr":"ann"}]}"#).await;
     let answer = bench.get("/metrics").await;
     assert!(answer.contains("\ncontent-type: text/plain; version=0.0.4; charset=utf-8\n"), "{answer}");
     let (_, page) = answer.split_once("\n\n").unwrap();
@@ -31,16 +33,17 @@ async fn metrics() {
     insta::assert_snapshot!("metric_names", names.join("\n"));
     let of_two_rules = |line: &&str| line.contains("per-user") || line.contains("trial");
     insta::assert_snapshot!("metrics_of_rules", page.lines().filter(of_two_rules).collect::<Vec<_>>().join("\n"));
-    assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 4\n"), "{page}");
+    assert!(page.contains("\ntidegate_requests_total{protocol=\"http\"} 5\n"), "{page}");
+    assert!(page.contains("\ntidegate_unmatched_total{domain=\"api\"} 1\n"), "{page}");
     assert!(page.contains("\ntidegate_http_responses_total{code=\"429\"} 1\n"), "{page}");
     assert!(page.contains("\ntidegate_connections{listener=\"http\"} 1\n"), "{page}");
     for line in [
         // The clock of this server stands still.
-        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"0.000005\"} 4",
-        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"2.5\"} 4",
-        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"0.000005\"} 5",
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"2.5\"} 5",
+        "tidegate_response_time_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 5",
         "tidegate_response_time_seconds_sum{protocol=\"http\"} 0",
-        "tidegate_response_time_seconds_count{protocol=\"http\"} 4",
+        "tidegate_response_time_seconds_count{protocol=\"http\"} 5",
         "tidegate_response_time_seconds_count{protocol=\"grpc\"} 0",
         "ratelimit_service_response_time_seconds_count{grpc_method=\"ShouldRateLimit\"} 0",
         "ratelimit_service_should_rate_limit_error{err_type=\"service_error\"} 0",

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::url::Address;
 use super::bounds::{MAP_PAUSE, MAP_PAUSE_TROUBLED, MAP_TIME_MAX, NODES_MAX};
-use super::dial::{Endpoint, Expect, in_words, said};
+use super::dial::{DialError, Endpoint, Expect, said};
 use super::error::Why;
 use super::node::{Node, Shared, Whereabouts};
 use super::slots::{Range, SLOTS, ranges};
@@ -48,7 +48,7 @@ struct Member {
 #[derive(Clone)]
 enum Told {
     Nothing,
-    Failed(Arc<str>),
+    Failed(Why),
     Known,
 }
 
@@ -108,7 +108,7 @@ impl Cluster {
             self.shared.trouble.notify_one();
             match &map.told {
                 Told::Nothing => Why::Connecting,
-                Told::Failed(why) => Why::NoConnection(Arc::clone(why)),
+                Told::Failed(why) => why.clone(),
                 Told::Known => Why::NoNode(slot),
             }
         })
@@ -162,11 +162,11 @@ impl Cluster {
     }
 
     async fn refresh(&self) {
-        if let Err(why) = self.look().await {
+        if let Err(error) = self.look().await {
             self.map.send_if_modified(|map| {
                 let first = !matches!(map.told, Told::Known);
                 if first {
-                    Arc::make_mut(map).told = Told::Failed(why.into());
+                    Arc::make_mut(map).told = Told::Failed(error.into_why());
                 }
                 first
             });
@@ -174,7 +174,7 @@ impl Cluster {
     }
 
     /// Asks nodes for the map until one tells it: those with a connection first, another one each time.
-    async fn look(&self) -> Result<(), String> {
+    async fn look(&self) -> Result<(), DialError> {
         let map = Arc::clone(&self.map.borrow());
         let turn = self.turn.fetch_add(1, Relaxed);
         let mut connected: Vec<_> =
@@ -189,7 +189,7 @@ impl Cluster {
         let mut known: Vec<_> = map.nodes.iter().map(|member| &member.address).chain(&map.others).collect();
         rotate(&mut known, turn);
         known.extend(&self.seeds);
-        let mut failure = "no node is known".to_owned();
+        let mut failure = DialError::from("no node is known".to_owned());
         for address in known {
             let asking = async {
                 let dialled = self.shared.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
@@ -200,8 +200,8 @@ impl Cluster {
                     self.learn(&ranges);
                     return Ok(());
                 }
-                Ok(Err(reason)) => failure = reason,
-                Err(_) => failure = format!("{address}: no answer within {MAP_TIME_MAX:?}"),
+                Ok(Err(error)) => failure = error,
+                Err(_) => failure = format!("{address}: no answer within {MAP_TIME_MAX:?}").into(),
             }
         }
         Err(failure)
@@ -238,18 +238,18 @@ fn rotate<T>(list: &mut [T], turn: usize) {
     list.rotate_left((turn % length).min(list.len()));
 }
 
-async fn tell(mut connection: MultiplexedConnection, address: &Address) -> Result<Vec<Range>, String> {
+async fn tell(mut connection: MultiplexedConnection, address: &Address) -> Result<Vec<Range>, DialError> {
     let command = redis::cmd("CLUSTER").arg("SLOTS").take();
     let asking = connection.send_packed_command(&command);
     let reply =
         timeout(MAP_TIME_MAX, asking).await.map_err(|_| format!("{address}: no answer within {MAP_TIME_MAX:?}"))?;
     let reply = reply.map_err(|error| format!("{address}: {}", said(&error)))?;
     if let redis::Value::ServerError(error) = &reply {
-        return Err(format!("{address}: {}", in_words(error)));
+        return Err(DialError::refused("", error).at(address));
     }
     match ranges(&reply, address) {
         Some(ranges) if !ranges.is_empty() => Ok(ranges),
-        _ => Err(format!("{address}: it knows no slots of a Cluster")),
+        _ => Err(format!("{address}: it knows no slots of a Cluster").into()),
     }
 }
 

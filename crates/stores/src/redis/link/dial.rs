@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::url::{Address, Login};
 use super::bounds::CALLS_IN_FLIGHT_MAX;
+use super::error::{Why, is_of_login};
 
 /// Where to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +70,45 @@ impl Drop for Driver {
     }
 }
 
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DialError {
+    pub(super) reason: String,
+    /// Whether the server does not let us in: then trying again is of no use.
+    pub(super) is_login_refused: bool,
+}
+
+impl From<String> for DialError {
+    fn from(reason: String) -> DialError {
+        DialError { reason, is_login_refused: false }
+    }
+}
+
+impl DialError {
+    /// A server answered with an error, to something that is called so.
+    pub(super) fn refused(name: &str, error: &ServerError) -> DialError {
+        // Before there were codes for it, servers said of a wrong password what they say of anything. Full ones say so too.
+        let is_of_old = name == LOGIN && error.code() == "ERR" && !in_words(error).contains("max number of clients");
+        let is_login_refused = is_of_old || is_of_login(error.code());
+        let separator = if name.is_empty() { "" } else { ": " };
+        DialError { reason: format!("{name}{separator}{}", in_words(error)), is_login_refused }
+    }
+
+    /// The same with the name of the server before it.
+    pub(super) fn at(self, server: &impl fmt::Display) -> DialError {
+        DialError { reason: format!("{server}: {}", self.reason), ..self }
+    }
+
+    /// What a caller hears.
+    pub(super) fn into_why(self) -> Why {
+        let reason = self.reason.into();
+        if self.is_login_refused { Why::LoginRefused(reason) } else { Why::NoConnection(reason) }
+    }
+}
+
+/// How a refused login is called.
+const LOGIN: &str = "login refused";
+
 impl Dialer {
     pub(super) fn new(tls: Option<TlsConnector>, login: &Login, database: u32) -> Dialer {
         Dialer { tls, login: login.clone(), database }
@@ -79,7 +119,7 @@ impl Dialer {
     }
 
     /// Connects, logs in, gives the connection a name and looks whether the node is what is expected.
-    pub(super) async fn dial(&self, endpoint: &Endpoint, expect: Expect) -> Result<Dialled, String> {
+    pub(super) async fn dial(&self, endpoint: &Endpoint, expect: Expect) -> Result<Dialled, DialError> {
         let stream = self.stream(endpoint).await.map_err(|error| format!("{endpoint}: {error}"))?;
         let written = Arc::new(AtomicU64::new(0));
         let stream = Metered { stream, written: Arc::clone(&written) };
@@ -95,7 +135,7 @@ impl Dialer {
             .map_err(|error| format!("{endpoint}: {}", said(&error)))?;
         let driver = Driver(tokio::spawn(driver));
         let mut dialled = Dialled { connection, driver, written };
-        self.greet(&mut dialled.connection, expect).await.map_err(|reason| format!("{endpoint}: {reason}"))?;
+        self.greet(&mut dialled.connection, expect).await.map_err(|error| error.at(endpoint))?;
         Ok(dialled)
     }
 
@@ -113,11 +153,11 @@ impl Dialer {
         Ok(Box::new(stream))
     }
 
-    async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), String> {
+    async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), DialError> {
         let mut pipeline = redis::pipe();
         let mut names = Vec::new();
         if let Some(password) = &self.login.password {
-            names.push("login refused");
+            names.push(LOGIN);
             pipeline.cmd("AUTH");
             if let Some(user) = &self.login.user {
                 pipeline.arg(user);
@@ -134,7 +174,7 @@ impl Dialer {
         let replies = asked.map_err(|error| said(&error))?;
         for (reply, name) in replies.iter().zip(&names) {
             if let Value::ServerError(error) = reply {
-                return Err(format!("{name}: {}", in_words(error)));
+                return Err(DialError::refused(name, error));
             }
         }
         // The name is a courtesy: a server or user without that command is as good.
@@ -143,10 +183,11 @@ impl Dialer {
 }
 
 /// Whether the reply to the last question is that of a node which is expected.
-fn check(reply: Option<&Value>, expect: Expect) -> Result<(), String> {
+fn check(reply: Option<&Value>, expect: Expect) -> Result<(), DialError> {
     match (reply, expect) {
         (Some(Value::ServerError(error)), Expect::Primary) if error.code() == "NOPERM" => {
-            Err("the user may not ask for its role: grant it +role".to_owned())
+            let reason = "the user may not ask for its role: grant it +role".to_owned();
+            Err(DialError { reason, is_login_refused: true })
         }
         // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
         (Some(Value::ServerError(error)), Expect::Anything)
@@ -154,13 +195,13 @@ fn check(reply: Option<&Value>, expect: Expect) -> Result<(), String> {
         {
             Ok(())
         }
-        (Some(Value::ServerError(error)), _) => Err(in_words(error)),
+        (Some(Value::ServerError(error)), _) => Err(DialError::refused("", error)),
         (Some(Value::Array(role)), Expect::Primary) => match role.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            role => Err(format!("it is to be the primary, but its role is {}", text(role))),
+            role => Err(format!("it is to be the primary, but its role is {}", text(role)).into()),
         },
         (Some(_), Expect::Anything) => Ok(()),
-        _ => Err("it does not answer like Redis".to_owned()),
+        _ => Err("it does not answer like Redis".to_owned().into()),
     }
 }
 

@@ -43,6 +43,20 @@ impl CallError {
             CallError::NotSent { .. } | CallError::Unknown { .. } => None,
         }
     }
+
+    /// Whether the server does not let us in, or not do what was asked: somebody has to correct that.
+    #[must_use]
+    pub fn is_login_refused(&self) -> bool {
+        match self {
+            CallError::NotSent { why, .. } | CallError::Unknown { why, .. } => matches!(why, Why::LoginRefused(_)),
+            CallError::Refused { .. } => self.code().is_some_and(is_of_login),
+        }
+    }
+}
+
+/// Whether an error with this code is about who asks.
+pub(super) fn is_of_login(code: &str) -> bool {
+    matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")
 }
 
 /// What went wrong on the way to a server or back.
@@ -51,6 +65,9 @@ pub enum Why {
     /// There is no connection, and the last attempt to make one failed.
     #[error("no connection: {0}")]
     NoConnection(Arc<str>),
+    /// There is no connection, because the server does not let us in.
+    #[error("no connection: {0}")]
+    LoginRefused(Arc<str>),
     /// There is no connection yet.
     #[error("no connection: it is being made")]
     Connecting,

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::bounds::{BACKOFF_MAX, BACKOFF_MIN, CONNECT_TIME_MAX, DRAIN_TIME_MAX, PROBE_PAUSE, PROBE_TIME_MAX};
-use super::dial::{Dialled, Driver, Endpoint, Expect};
+use super::dial::{DialError, Dialled, Driver, Endpoint, Expect};
 use super::error::Why;
 use super::link::{Link, Live, State};
 use super::node::{Node, Whereabouts};
@@ -81,13 +81,13 @@ impl Keeper {
                     if connected.elapsed() >= BACKOFF_MAX {
                         pause = Duration::ZERO;
                     }
-                    "it was lost".into()
+                    Why::NoConnection("it was lost".into())
                 }
-                Err(why) => {
-                    self.node.journal.unreachable(&self.node, &why);
+                Err(error) => {
+                    self.node.journal.unreachable(&self.node, &error);
                     self.node.shared.trouble.notify_one();
                     pause = pause.max(BACKOFF_MIN);
-                    Arc::from(why)
+                    error.into_why()
                 }
             };
             if pause.is_zero() {
@@ -104,7 +104,7 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Dialled, Endpoint), String> {
+    async fn connect(&self) -> Result<(Dialled, Endpoint), DialError> {
         let connecting = async {
             let (endpoint, expect) = match &self.node.whereabouts {
                 Whereabouts::Fixed(endpoint) => (endpoint.clone(), Expect::Anything),
@@ -115,7 +115,7 @@ impl Keeper {
         };
         timeout(CONNECT_TIME_MAX, connecting).await.unwrap_or_else(|_| {
             let hint = if self.node.shared.dialer.speaks_tls() { "; does this port speak TLS?" } else { "" };
-            Err(format!("{}: connecting took longer than {CONNECT_TIME_MAX:?}{hint}", self.node.name))
+            Err(format!("{}: connecting took longer than {CONNECT_TIME_MAX:?}{hint}", self.node.name).into())
         })
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::dial::Endpoint;
+use super::error::Why;
 
 /// What callers see of a link.
 #[derive(Clone)]
@@ -17,7 +18,7 @@ pub(super) enum State {
     /// The keeper connects for the first time, or for the first time since the connection was lost, since this instant.
     First(Instant),
     /// That failed; the keeper goes on trying, and nobody waits for it.
-    Down(Arc<str>),
+    Down(Why),
     Up(Arc<Live>),
 }
 

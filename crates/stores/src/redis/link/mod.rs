@@ -10,6 +10,7 @@
 //! | where the primary is | `sentinel` |
 //! | which node has a slot | `cluster`, `slots` |
 //! | states and counts | `health` |
+//! | what the log says | `journal` |
 //!
 //! A call is sent again only if the server said that it did not run it, or if nothing was written to the socket. So it
 //! is applied once at most.
@@ -21,6 +22,7 @@ mod command;
 mod dial;
 mod error;
 mod health;
+mod journal;
 mod keeper;
 #[expect(clippy::module_inception, reason = "a link is one of the links")]
 mod link;

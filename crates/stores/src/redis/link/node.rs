@@ -17,7 +17,8 @@ use super::circuit::{Breaker, Circuit};
 use super::command::Request;
 use super::dial::{Dialer, Endpoint, said};
 use super::error::Why;
-use super::health::{Counters, Journal, Stopwatch};
+use super::health::{Counters, Stopwatch};
+use super::journal::Journal;
 use super::keeper;
 use super::link::{Link, Live, State};
 use super::sentinel::Sentinels;
@@ -162,7 +163,7 @@ impl Node {
     }
 
     /// Counts a failure; the one that opens the breaker sets off the probes.
-    pub(super) fn failed(&self) {
+    pub(super) fn failed(self: &Arc<Self>) {
         if self.circuit.failed(self.age()) {
             self.shared.counters.opened.fetch_add(1, Relaxed);
             self.journal.breaker_opened(self);
@@ -206,6 +207,10 @@ impl Node {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
     /// A connection that answers, if there is one.
     pub(super) fn any_live(&self) -> Option<Arc<Live>> {
         self.links.iter().filter(|_| self.circuit.is_closed()).find_map(Link::live)
@@ -240,7 +245,7 @@ impl Node {
 fn decided(state: &State) -> Option<Result<Arc<Live>, Why>> {
     match state {
         State::Up(live) => Some(Ok(Arc::clone(live))),
-        State::Down(why) => Some(Err(Why::NoConnection(Arc::clone(why)))),
+        State::Down(why) => Some(Err(why.clone())),
         State::Idle | State::First(_) => None,
     }
 }

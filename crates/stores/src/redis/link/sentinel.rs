@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::url::Address;
 use super::bounds::{SENTINEL_GRACE, SENTINEL_PAUSE, SENTINEL_TIME_MAX};
-use super::dial::{Dialer, Dialled, Endpoint, Expect, in_words, said};
+use super::dial::{DialError, Dialer, Dialled, Endpoint, Expect, said};
 use super::node::Node;
 
 pub(super) struct Sentinels {
@@ -43,16 +43,16 @@ impl Sentinels {
     }
 
     /// Asks all of them at once, and waits for the others only a little once one has answered.
-    pub(super) async fn locate(self: &Arc<Self>) -> Result<Address, String> {
+    pub(super) async fn locate(self: &Arc<Self>) -> Result<Address, DialError> {
         let mut asked = JoinSet::new();
         for address in &self.addresses {
             let (sentinels, address) = (Arc::clone(self), address.clone());
             asked.spawn(async move {
                 let (word, _) = sentinels.ask_anew(&address).await?;
-                Ok::<Word, String>(word)
+                Ok::<Word, DialError>(word)
             });
         }
-        let (mut words, mut failure) = (Vec::new(), "there are no Sentinels".to_owned());
+        let (mut words, mut failure) = (Vec::new(), DialError::from("there are no Sentinels".to_owned()));
         let mut end = Instant::now() + SENTINEL_TIME_MAX;
         loop {
             let answer = tokio::select! {
@@ -65,13 +65,13 @@ impl Sentinels {
                     words.push(word);
                     end = end.min(Instant::now() + SENTINEL_GRACE);
                 }
-                Some(Ok(Err(reason))) => failure = reason,
+                Some(Ok(Err(error))) => failure = error,
                 Some(Err(_)) => {}
             }
         }
         self.believe(&words).ok_or_else(|| match words.is_empty() {
-            true => format!("no Sentinel names the primary: {failure}"),
-            false => "the Sentinels that answer know less than others did before".to_owned(),
+            true => DialError { reason: format!("no Sentinel names the primary: {}", failure.reason), ..failure },
+            false => "the Sentinels that answer know less than others did before".to_owned().into(),
         })
     }
 
@@ -88,17 +88,17 @@ impl Sentinels {
         Some(best.primary.clone())
     }
 
-    async fn ask_anew(&self, address: &Address) -> Result<(Word, Dialled), String> {
+    async fn ask_anew(&self, address: &Address) -> Result<(Word, Dialled), DialError> {
         let asking = async {
             let mut dialled = self.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
-            let word = self.ask(&mut dialled.connection).await.map_err(|reason| format!("{address}: {reason}"))?;
+            let word = self.ask(&mut dialled.connection).await.map_err(|error| error.at(address))?;
             Ok((word, dialled))
         };
-        let late = |_| Err(format!("{address}: no answer within {SENTINEL_TIME_MAX:?}"));
+        let late = |_| Err(format!("{address}: no answer within {SENTINEL_TIME_MAX:?}").into());
         timeout(SENTINEL_TIME_MAX, asking).await.unwrap_or_else(late)
     }
 
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Word, String> {
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Word, DialError> {
         let mut pipeline = redis::pipe();
         pipeline.cmd("SENTINEL").arg("get-master-addr-by-name").arg(&self.name);
         pipeline.cmd("SENTINEL").arg("MASTER").arg(&self.name);
@@ -106,11 +106,11 @@ impl Sentinels {
         let late = |_| format!("no answer within {SENTINEL_TIME_MAX:?}");
         let replies = timeout(SENTINEL_TIME_MAX, asking).await.map_err(late)?.map_err(|error| said(&error))?;
         match replies.as_slice() {
-            [Value::ServerError(error), _] => Err(in_words(error)),
+            [Value::ServerError(error), _] => Err(DialError::refused("", error)),
             [address, master] => {
-                word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name))
+                word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name).into())
             }
-            _ => Err("it does not answer like a Sentinel".to_owned()),
+            _ => Err("it does not answer like a Sentinel".to_owned().into()),
         }
     }
 

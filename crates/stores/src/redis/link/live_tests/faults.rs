@@ -84,7 +84,7 @@ async fn a_call_on_a_connection_that_is_over_was_not_sent() {
     let Topology::One(node) = &redis.inner.topology else { panic!("one node") };
     let endpoint = Endpoint::Tcp(Address { host: "127.0.0.1".to_owned(), port: server.port });
     let Dialled { connection, written, driver } =
-        node.shared.dialer.dial(&endpoint, Expect::Anything).await.map_err(|error| panic!("{error}")).unwrap();
+        node.shared.dialer.dial(&endpoint, Expect::Anything).await.map_err(|error| panic!("{error:?}")).unwrap();
     // As when a connection ends and its keeper has not noticed yet.
     drop(driver);
     let live = Live::new(connection, endpoint, written);
