@@ -26,6 +26,12 @@ pub trait Doorkeeper: Clone {
     /// What tells a request that waits what has come of it.
     type Wait: Future;
 
+    /// Lets a request in of which nothing need be known, if that can be done at once.
+    #[inline]
+    fn enter_unseen(&self) -> Option<Self::Permit> {
+        None
+    }
+
     /// Lets a request in, or has it wait, or refuses it.
     fn enter(&self, head: Head<'_>) -> Entered<Self::Permit, Self::Wait>;
 
@@ -100,6 +106,10 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
+        // A request that nobody looks at is handed on where it lies.
+        if let Some(permit) = self.doorkeeper.enter_unseen() {
+            return GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } };
+        }
         // What is rare comes back as a pointer: so the future is made where it stays.
         match self.doorkeeper.enter(Head::of(&request)) {
             Entered::In(permit) => {
@@ -159,8 +169,14 @@ pin_project! {
 
 enum KeptOut<S, D: Doorkeeper, A> {
     /// Nothing is held once it has been called.
-    Waiting { wait: Pin<Box<D::Wait>>, held: Option<(S, Request<A>, D)> },
-    Refused { refusal: Box<Refusal>, is_grpc: bool },
+    Waiting {
+        wait: Pin<Box<D::Wait>>,
+        held: Option<(S, Request<A>, D)>,
+    },
+    Refused {
+        refusal: Box<Refusal>,
+        is_grpc: bool,
+    },
 }
 
 /// What has come of one who was not let in at once.

@@ -197,6 +197,14 @@ impl Doorkeeper for AdaptiveLayer {
     type Wait = AdaptiveWait;
 
     #[inline]
+    fn enter_unseen(&self) -> Option<AdaptivePermit> {
+        let shared = &self.0;
+        match (&shared.places, shared.switch.mode()) {
+            (Places::One(gate), Mode::Enforce) => Some(shared.permit(gate.try_take()?, Place::Gate)),
+            _ => None,
+        }
+    }
+
     fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
         match (shared.switch.mode(), &shared.places) {

@@ -200,6 +200,14 @@ impl Doorkeeper for ConcurrencyLayer {
     type Wait = ConcurrencyWait;
 
     #[inline]
+    fn enter_unseen(&self) -> Option<ConcurrencyPermit> {
+        let shared = &*self.0;
+        match (&shared.places, shared.switch.mode()) {
+            (Places::One(gate), Mode::Enforce) => gate.try_enter().map(ConcurrencyPermit::from),
+            _ => None,
+        }
+    }
+
     fn enter(&self, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         let shared = &*self.0;
         match (shared.switch.mode(), &shared.places) {
@@ -263,14 +271,16 @@ enum Held {
     Key {
         _permit: Permit,
     },
+    /// Apart: its key is on the heap anyway, and the others are the smaller for it.
     QueuedKey {
-        _permit: KeyedPermit,
+        _permit: Box<KeyedPermit>,
     },
     /// It was let in without being counted.
     Nothing,
 }
 
 impl From<GatePermit> for ConcurrencyPermit {
+    #[inline]
     fn from(permit: GatePermit) -> ConcurrencyPermit {
         ConcurrencyPermit(Held::Place { _permit: permit })
     }
@@ -278,7 +288,7 @@ impl From<GatePermit> for ConcurrencyPermit {
 
 impl From<KeyedPermit> for ConcurrencyPermit {
     fn from(permit: KeyedPermit) -> ConcurrencyPermit {
-        ConcurrencyPermit(Held::QueuedKey { _permit: permit })
+        ConcurrencyPermit(Held::QueuedKey { _permit: Box::new(permit) })
     }
 }
 
