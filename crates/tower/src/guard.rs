@@ -167,6 +167,8 @@ pin_project! {
     }
 }
 
+/// One who was not let in at once.
+#[allow(clippy::large_enum_variant, reason = "it is in a box of its own")]
 enum KeptOut<S, D: Doorkeeper, A> {
     /// Nothing is held once it has been called.
     Waiting {
