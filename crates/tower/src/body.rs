@@ -23,7 +23,7 @@ pin_project! {
 }
 
 pin_project! {
-    #[project = KindOf]
+    #[project = KindProjection]
     #[derive(Debug)]
     enum Kind<B> {
         Passed { #[pin] body: B },
@@ -69,7 +69,7 @@ where
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         match this.kind.project() {
-            KindOf::Passed { mut body } => {
+            KindProjection::Passed { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(context));
                 // Who reads to the last frame need not ask for another, nor drop the body at once.
                 let goes_on = matches!(&frame, Some(Ok(frame)) if !frame.is_trailers()) && !body.is_end_stream();
@@ -78,8 +78,8 @@ where
                 }
                 Poll::Ready(frame)
             }
-            KindOf::Own { bytes } if bytes.is_empty() => Poll::Ready(None),
-            KindOf::Own { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut **bytes).into())))),
+            KindProjection::Own { bytes } if bytes.is_empty() => Poll::Ready(None),
+            KindProjection::Own { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut **bytes).into())))),
         }
     }
 

@@ -23,7 +23,7 @@ pub const RETRY_AFTER_BYTES_MAX: usize = 64;
 /// Longest details of a gRPC status that are read: as many bytes as servers and clients take for all headers together.
 pub const GRPC_DETAILS_BYTES_MAX: usize = 8 * 1024;
 
-/// Most requests of a dark launch that a shared store is asked about at once. Those beyond pass without being judged: a
+/// Most requests in shadow mode that a shared store is asked about at once. Those beyond pass without being judged: a
 /// store that hangs must not gather them.
 pub const WATCHED_MAX: usize = 10_000;
 

@@ -146,9 +146,9 @@ pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(
 }
 
 /// Checks that what is said of keys is said of something.
-pub(crate) fn check_has_key(key: bool, keys: bool, missing_key: bool) -> Result<(), ConfigError> {
-    for (field, is_set) in [("keys", keys), ("missing_key", missing_key)] {
-        if is_set && !key {
+pub(crate) fn check_has_key(key: bool, said: [(&'static str, bool); 3]) -> Result<(), ConfigError> {
+    for (field, is_said) in said {
+        if is_said && !key {
             return Err(ConfigError::unused(field, "without a key", "set key too, or leave it out"));
         }
     }

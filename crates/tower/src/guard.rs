@@ -193,8 +193,11 @@ impl<S, D: Doorkeeper, A> KeptOut<S, D, A> {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, A, D::Permit>> {
         let (refusal, is_grpc) = match self {
             KeptOut::Waiting { wait, held } => {
-                let told = ready!(wait.as_mut().poll(context));
                 // Whoever polls what is ready gets no second answer.
+                if held.is_none() {
+                    return Poll::Pending;
+                }
+                let told = ready!(wait.as_mut().poll(context));
                 let Some((ready, request, doorkeeper)) = held.take() else { return Poll::Pending };
                 match doorkeeper.waited(told) {
                     Ok(permit) => return Poll::Ready(Turn::In(Box::new((ready, request, permit)))),
@@ -218,7 +221,7 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        // Nobody else gets hold of this future: so the compiler need not keep it in one place while it is made.
+        // The service is called here and not in `poll_turn`: so its future is made where it stays.
         if let StateProjection::Out { out } = state.as_mut().project() {
             match ready!(out.poll_turn(context)) {
                 Turn::Refused(answer) => return Poll::Ready(Ok(answer.map(LayerBody::own))),

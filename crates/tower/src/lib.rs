@@ -21,6 +21,8 @@
 //! | bodies, and what is held until they end | `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
 //! | numbers as Prometheus reads them | `exposition.rs` |
+//! | time as the runtime's timers have it | `runtime_clock.rs` |
+//! | locks over arithmetic | `lock.rs` |
 //! | what is wrong with the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -40,6 +42,7 @@ mod grpc;
 mod guard;
 mod head;
 mod key;
+mod lock;
 mod missing_key;
 mod rate;
 mod refusal;

@@ -1,4 +1,4 @@
-//! Whether a layer acts, and what it has done: the kill switch and the dark launch.
+//! Whether a layer acts, and what it has done: the kill switch and shadow mode.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -63,10 +63,11 @@ impl Switch {
     /// Whether somebody goes on who has waited in vain: the switch may have been turned meanwhile. Who does is counted.
     pub(crate) fn lets_late_in(&self) -> bool {
         let judgement = self.mode().judge(|| true);
-        if judgement != Judgement::Shed {
+        let passes = judgement != Judgement::Shed;
+        if passes {
             self.count(judgement);
         }
-        judgement != Judgement::Shed
+        passes
     }
 
     pub(crate) fn count(&self, judgement: Judgement) {

@@ -1,4 +1,4 @@
-//! A request that is let in at once costs no allocation, in any layer.
+//! A request that is let in at once costs no allocation, but where each key has a line or a store is asked.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 

@@ -65,7 +65,7 @@ async fn metrics(State(stack): State<StackHandle>) -> impl IntoResponse {
     ([(CONTENT_TYPE, StackHandle::CONTENT_TYPE)], stack.render())
 }
 
-/// The kill switch and the dark launch of each part, while the service runs.
+/// The kill switch and shadow mode of each part, while the service runs.
 async fn switch(State(stack): State<StackHandle>, Path((part, mode)): Path<(String, String)>) -> StatusCode {
     let mode = match mode.as_str() {
         "enforce" => Mode::Enforce,

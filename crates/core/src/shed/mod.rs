@@ -73,7 +73,7 @@ pub enum Mode {
     /// It sheds.
     #[default]
     Enforce,
-    /// It tells what it would shed, and sheds nothing: a dark launch.
+    /// It tells what it would shed, and sheds nothing.
     Shadow,
     /// It is not asked.
     Off,

@@ -12,7 +12,7 @@ mod lesson;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::ended::Ended;
 use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GatePermit, GateWait};
 use crate::guard::{Doorkeeper, Entered, Guarded, Out};
 use crate::head::Head;
+use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
 use crate::runtime_clock::{RuntimeClock, between};
 use crate::switch::Switch;
@@ -103,19 +104,7 @@ impl Shared {
         self.permit(permit.into_place(), Place::Gate)
     }
 
-    #[inline]
     fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
-        if mode == Mode::Enforce
-            && let Some(in_flight) = gate.try_take()
-        {
-            return Entered::In(self.permit(in_flight, Place::Gate));
-        }
-        self.enter_slowly(gate, mode)
-    }
-
-    /// The same where nothing is free, or nothing is to be refused.
-    #[cold]
-    fn enter_slowly(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -185,11 +174,6 @@ impl Shared {
             Places::Divided { gate, .. } => gate.set_limit(limit, || drop(learner)),
         }
     }
-}
-
-/// Whoever panicked under a lock left what it guards whole: the arithmetic calls no code of others, and panics nowhere.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Doorkeeper for AdaptiveLayer {

@@ -78,7 +78,7 @@ impl ConcurrencyBuilder {
     }
 
     /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
-    /// of its own and not a service that is overloaded. Without a key this has no effect.
+    /// of its own and not a service that is overloaded.
     #[must_use]
     pub fn too_many_requests(self) -> ConcurrencyBuilder {
         ConcurrencyBuilder { too_many: true, ..self }
@@ -102,7 +102,14 @@ impl ConcurrencyBuilder {
     /// If a number is zero or too large, a time is zero or too long, or something was set that would have no effect.
     pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
-        check_has_key(self.key.is_some(), self.keys.is_some(), self.missing.is_some())?;
+        check_has_key(
+            self.key.is_some(),
+            [
+                ("keys", self.keys.is_some()),
+                ("missing_key", self.missing.is_some()),
+                ("too_many_requests", self.too_many),
+            ],
+        )?;
         let keys = self.keys.unwrap_or(KEYS_DEFAULT);
         let places = match self.key {
             None => Places::One(Gate::with_queue(self.limit, self.queue)?),

@@ -23,7 +23,7 @@ use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
 use crate::error::ConfigError;
-use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Place, Wait};
+use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, PlaceInLine, Wait};
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
@@ -118,19 +118,7 @@ impl Shared {
     }
 
     /// Lets a request in at a gate for many: all of them, or those without a key, who then are as one client.
-    #[inline]
     fn enter_gate(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
-        if mode == Mode::Enforce
-            && let Some(permit) = gate.try_enter()
-        {
-            return Entered::In(permit.into());
-        }
-        self.enter_slowly(gate, mode)
-    }
-
-    /// The same where nothing is free, or nothing is to be refused.
-    #[cold]
-    fn enter_slowly(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
         if mode == Mode::Shadow {
             let (permit, had_room) = gate.enter_anyway();
             self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
@@ -230,7 +218,7 @@ pin_project! {
     /// Waits for a place.
     #[project = WaitProjection]
     pub enum ConcurrencyWait {
-        One { #[pin] wait: Wait<GatePermit, Place> },
+        One { #[pin] wait: Wait<GatePermit, PlaceInLine> },
         Keyed { #[pin] wait: Wait<KeyedPermit, KeyedPlace> },
     }
 }

@@ -241,7 +241,7 @@ pub struct DividedPlace {
 }
 
 impl Leaves for DividedPlace {
-    fn stay(&mut self) {
+    fn told(&mut self) {
         self.place = None;
     }
 }

@@ -49,6 +49,7 @@ impl KeyedGate {
     pub(crate) fn new(limit: u64, queue: Queue, keys_max: usize) -> Result<Arc<KeyedGate>, ConfigError> {
         check_limit(limit)?;
         check_count("keys", keys_max as u64, KEYS_MAX as u64)?;
+        // Checked here, so that making the line of a key cannot fail.
         Line::<KeyedPermit>::new(queue)?;
         let shards = (0..KEY_SHARDS).map(|_| Mutex::default()).collect();
         let (random, clock) = (RandomState::new(), RuntimeClock::start());
@@ -194,7 +195,7 @@ pub struct KeyedPlace {
 }
 
 impl Leaves for KeyedPlace {
-    fn stay(&mut self) {
+    fn told(&mut self) {
         self.place = None;
     }
 }

@@ -70,7 +70,7 @@ enum Spot {
 /// What comes of asking to be let in.
 pub(crate) enum Entry {
     In(GatePermit),
-    Wait(Wait<GatePermit, Place>),
+    Wait(Wait<GatePermit, PlaceInLine>),
     Refused(Reason),
 }
 
@@ -139,7 +139,7 @@ impl Gate {
         let spot = room.push(tenant, Waiter { since: self.clock.now(), tell });
         self.settle(&room);
         match spot {
-            Some(spot) => Entry::Wait(Wait::new(told, Place { gate: Arc::clone(self), spot: Some(spot) })),
+            Some(spot) => Entry::Wait(Wait::new(told, PlaceInLine { gate: Arc::clone(self), spot: Some(spot) })),
             None => Entry::Refused(Reason::QueueFull),
         }
     }
@@ -302,26 +302,26 @@ impl fmt::Debug for GatePermit {
     }
 }
 
-/// A place in a queue: whoever drops it leaves, unless it was told to stay because it has been told.
+/// A place in a queue: whoever drops it leaves, unless it has been told.
 pub trait Leaves {
     /// It has been told, and is no longer in the queue.
-    fn stay(&mut self);
+    fn told(&mut self);
 }
 
 /// A place in the queue of a gate.
-pub struct Place {
+pub struct PlaceInLine {
     gate: Arc<Gate>,
     /// Nothing once it has been told.
     spot: Option<Spot>,
 }
 
-impl Leaves for Place {
-    fn stay(&mut self) {
+impl Leaves for PlaceInLine {
+    fn told(&mut self) {
         self.spot = None;
     }
 }
 
-impl Drop for Place {
+impl Drop for PlaceInLine {
     fn drop(&mut self) {
         if let Some(spot) = &self.spot {
             self.gate.leave(spot);
@@ -347,7 +347,7 @@ impl<P, L: Leaves> Wait<P, L> {
 }
 
 /// Waits before a gate.
-pub(crate) type GateWait = Wait<GatePermit, Place>;
+pub(crate) type GateWait = Wait<GatePermit, PlaceInLine>;
 
 impl<P, L: Leaves> Future for Wait<P, L> {
     type Output = Result<P, Reason>;
@@ -357,7 +357,7 @@ impl<P, L: Leaves> Future for Wait<P, L> {
         let Poll::Ready(told) = wait.told.poll(context) else { return Poll::Pending };
         Poll::Ready(match told {
             Ok(Ok(told)) => {
-                wait.place.stay();
+                wait.place.told();
                 told
             }
             // A gate drops nobody without a word, and lives for as long as somebody waits.

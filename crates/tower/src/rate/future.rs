@@ -13,8 +13,8 @@ use tower_service::Service;
 use super::{Answer, Judged, Reported, Shared, Ticket};
 use crate::LayerBody;
 
-/// What is left to do when the response is there.
-pub(super) type Left = Option<(Arc<Shared>, Ticket)>;
+/// The layer and the ticket of a request that passed, if something is left to do.
+pub(super) type Owed = Option<(Arc<Shared>, Ticket)>;
 
 pin_project! {
     /// The answer of a [`RateLimit`](crate::RateLimit), to be.
@@ -25,10 +25,10 @@ pin_project! {
 }
 
 pin_project! {
-    #[project = StateOf]
+    #[project = StateProjection]
     enum State<S, B, F, R> {
         // The service is called.
-        Calling { #[pin] future: F, left: Left },
+        Calling { #[pin] future: F, owed: Owed },
         // All else is kept apart, so that what passes stays small.
         Rare { rare: Box<Rare<S, B, R>> },
     }
@@ -46,14 +46,14 @@ pub(super) enum Rare<S, B, R> {
 
 /// What comes of it.
 enum Turn<S, B, R> {
-    Call(Box<(S, Request<B>, Left)>),
+    Call(Box<(S, Request<B>, Owed)>),
     Answer(Box<Response<LayerBody<R>>>),
 }
 
 impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
     #[inline]
-    pub(super) fn calling(future: F, left: Left) -> Self {
-        RateLimitFuture { state: State::Calling { future, left } }
+    pub(super) fn calling(future: F, owed: Owed) -> Self {
+        RateLimitFuture { state: State::Calling { future, owed } }
     }
 
     #[inline]
@@ -63,18 +63,21 @@ impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
 }
 
 impl<S, B, R> Rare<S, B, R> {
-    /// Whoever polls what is ready gets no second answer.
     #[cold]
     #[inline(never)]
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, B, R>> {
         let answer = match self {
             Rare::Asking { judged, waiting } => {
+                // Whoever polls what is ready gets no second answer.
+                if waiting.is_none() {
+                    return Poll::Pending;
+                }
                 let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
                 let Some((service, body)) = waiting.take() else { return Poll::Pending };
                 match shared.settle_on(verdict, &parts.headers) {
-                    Ok(left) => {
+                    Ok(owed) => {
                         let request = Request::from_parts(parts, body);
-                        return Poll::Ready(Turn::Call(Box::new((service, request, left))));
+                        return Poll::Ready(Turn::Call(Box::new((service, request, owed))));
                     }
                     Err(answer) => Some(answer.map(LayerBody::own)),
                 }
@@ -102,18 +105,18 @@ where
         let mut state = self.project().state;
         loop {
             let rare = match state.as_mut().project() {
-                StateOf::Calling { future, left } => {
+                StateProjection::Calling { future, owed } => {
                     let mut response = ready!(future.poll(context))?;
-                    let reported = left.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
+                    let reported = owed.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
                     let response = response.map(LayerBody::passed);
                     let Some(reported) = reported else { return Poll::Ready(Ok(response)) };
                     Box::new(Rare::Reporting { reported, response: Some(response) })
                 }
-                StateOf::Rare { rare } => match ready!(rare.poll_turn(context)) {
+                StateProjection::Rare { rare } => match ready!(rare.poll_turn(context)) {
                     Turn::Answer(answer) => return Poll::Ready(Ok(*answer)),
                     Turn::Call(call) => {
-                        let (mut service, request, left) = *call;
-                        state.set(State::Calling { future: service.call(request), left });
+                        let (mut service, request, owed) = *call;
+                        state.set(State::Calling { future: service.call(request), owed });
                         continue;
                     }
                 },

@@ -7,7 +7,7 @@
 //! | one request's way through it | `future.rs` |
 //! | deciding by one limit, in memory | `limit.rs` |
 //! | deciding by the rules of an engine, whose stores may be shared | `policy.rs` |
-//! | a dark launch that waits for no store | `watch.rs` |
+//! | shadow mode that waits for no store | `watch.rs` |
 
 use std::fmt;
 use std::future::Future;
@@ -36,7 +36,7 @@ mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
 pub use future::RateLimitFuture;
-use future::{Left, Rare};
+use future::{Owed, Rare};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -122,42 +122,44 @@ where
         let Some(shared) = self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) else {
             return RateLimitFuture::calling(self.inner.call(request), None);
         };
-        let left = match shared.judge_at_once(Head::of(&request)) {
+        let owed = match shared.judge_at_once(Head::of(&request)) {
             Some(Verdict::Pass(None)) => None,
-            Some(Verdict::Pass(Some(ticket))) => Some(shared.left(ticket)),
+            Some(Verdict::Pass(Some(ticket))) => Some(shared.owed(ticket)),
             verdict => match go_on(shared, &mut self.inner, request, verdict) {
                 Ok(passed) => {
-                    let (request, left) = *passed;
-                    return RateLimitFuture::calling(self.inner.call(request), left);
+                    let (request, owed) = *passed;
+                    return RateLimitFuture::calling(self.inner.call(request), owed);
                 }
                 Err(rare) => return RateLimitFuture::rare(rare),
             },
         };
-        RateLimitFuture::calling(self.inner.call(request), left)
+        RateLimitFuture::calling(self.inner.call(request), owed)
     }
 }
+
+/// A request that passes after all. In a box, since that is rare.
+type Passed<B> = Box<(Request<B>, Owed)>;
 
 /// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the way
 /// of those that pass at once. Who passes is given back.
 #[cold]
 #[inline(never)]
-#[allow(clippy::type_complexity, reason = "what is rare is a pointer, so that the rest is not moved for it")]
 fn go_on<S: Clone, B, R>(
     shared: &Arc<Shared>,
     inner: &mut S,
     request: Request<B>,
     verdict: Option<Verdict>,
-) -> Result<Box<(Request<B>, Left)>, Box<Rare<S, B, R>>> {
+) -> Result<Passed<B>, Box<Rare<S, B, R>>> {
     if let Some(verdict) = verdict {
         return match shared.settle_on(verdict, request.headers()) {
-            Ok(left) => Ok(Box::new((request, left))),
+            Ok(owed) => Ok(Box::new((request, owed))),
             Err(answer) => Err(Box::new(Rare::Denied { answer: Some(answer) })),
         };
     }
     let (parts, body) = request.into_parts();
     if shared.switch.mode() == Mode::Shadow {
-        let left = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
-        return Ok(Box::new((Request::from_parts(parts, body), left)));
+        let owed = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
+        return Ok(Box::new((Request::from_parts(parts, body), owed)));
     }
     let judged = Shared::judge(Arc::clone(shared), parts);
     // The one that is ready is called later; the next caller gets the other one ready.
@@ -242,9 +244,9 @@ impl Shared {
         })
     }
 
-    /// What is left to do when the response is there. What only watches must not be felt.
+    /// What is owed to the response of a request that passed. What only watches must not be felt.
     #[inline]
-    fn left(self: &Arc<Shared>, mut ticket: Ticket) -> (Arc<Shared>, Ticket) {
+    fn owed(self: &Arc<Shared>, mut ticket: Ticket) -> (Arc<Shared>, Ticket) {
         if self.switch.mode() != Mode::Enforce {
             ticket.told = Told::Nothing;
         }
@@ -252,9 +254,9 @@ impl Shared {
     }
 
     /// What a verdict comes to in the present mode: what is left to do when the request has passed, or the answer.
-    fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Left, Answer> {
+    fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Owed, Answer> {
         match verdict {
-            Verdict::Pass(ticket) => Ok(ticket.map(|ticket| self.left(ticket))),
+            Verdict::Pass(ticket) => Ok(ticket.map(|ticket| self.owed(ticket))),
             Verdict::Deny(_) if self.switch.mode() != Mode::Enforce => {
                 self.switch.count(Judgement::WouldShed);
                 Ok(None)

@@ -1,4 +1,4 @@
-//! A dark launch on a shared store: what would have become of a request is found out beside it, and nobody waits for it.
+//! Shadow mode on a shared store: what would have become of a request is found out beside it, and nobody waits for it.
 
 use std::sync::Arc;
 

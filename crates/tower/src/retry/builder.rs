@@ -1,6 +1,5 @@
 //! What users set up.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use super::{RetryPolicy, Shared};
 use crate::ConfigError;
 use crate::bounds::{RETRIES_MAX, RETRY_WAIT_MAX};
 use crate::error::check_time;
+use crate::shed::seed;
 
 /// Sets up a [`RetryPolicy`].
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ impl RetryBuilder {
     fn with(self, least: Option<DirectLimiter>) -> RetryPolicy {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a share from 0 to 1")]
         let share = (self.share * 1_000.0).round() as u64;
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let seed = self.seed.unwrap_or_else(seed);
         let shared = Shared {
             retries_max: self.retries_max,
             wait_max: self.wait_max,

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{ShapeError, Shaper, Turn};
+use super::{NotNow, ShapeError, Shaper};
 use crate::head::Head;
 
 /// Sends a client's requests at an even pace. Those that would have to wait for too long fail with [`Shaped::Refused`].
@@ -88,15 +88,15 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> ShapeFuture<S, A> {
-        let entered = match &self.layer.cost {
-            // A request that nobody looks at is handed on where it lies.
-            None => self.layer.shaper.enter(1),
-            Some(_) => return self.look_and_call(request),
-        };
-        match entered {
-            Ok(None) => ShapeFuture { state: State::Sent { future: self.inner.call(request) } },
-            entered => ShapeFuture { state: State::Waiting { waiting: self.go_on(request, entered) } },
+        if self.layer.cost.is_some() {
+            return self.look_and_call(request);
         }
+        // A request that nobody looks at is handed on where it lies.
+        let state = match self.layer.shaper.enter(1) {
+            Ok(()) => State::Sent { future: self.inner.call(request) },
+            Err(not_now) => State::Kept { kept: self.keep(request, not_now) },
+        };
+        ShapeFuture { state }
     }
 }
 
@@ -109,27 +109,27 @@ impl<S> Shape<S> {
     {
         let cost = self.layer.cost.as_ref().map_or(1, |cost| cost(Head::of(&request)));
         let state = match self.layer.shaper.enter(cost) {
-            Ok(None) => State::Sent { future: self.inner.call(request) },
-            entered => State::Waiting { waiting: self.go_on(request, entered) },
+            Ok(()) => State::Sent { future: self.inner.call(request) },
+            Err(not_now) => State::Kept { kept: self.keep(request, not_now) },
         };
         ShapeFuture { state }
     }
 
+    /// Has a request wait or refuses it, out of the way of those that go at once.
     #[cold]
     #[inline(never)]
-    fn go_on<A>(&mut self, request: Request<A>, entered: Result<Option<Turn>, ShapeError>) -> Pin<Box<Waiting<S, A>>>
+    fn keep<A>(&mut self, request: Request<A>, not_now: NotNow) -> Box<Kept<S, A>>
     where
-        S: Service<Request<A>> + Clone,
+        S: Clone,
     {
-        Box::pin(match entered {
-            Ok(None) => Waiting::Sent { future: self.inner.call(request) },
-            Ok(Some(turn)) => {
+        Box::new(match not_now {
+            NotNow::Turn(turn) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                Waiting::Turn { turn: Box::pin(turn.go()), held: Some((ready, request)) }
+                Kept::Waiting { turn: Box::pin(turn.go()), call: Some(Box::new((ready, request))) }
             }
-            Err(error) => Waiting::Refused { error },
+            NotNow::Refused(error) => Kept::Refused { error },
         })
     }
 }
@@ -152,20 +152,35 @@ pin_project! {
         S: Service<Request<A>>,
     {
         Sent { #[pin] future: S::Future },
-        // What waits is kept apart, so that those who need not stay small.
-        Waiting { waiting: Pin<Box<Waiting<S, A>>> },
+        // Apart, so that those who go at once stay small.
+        Kept { kept: Box<Kept<S, A>> },
     }
 }
 
-pin_project! {
-    #[project = WaitingProjection]
-    enum Waiting<S, A>
-    where
-        S: Service<Request<A>>,
-    {
-        Turn { turn: Pin<Box<dyn Future<Output = ()> + Send>>, held: Option<(S, Request<A>)> },
-        Sent { #[pin] future: S::Future },
-        Refused { error: ShapeError },
+/// A request that does not go at once.
+enum Kept<S, A> {
+    /// There is nothing to call once it has been.
+    Waiting {
+        turn: Pin<Box<dyn Future<Output = ()> + Send>>,
+        call: Option<Box<(S, Request<A>)>>,
+    },
+    Refused {
+        error: ShapeError,
+    },
+}
+
+impl<S, A> Kept<S, A> {
+    #[cold]
+    #[inline(never)]
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<Box<(S, Request<A>)>, ShapeError>> {
+        match self {
+            Kept::Waiting { turn, call } => {
+                ready!(turn.as_mut().poll(context));
+                // It is sent once.
+                call.take().map_or(Poll::Pending, |call| Poll::Ready(Ok(call)))
+            }
+            Kept::Refused { error } => Poll::Ready(Err(*error)),
+        }
     }
 }
 
@@ -177,31 +192,19 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProjection::Sent { future } => future.poll(context).map_err(Shaped::Inner),
-            StateProjection::Waiting { waiting } => waiting.as_mut().poll(context),
-        }
-    }
-}
-
-impl<S, A> Future for Waiting<S, A>
-where
-    S: Service<Request<A>>,
-{
-    type Output = Result<S::Response, Shaped<S::Error>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let next = match self.as_mut().project() {
-                WaitingProjection::Turn { turn, held } => {
-                    ready!(turn.as_mut().poll(context));
-                    let Some((mut ready, request)) = held.take() else { return Poll::Pending };
-                    Waiting::Sent { future: ready.call(request) }
+        let mut state = self.project().state;
+        if let StateProjection::Kept { kept } = state.as_mut().project() {
+            match ready!(kept.poll_turn(context)) {
+                Ok(call) => {
+                    let (mut ready, request) = *call;
+                    state.set(State::Sent { future: ready.call(request) });
                 }
-                WaitingProjection::Sent { future } => return future.poll(context).map_err(Shaped::Inner),
-                WaitingProjection::Refused { error } => return Poll::Ready(Err(Shaped::Refused(*error))),
-            };
-            self.set(next);
+                Err(error) => return Poll::Ready(Err(Shaped::Refused(error))),
+            }
+        }
+        match state.project() {
+            StateProjection::Sent { future } => future.poll(context).map_err(Shaped::Inner),
+            StateProjection::Kept { .. } => Poll::Pending,
         }
     }
 }

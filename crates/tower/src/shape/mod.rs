@@ -125,12 +125,13 @@ impl Shaper {
     /// # Errors
     /// At once, if too many wait, it would have to wait for too long, or the cost is out of its range.
     pub async fn acquire(&self, cost: u64) -> Result<(), ShapeError> {
-        match self.enter(cost)? {
-            None => Ok(()),
-            Some(turn) => {
+        match self.enter(cost) {
+            Ok(()) => Ok(()),
+            Err(NotNow::Turn(turn)) => {
                 turn.go().await;
                 Ok(())
             }
+            Err(NotNow::Refused(error)) => Err(error),
         }
     }
 
@@ -142,30 +143,30 @@ impl Shaper {
 
     /// Lets a call out at once if nobody is before it, or puts it in line.
     #[inline]
-    fn enter(&self, cost: u64) -> Result<Option<Turn>, ShapeError> {
+    fn enter(&self, cost: u64) -> Result<(), NotNow> {
         if !(1..=SHAPE_COST_MAX).contains(&cost) {
-            return Err(ShapeError::Cost { cost });
+            return Err(NotNow::Refused(ShapeError::Cost { cost }));
         }
         let shared = &*self.0;
         let now = shared.clock.now();
         let mut line = shared.lock();
         if line.waiting.is_empty() && line.free <= now {
             line.go(now, shared.time_of(u128::from(cost)));
-            return Ok(None);
+            return Ok(());
         }
-        self.join(line, now, cost).map(Some)
+        Err(self.join(line, now, cost))
     }
 
     #[cold]
-    fn join(&self, mut line: MutexGuard<'_, Line>, now: Time, cost: u64) -> Result<Turn, ShapeError> {
+    fn join(&self, mut line: MutexGuard<'_, Line>, now: Time, cost: u64) -> NotNow {
         let shared = &*self.0;
         let config = &shared.config;
         if line.waiting.len() >= config.depth {
-            return Err(ShapeError::Full { max: config.depth });
+            return NotNow::Refused(ShapeError::Full { max: config.depth });
         }
         let wait = between(now, line.free.plus(shared.time_of(line.cost)));
         if wait > config.wait {
-            return Err(ShapeError::TooLong { wait, max: config.wait });
+            return NotNow::Refused(ShapeError::TooLong { wait, max: config.wait });
         }
         let (tell, told) = oneshot::channel();
         let is_first = line.waiting.is_empty();
@@ -173,7 +174,7 @@ impl Shaper {
         let place = line.next;
         line.waiting.insert(place, Waiter { cost, first: (!is_first).then_some(tell) });
         line.cost += u128::from(cost);
-        Ok(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) })
+        NotNow::Turn(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) })
     }
 }
 
@@ -219,6 +220,12 @@ impl Line {
         self.cost = self.cost.saturating_sub(u128::from(left.cost));
         self.waiting.first_entry()?.get_mut().first.take()
     }
+}
+
+/// What a call gets that does not go at once.
+enum NotNow {
+    Turn(Turn),
+    Refused(ShapeError),
 }
 
 /// A place in line. Whoever drops it leaves.

@@ -94,7 +94,7 @@ impl SharedConcurrencyBuilder {
     }
 
     /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
-    /// of its own and not a service that is overloaded. Without a key this has no effect.
+    /// of its own and not a service that is overloaded.
     #[must_use]
     pub fn too_many_requests(self) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { too_many: true, ..self }
@@ -144,7 +144,14 @@ impl SharedConcurrencyBuilder {
         } else if self.keys.is_some() {
             return Err(ConfigError::unused("keys", "unless on_store_failure is Local", "leave it out"));
         }
-        check_has_key(self.key.is_some(), self.keys.is_some(), self.missing.is_some())?;
+        check_has_key(
+            self.key.is_some(),
+            [
+                ("keys", self.keys.is_some()),
+                ("missing_key", self.missing.is_some()),
+                ("too_many_requests", self.too_many),
+            ],
+        )?;
         // One key needs little room.
         let keys = if self.key.is_some() { self.keys.unwrap_or(KEYS_DEFAULT) } else { 1 };
         let on_store_failure = match self.on_store_failure {

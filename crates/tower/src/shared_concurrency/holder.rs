@@ -80,7 +80,7 @@ pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
 enum Hears {
     /// Who waits for it.
     Caller(oneshot::Sender<Result<(), Reason>>),
-    /// In a dark launch nobody: it is counted, and one fewer is under way.
+    /// In shadow mode nobody: it is counted, and one fewer is under way.
     Nobody(OwnedSemaphorePermit),
 }
 

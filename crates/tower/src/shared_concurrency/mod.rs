@@ -78,7 +78,7 @@ struct Shared {
     retry_after: Duration,
     switch: Switch,
     counters: Counters,
-    /// How many requests of a dark launch the store may be asked about at once.
+    /// How many requests in shadow mode the store may be asked about at once.
     watchers: Arc<tokio::sync::Semaphore>,
 }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Pending;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::Dice;
@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use super::builder::ShedBuilder;
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
+use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
@@ -205,11 +206,6 @@ impl Shared {
     }
 }
 
-/// Whoever panicked under a lock left what it guards whole: the arithmetic calls no code of others, and panics nowhere.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Doorkeeper for ShedLayer {
     type Permit = ShedPermit;
     /// Nobody waits here.
@@ -224,12 +220,11 @@ impl Doorkeeper for ShedLayer {
         }
         let class = (shared.class)(head);
         let judgement = mode.judge(|| shared.sheds(class));
-        if judgement == Judgement::Pass {
-            return Entered::In(shared.permit(class, judgement));
-        }
-        shared.switch.count(judgement);
-        if let Some(count) = shared.shed.get(class as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
+        if judgement != Judgement::Pass {
+            shared.switch.count(judgement);
+            if let Some(count) = shared.shed.get(class as usize) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
         }
         match judgement {
             Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), shared.retry_after)),

@@ -19,6 +19,6 @@ pub use throttle::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Thr
 use std::hash::{BuildHasher, RandomState};
 
 /// A seed that is another in each process.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0u64)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, StatusCode};
@@ -17,6 +17,7 @@ use super::seed;
 use crate::ended::Ended;
 use crate::error::ConfigError;
 use crate::grpc::code;
+use crate::lock::lock;
 use crate::runtime_clock::RuntimeClock;
 use crate::switch::Switch;
 
@@ -63,7 +64,7 @@ impl ThrottleLayer {
     /// How probably the next request is held back.
     #[must_use]
     pub fn probability(&self) -> f64 {
-        self.0.lock().throttle.probability(self.0.clock.now())
+        lock(&self.0.state).throttle.probability(self.0.clock.now())
     }
 }
 
@@ -123,14 +124,9 @@ fn by_default(end: Ended<'_>) -> bool {
 }
 
 impl Shared {
-    /// Whoever panicked under this lock left the numbers whole.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn judge(&self) -> Judgement {
         let judgement = self.switch.mode().judge(|| {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             let roll = state.dice.roll();
             state.throttle.sheds(self.clock.now(), roll)
         });
@@ -218,7 +214,7 @@ where
                 // arithmetic bears the few that end in another mode than they began in.
                 if shared.switch.mode() != Mode::Off && (shared.accepted)(Ended::of(&result)) {
                     let now = shared.clock.now();
-                    shared.lock().throttle.accepted(now);
+                    lock(&shared.state).throttle.accepted(now);
                 }
                 Poll::Ready(result.map_err(Throttled::Inner))
             }

@@ -134,7 +134,7 @@ impl StackBuilder {
         StackBuilder { retry_after: after, ..self }
     }
 
-    /// What all parts do at first, also those that were given: [`Mode::Shadow`] for a dark launch of the whole stack.
+    /// What all parts do at first, also those that were given: [`Mode::Shadow`] to try the whole stack unfelt.
     pub fn mode(self, mode: Mode) -> StackBuilder {
         StackBuilder { mode: Some(mode), ..self }
     }

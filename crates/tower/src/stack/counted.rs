@@ -14,32 +14,36 @@ pub struct Counted<D>(Arc<Inner<D>>);
 
 struct Inner<D> {
     layer: Option<D>,
-    came: AtomicU64,
-    allowed: AtomicU64,
+    counts: Counts,
+}
+
+/// Each request makes one of the first two grow, and none ever shrinks: sums of them are counters as well.
+#[derive(Default)]
+struct Counts {
+    let_in_at_once: AtomicU64,
+    kept_out: AtomicU64,
+    let_in_late: AtomicU64,
 }
 
 impl<D> Counted<D> {
     pub(super) fn new(layer: Option<D>) -> Counted<D> {
-        Counted(Arc::new(Inner { layer, came: AtomicU64::new(0), allowed: AtomicU64::new(0) }))
+        Counted(Arc::new(Inner { layer, counts: Counts::default() }))
     }
 
     pub(super) fn layer(&self) -> Option<&D> {
         self.0.layer.as_ref()
     }
 
-    /// Who came this far, which is whom the layer before let go on.
+    /// Who came this far, which is whom the layer before let go on. Where a closure panicked, nobody came.
     pub(super) fn came(&self) -> u64 {
-        self.0.came.load(Ordering::Relaxed)
+        let counts = &self.0.counts;
+        counts.let_in_at_once.load(Ordering::Relaxed) + counts.kept_out.load(Ordering::Relaxed)
     }
 
     /// Who went on, in any mode.
     pub(super) fn allowed(&self) -> u64 {
-        self.0.allowed.load(Ordering::Relaxed)
-    }
-
-    fn allow<P>(&self, permit: Option<P>) -> Option<P> {
-        self.0.allowed.fetch_add(1, Ordering::Relaxed);
-        permit
+        let counts = &self.0.counts;
+        counts.let_in_at_once.load(Ordering::Relaxed) + counts.let_in_late.load(Ordering::Relaxed)
     }
 }
 
@@ -48,19 +52,39 @@ impl<D: Doorkeeper> Doorkeeper for Counted<D> {
     type Wait = D::Wait;
 
     #[inline]
+    fn enter_unseen(&self) -> Option<Option<D::Permit>> {
+        let permit = match &self.0.layer {
+            None => None,
+            Some(layer) => Some(layer.enter_unseen()?),
+        };
+        self.0.counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
+        Some(permit)
+    }
+
+    #[inline]
     fn enter(&self, head: Head<'_>) -> Entered<Option<D::Permit>, D::Wait> {
-        self.0.came.fetch_add(1, Ordering::Relaxed);
-        let Some(layer) = &self.0.layer else { return Entered::In(self.allow(None)) };
-        match layer.enter(head) {
-            Entered::In(permit) => Entered::In(self.allow(Some(permit))),
-            Entered::Out(out) => Entered::Out(out),
+        let counts = &self.0.counts;
+        match self.0.layer.as_ref().map(|layer| layer.enter(head)) {
+            Some(Entered::Out(out)) => {
+                counts.kept_out.fetch_add(1, Ordering::Relaxed);
+                Entered::Out(out)
+            }
+            Some(Entered::In(permit)) => {
+                counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
+                Entered::In(Some(permit))
+            }
+            None => {
+                counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
+                Entered::In(None)
+            }
         }
     }
 
     fn waited(&self, told: <D::Wait as Future>::Output) -> Result<Option<D::Permit>, Refusal> {
         // Where there is no layer nobody waits.
         let permit = self.0.layer.as_ref().map(|layer| layer.waited(told)).transpose()?;
-        Ok(self.allow(permit))
+        self.0.counts.let_in_late.fetch_add(1, Ordering::Relaxed);
+        Ok(permit)
     }
 
     fn answered(permit: &mut Option<D::Permit>, end: Ended<'_>) {

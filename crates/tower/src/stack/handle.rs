@@ -56,7 +56,7 @@ impl StackHandle {
         &self.0.name
     }
 
-    /// The switch of a part, if the stack has it: the kill switch and the dark launch.
+    /// The switch of a part, if the stack has it: the kill switch and shadow mode.
     ///
     /// ```
     /// use tidegate_tower::{Mode, Part, StackLayer};

@@ -1,4 +1,4 @@
-//! What breaks in the middle of the rate layer: closures that panic, costs beyond all numbers, a dark launch on a store
+//! What breaks in the middle of the rate layer: closures that panic, costs beyond all numbers, shadow mode on a store
 //! that hangs.
 
 use std::sync::Arc;

@@ -108,7 +108,7 @@ async fn who_leaves_during_a_renewal_is_not_in_progress_any_more() {
     assert_eq!(counts(&layer).release_failures, 0);
 }
 
-/// A dark launch on a store that hangs: no more wait for it than may.
+/// Shadow mode on a store that hangs: no more wait for it than may.
 #[tokio::test]
 async fn a_dark_launch_gathers_no_requests_before_a_store_that_hangs() {
     let redis = Server::start(&Setup::default());

@@ -228,7 +228,7 @@ async fn in_shadow_and_switched_off_it_refuses_nothing() {
     assert_eq!(store.held(), 0);
 }
 
-/// In a dark launch few may ask the store at once. Who has asked and is served counts no more as one of them.
+/// In shadow mode few may ask the store at once. Who has asked and is served counts no more as one of them.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_as_many_are_judged_as_the_service_takes() {
     let (store, most) = (Store::new(), WATCHED_MAX as u64 + 10);
@@ -292,6 +292,7 @@ fn mistakes_are_named() {
     let keyless = |field| format!("{field}: it has no effect without a key; set key too, or leave it out");
     assert_eq!(error(store.builder(1).keys(10)), keyless("keys"));
     assert_eq!(error(store.builder(1).missing_key(MissingKey::Deny)), keyless("missing_key"));
+    assert_eq!(error(store.builder(1).too_many_requests()), keyless("too_many_requests"));
     for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
         let unused = store.builder(1).key(KeyBy::api_key()).keys(10).on_store_failure(choice);
         assert_eq!(error(unused), "keys: it has no effect unless on_store_failure is Local; leave it out");

@@ -91,7 +91,7 @@ async fn it_can_be_switched_off_and_watched() {
     assert_eq!((slow.inside(), handle.in_flight()), (4, 3));
 }
 
-/// A dark launch tells what would become of those without a tenant: who would pass uncounted takes no place.
+/// Shadow mode tells what would become of those without a tenant: who would pass uncounted takes no place.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_those_without_a_tenant_are_judged_as_they_would_be() {
     for (missing, in_flight, would_refuse) in

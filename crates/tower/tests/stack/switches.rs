@@ -1,4 +1,4 @@
-//! The kill switch and the dark launch of each part, and stacks without some of them.
+//! The kill switch and shadow mode of each part, and stacks without some of them.
 
 use std::time::Duration;
 
