@@ -53,7 +53,7 @@ pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
-pub use pace::Pace;
+pub use pace::MessagePace;
 pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};

@@ -14,7 +14,7 @@ use tidegate_stores::redis::{self, CallError, Health, OpenError, RedisStore, Tar
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
-use crate::pace::Pace;
+use crate::pace::MessagePace;
 use crate::penalty;
 use crate::plan::Purpose;
 use crate::shared::{Shared, SharedCharge, SharedHealth};
@@ -39,7 +39,7 @@ pub(crate) struct SharedBackend {
     /// Its name in the configuration.
     name: Box<str>,
     /// Keeps a store that fails each request from filling the log.
-    failures: Pace,
+    failures: MessagePace,
     clock: Clock,
     /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
     blocked_until: AtomicU64,
@@ -146,7 +146,7 @@ pub(crate) struct Turn {
 impl SharedBackend {
     fn new(name: &str, store: RedisStore, clock: Clock) -> SharedBackend {
         let shared = Shared::new(store, clock.clone());
-        let (failures, blocked_until, look_at) = (Pace::default(), AtomicU64::new(0), AtomicU64::new(0));
+        let (failures, blocked_until, look_at) = (MessagePace::default(), AtomicU64::new(0), AtomicU64::new(0));
         SharedBackend { shared, name: name.into(), failures, clock, blocked_until, look_at }
     }
 
@@ -155,7 +155,7 @@ impl SharedBackend {
         let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
         let store = &*self.name;
         // The error names the store by its URL, without the password. What heals by itself is a warning.
-        if matches!(error, redis::StoreError::Call(error) if error.is_login_refused()) {
+        if matches!(error, redis::StoreError::Call(error) if error.is_access_denied()) {
             tracing::error!(store, left_out, %error, "a shared store did not decide: {instead}");
         } else {
             tracing::warn!(store, left_out, %error, "a shared store did not decide: {instead}");

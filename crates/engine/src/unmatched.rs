@@ -87,7 +87,7 @@ mod tests {
         ask(&engine, "api", &["usr"]);
         ask(&engine, "api", &["usr", "toll"]);
         ask(&engine, "api", &["usr", "tool"]);
-        assert_eq!(told(&engine), "api 2, web 0", "a request is met by one rule");
+        assert_eq!(told(&engine), "api 2, web 0", "one descriptor that is met is enough");
     }
 
     #[test]

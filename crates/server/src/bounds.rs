@@ -173,8 +173,8 @@ pub const SEND_BYTES: usize = 128 << 10;
 /// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail again.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Shortest time between two messages of a listener that connections cannot be accepted, in nanoseconds: that is tried a
-/// hundred times a second on each thread.
+/// Shortest time between two messages of a listener about connections that it cannot accept or serve, in nanoseconds:
+/// accepting is tried a hundred times a second on each thread.
 pub const ACCEPT_MESSAGE_NANOS: u64 = 5_000_000_000;
 
 /// How often files of rules are looked at: soon enough for who waits for it, and rare enough to cost nothing.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use socket2::{Domain, Socket, Type};
 use tidegate_core::Clock;
-use tidegate_engine::Pace;
+use tidegate_engine::MessagePace;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::bounds::{ACCEPT_MESSAGE_NANOS, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
@@ -47,8 +47,9 @@ pub struct Listener {
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     lanes: Lanes,
-    /// What goes wrong with each connection must not fill the log.
-    failures: Pace,
+    /// What goes wrong with each connection must not fill the log, and neither failure may hide the other.
+    accept_failures: MessagePace,
+    serve_failures: MessagePace,
     clock: Clock,
 }
 
@@ -77,7 +78,10 @@ fn hint(name: &str, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             format!("ports below 1024 need privileges; choose a higher one with --{name} ADDR")
         }
-        _ => format!("choose an address of this machine, like --{name} 127.0.0.1:8080"),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("choose an address of this machine with --{name} ADDR, like 127.0.0.1:PORT")
+        }
+        _ => format!("choose another with --{name} ADDR"),
     }
 }
 
@@ -106,7 +110,8 @@ impl Listener {
             connections: Arc::default(),
             refused: Arc::default(),
             lanes: Lanes::default(),
-            failures: Pace::default(),
+            accept_failures: MessagePace::default(),
+            serve_failures: MessagePace::default(),
             clock: Clock::system(),
         })
     }
@@ -150,7 +155,7 @@ impl Listener {
                 Ok((stream, peer)) => self.take(&lane, stream, peer, &door, &drain),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    self.tell(&error, "cannot accept connections");
+                    self.tell(&self.accept_failures, &error, "cannot accept connections");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -171,7 +176,7 @@ impl Listener {
             Some(Owner::Other(place, hand)) => {
                 let stream = match stream.into_std() {
                     Ok(stream) => stream,
-                    Err(error) => return self.tell(&error, "cannot serve a connection"),
+                    Err(error) => return self.tell_unserved(&error),
                 };
                 if let Err(nobody) = hand.send(Arrived { stream, peer, place }) {
                     self.serve_handed(nobody.0, door, drain);
@@ -188,14 +193,19 @@ impl Listener {
         let Arrived { stream, peer, place } = arrived;
         match TcpStream::from_std(stream) {
             Ok(stream) => serve(stream, peer, place, self.connections_max, door, drain),
-            Err(error) => self.tell(&error, "cannot serve a connection"),
+            Err(error) => self.tell_unserved(&error),
         }
+    }
+
+    #[cold]
+    fn tell_unserved(&self, error: &io::Error) {
+        self.tell(&self.serve_failures, error, "cannot serve a connection");
     }
 
     /// Tells an operator what went wrong: the first time, and then from time to time.
     #[cold]
-    fn tell(&self, error: &io::Error, what: &str) {
-        if let Some(left_out) = self.failures.turn(self.clock.now(), ACCEPT_MESSAGE_NANOS) {
+    fn tell(&self, pace: &MessagePace, error: &io::Error, what: &str) {
+        if let Some(left_out) = pace.turn(self.clock.now(), ACCEPT_MESSAGE_NANOS) {
             tracing::warn!(listener = self.name, left_out, %error, "{what}");
         }
     }
@@ -273,6 +283,31 @@ mod tests {
             drainer.start();
             assert_eq!(counts.collect::<Vec<_>>(), [20, 20]);
         });
+    }
+
+    #[test]
+    fn a_listener_that_cannot_be_opened_says_what_to_do() {
+        let check = |kind: io::ErrorKind, told: &str| {
+            let (address, error) = ("192.0.2.1:80".parse().unwrap(), kind.into());
+            assert_eq!(
+                ListenerError { name: "grpc", address, error }.to_string(),
+                format!("--grpc 192.0.2.1:80: {told}")
+            );
+        };
+        check(
+            io::ErrorKind::AddrInUse,
+            "the port is in use; stop what listens there, or choose another with --grpc ADDR",
+        );
+        check(
+            io::ErrorKind::PermissionDenied,
+            "permission to listen there denied; ports below 1024 need privileges; choose a higher one with --grpc ADDR",
+        );
+        check(
+            io::ErrorKind::AddrNotAvailable,
+            "this machine does not have the address; \
+             choose an address of this machine with --grpc ADDR, like 127.0.0.1:PORT",
+        );
+        check(io::ErrorKind::Other, "cannot listen there: other error; choose another with --grpc ADDR");
     }
 
     #[test]

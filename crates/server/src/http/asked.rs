@@ -22,8 +22,15 @@ use super::query::Query;
 use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
 
-const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]} or {"key":"user:42","limit":"100/minute"}"#;
-const RULES_EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"user":"42"}]}"#;
+/// A request for configured rules: `concat!` takes no constant.
+macro_rules! rules_example {
+    () => {
+        r#"{"domain":"api","descriptors":[{"user":"42"}]}"#
+    };
+}
+
+const RULES_EXAMPLE: &str = rules_example!();
+const EXAMPLE: &str = concat!(rules_example!(), r#" or {"key":"user:42","limit":"100/minute"}"#);
 const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
 const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
 
@@ -245,18 +252,16 @@ impl<'a> Inline<'a> {
 
     /// What a query asks for.
     pub(super) fn of_query(mut query: Query<'a>) -> Result<Inline<'a>, Failure> {
-        let key = query.need("key", "name whom to count, like key=user:42");
-        let key = key.map_err(|missing| rules_by_query(&query).unwrap_or(missing))?;
-        let rate = query.need("rate", "say how much, like rate=100/minute");
-        let rate = rate.map_err(|missing| rules_by_query(&query).unwrap_or(missing))?;
+        if let Some(refusal) = rules_by_query(&query) {
+            return Err(refusal);
+        }
+        let key = query.need("key", "name whom to count, like key=user:42")?;
+        let rate = query.need("rate", "say how much, like rate=100/minute")?;
         let algorithm = query.take("algorithm");
         let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
         let slices = query.whole("slices", UNITS)?;
         let cost = query.whole("cost", COSTS)?.unwrap_or(1);
         let wait = query.take("wait").map(|text| wait(&text)).transpose()?;
-        if let Some(refusal) = rules_by_query(&query) {
-            return Err(refusal);
-        }
         query.finish()?;
         let numbers = Numbers {
             algorithm: algorithm.map(Cow::into_owned),

@@ -122,6 +122,14 @@ impl Object {
         let _ = serde_json::to_writer(&mut self.0, value);
     }
 
+    /// One of our own words, which needs no escapes.
+    fn word(&mut self, name: &'static str, value: &'static str) {
+        self.text(name);
+        self.text("\"");
+        self.text(value);
+        self.text("\"");
+    }
+
     /// What needs no escapes.
     fn text(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
@@ -298,8 +306,8 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
     if let Some(limit) = judgement.limit {
         body.quoted(r#","policy":"#, &limit.name);
     }
-    body.quoted(r#","mode":"#, if is_shadow(&judgement) { "shadow" } else { "enforce" });
-    body.quoted(r#","verdict":"#, verdict);
+    body.word(r#","mode":"#, if is_shadow(&judgement) { "shadow" } else { "enforce" });
+    body.word(r#","verdict":"#, verdict);
     body.flag(r#","allowed":"#, is_shadow(&judgement) || !judgement.denies());
     // Whether it would deny, were it not in shadow or another quota left.
     body.flag(r#","would_deny":"#, !allowed);

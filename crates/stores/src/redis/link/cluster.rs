@@ -245,7 +245,7 @@ async fn tell(mut connection: MultiplexedConnection, address: &Address) -> Resul
         timeout(MAP_TIME_MAX, asking).await.map_err(|_| format!("{address}: no answer within {MAP_TIME_MAX:?}"))?;
     let reply = reply.map_err(|error| format!("{address}: {}", said(&error)))?;
     if let redis::Value::ServerError(error) = &reply {
-        return Err(DialError::refused("", error).at(address));
+        return Err(DialError::refused(error).named(address));
     }
     match ranges(&reply, address) {
         Some(ranges) if !ranges.is_empty() => Ok(ranges),

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::url::{Address, Login};
 use super::bounds::CALLS_IN_FLIGHT_MAX;
-use super::error::{Why, is_of_login};
+use super::error::{Why, is_of_access};
 
 /// Where to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,39 +75,40 @@ impl Drop for Driver {
 pub(super) struct DialError {
     pub(super) reason: String,
     /// Whether the server does not let us in: then trying again is of no use.
-    pub(super) is_login_refused: bool,
+    pub(super) is_access_denied: bool,
 }
 
 impl From<String> for DialError {
     fn from(reason: String) -> DialError {
-        DialError { reason, is_login_refused: false }
+        DialError { reason, is_access_denied: false }
     }
 }
 
 impl DialError {
-    /// A server answered with an error, to something that is called so.
-    pub(super) fn refused(name: &str, error: &ServerError) -> DialError {
-        // Before there were codes for it, servers said of a wrong password what they say of anything. Full ones say so too.
-        let is_of_old = name == LOGIN && error.code() == "ERR" && !in_words(error).contains("max number of clients");
-        let is_login_refused = is_of_old || is_of_login(error.code());
-        let separator = if name.is_empty() { "" } else { ": " };
-        DialError { reason: format!("{name}{separator}{}", in_words(error)), is_login_refused }
+    /// A server answered with an error.
+    pub(super) fn refused(error: &ServerError) -> DialError {
+        DialError { reason: in_words(error), is_access_denied: is_of_access(error.code()) }
     }
 
-    /// The same with the name of the server before it.
-    pub(super) fn at(self, server: &impl fmt::Display) -> DialError {
-        DialError { reason: format!("{server}: {}", self.reason), ..self }
+    /// A server answered a login with an error.
+    fn login(error: &ServerError) -> DialError {
+        let refused = DialError::refused(error);
+        // Before there were codes for it, servers said of a wrong password what they say of anything. Full ones say so too.
+        let is_of_old = error.code() == "ERR" && !refused.reason.contains("max number of clients");
+        DialError { is_access_denied: is_of_old || refused.is_access_denied, ..refused }
+    }
+
+    /// The same with a name before it: of the server, or of what it refused.
+    pub(super) fn named(self, name: &impl fmt::Display) -> DialError {
+        DialError { reason: format!("{name}: {}", self.reason), ..self }
     }
 
     /// What a caller hears.
     pub(super) fn into_why(self) -> Why {
         let reason = self.reason.into();
-        if self.is_login_refused { Why::LoginRefused(reason) } else { Why::NoConnection(reason) }
+        if self.is_access_denied { Why::AccessDenied(reason) } else { Why::NoConnection(reason) }
     }
 }
-
-/// How a refused login is called.
-const LOGIN: &str = "login refused";
 
 impl Dialer {
     pub(super) fn new(tls: Option<TlsConnector>, login: &Login, database: u32) -> Dialer {
@@ -135,7 +136,7 @@ impl Dialer {
             .map_err(|error| format!("{endpoint}: {}", said(&error)))?;
         let driver = Driver(tokio::spawn(driver));
         let mut dialled = Dialled { connection, driver, written };
-        self.greet(&mut dialled.connection, expect).await.map_err(|error| error.at(endpoint))?;
+        self.greet(&mut dialled.connection, expect).await.map_err(|error| error.named(endpoint))?;
         Ok(dialled)
     }
 
@@ -155,9 +156,9 @@ impl Dialer {
 
     async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), DialError> {
         let mut pipeline = redis::pipe();
-        let mut names = Vec::new();
+        let mut refusals: Vec<(&str, fn(&ServerError) -> DialError)> = Vec::new();
         if let Some(password) = &self.login.password {
-            names.push(LOGIN);
+            refusals.push(("login refused", DialError::login));
             pipeline.cmd("AUTH");
             if let Some(user) = &self.login.user {
                 pipeline.arg(user);
@@ -165,16 +166,16 @@ impl Dialer {
             pipeline.arg(password.reveal());
         }
         if self.database != 0 {
-            names.push("database refused");
+            refusals.push(("database refused", DialError::refused));
             pipeline.cmd("SELECT").arg(self.database);
         }
         pipeline.cmd("CLIENT").arg("SETNAME").arg("tidegate");
         pipeline.cmd(if expect == Expect::Primary { "ROLE" } else { "PING" });
         let asked = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
         let replies = asked.map_err(|error| said(&error))?;
-        for (reply, name) in replies.iter().zip(&names) {
+        for (reply, (name, refused)) in replies.iter().zip(&refusals) {
             if let Value::ServerError(error) = reply {
-                return Err(DialError::refused(name, error));
+                return Err(refused(error).named(name));
             }
         }
         // The name is a courtesy: a server or user without that command is as good.
@@ -187,7 +188,7 @@ fn check(reply: Option<&Value>, expect: Expect) -> Result<(), DialError> {
     match (reply, expect) {
         (Some(Value::ServerError(error)), Expect::Primary) if error.code() == "NOPERM" => {
             let reason = "the user may not ask for its role: grant it +role".to_owned();
-            Err(DialError { reason, is_login_refused: true })
+            Err(DialError { reason, is_access_denied: true })
         }
         // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
         (Some(Value::ServerError(error)), Expect::Anything)
@@ -195,7 +196,7 @@ fn check(reply: Option<&Value>, expect: Expect) -> Result<(), DialError> {
         {
             Ok(())
         }
-        (Some(Value::ServerError(error)), _) => Err(DialError::refused("", error)),
+        (Some(Value::ServerError(error)), _) => Err(DialError::refused(error)),
         (Some(Value::Array(role)), Expect::Primary) => match role.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
             role => Err(format!("it is to be the primary, but its role is {}", text(role)).into()),

@@ -46,16 +46,16 @@ impl CallError {
 
     /// Whether the server does not let us in, or not do what was asked: somebody has to correct that.
     #[must_use]
-    pub fn is_login_refused(&self) -> bool {
+    pub fn is_access_denied(&self) -> bool {
         match self {
-            CallError::NotSent { why, .. } | CallError::Unknown { why, .. } => matches!(why, Why::LoginRefused(_)),
-            CallError::Refused { .. } => self.code().is_some_and(is_of_login),
+            CallError::NotSent { why, .. } | CallError::Unknown { why, .. } => matches!(why, Why::AccessDenied(_)),
+            CallError::Refused { .. } => self.code().is_some_and(is_of_access),
         }
     }
 }
 
 /// Whether an error with this code is about who asks.
-pub(super) fn is_of_login(code: &str) -> bool {
+pub(super) fn is_of_access(code: &str) -> bool {
     matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")
 }
 
@@ -67,7 +67,7 @@ pub enum Why {
     NoConnection(Arc<str>),
     /// There is no connection, because the server does not let us in.
     #[error("no connection: {0}")]
-    LoginRefused(Arc<str>),
+    AccessDenied(Arc<str>),
     /// There is no connection yet.
     #[error("no connection: it is being made")]
     Connecting,

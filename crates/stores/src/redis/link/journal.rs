@@ -23,12 +23,13 @@ enum Kind {
     Connected,
     Lost,
     Unreachable,
-    LoginRefused,
+    AccessDenied,
     BreakerOpened,
     BreakerClosed,
 }
 
-const KINDS: usize = 6;
+/// One more than the last: whatever comes after it has to take its place here.
+const KINDS: usize = Kind::BreakerClosed as usize + 1;
 
 /// What the kinds are about. Those of one subject take each other's place, those of two do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +38,13 @@ enum Subject {
     Breaker,
 }
 
-const SUBJECTS: usize = 2;
+/// One more than the last, as above.
+const SUBJECTS: usize = Subject::Breaker as usize + 1;
 
 impl Kind {
     fn subject(self) -> Subject {
         match self {
-            Kind::Connected | Kind::Lost | Kind::Unreachable | Kind::LoginRefused => Subject::Connections,
+            Kind::Connected | Kind::Lost | Kind::Unreachable | Kind::AccessDenied => Subject::Connections,
             Kind::BreakerOpened | Kind::BreakerClosed => Subject::Breaker,
         }
     }
@@ -52,7 +54,7 @@ impl Kind {
 #[derive(Debug, Default)]
 struct Ledger {
     paces: [Pace; KINDS],
-    topics: [Topic; SUBJECTS],
+    subjects: [OfSubject; SUBJECTS],
 }
 
 /// When a message of a kind may be written next, and how many were not since the last.
@@ -62,8 +64,9 @@ struct Pace {
     left_out: u64,
 }
 
+/// What was written of a subject, and what was not.
 #[derive(Debug, Default)]
-struct Topic {
+struct OfSubject {
     written: Option<Kind>,
     /// What would have to be said now, if that is something else.
     withheld: Option<(Kind, String)>,
@@ -91,39 +94,40 @@ enum Noted {
 impl Ledger {
     /// Something is to be said.
     fn note(&mut self, kind: Kind, detail: String, age_millis: u64) -> Noted {
-        let (pace, topic) = (&mut self.paces[kind as usize], &mut self.topics[kind.subject() as usize]);
+        let (pace, of_subject) = (&mut self.paces[kind as usize], &mut self.subjects[kind.subject() as usize]);
         if age_millis >= pace.next_millis {
-            return Noted::Write(write(pace, topic, (kind, detail), age_millis));
+            return Noted::Write(due(pace, of_subject, (kind, detail), age_millis));
         }
         pace.left_out += 1;
-        topic.withheld = (topic.written != Some(kind)).then_some((kind, detail));
-        if topic.withheld.is_none() || topic.is_watched {
+        of_subject.withheld = (of_subject.written != Some(kind)).then_some((kind, detail));
+        if of_subject.withheld.is_none() || of_subject.is_watched {
             return Noted::LeftOut;
         }
-        topic.is_watched = true;
+        of_subject.is_watched = true;
         Noted::Wait(pace.next_millis)
     }
 
     /// Somebody waited to write what was withheld.
     fn look_again(&mut self, subject: Subject, age_millis: u64) -> Noted {
-        let topic = &mut self.topics[subject as usize];
+        let of_subject = &mut self.subjects[subject as usize];
         // Whoever withholds something from now on finds nobody who waits for it.
-        topic.is_watched = false;
-        let Some((kind, detail)) = topic.withheld.take() else { return Noted::LeftOut };
+        of_subject.is_watched = false;
+        let Some((kind, detail)) = of_subject.withheld.take() else { return Noted::LeftOut };
         let pace = &mut self.paces[kind as usize];
         if age_millis < pace.next_millis {
-            (topic.withheld, topic.is_watched) = (Some((kind, detail)), true);
+            (of_subject.withheld, of_subject.is_watched) = (Some((kind, detail)), true);
             return Noted::Wait(pace.next_millis);
         }
         // It was counted among those that were left out.
         pace.left_out = pace.left_out.saturating_sub(1);
-        Noted::Write(write(pace, topic, (kind, detail), age_millis))
+        Noted::Write(due(pace, of_subject, (kind, detail), age_millis))
     }
 }
 
-fn write(pace: &mut Pace, topic: &mut Topic, (kind, detail): (Kind, String), age_millis: u64) -> Message {
+/// The message, of which is noted that it is written now.
+fn due(pace: &mut Pace, of_subject: &mut OfSubject, (kind, detail): (Kind, String), age_millis: u64) -> Message {
     pace.next_millis = age_millis.saturating_add(u64::try_from(MESSAGE_PAUSE.as_millis()).unwrap_or(u64::MAX));
-    (topic.written, topic.withheld) = (Some(kind), None);
+    (of_subject.written, of_subject.withheld) = (Some(kind), None);
     Message { kind, detail, left_out: std::mem::take(&mut pace.left_out) }
 }
 
@@ -137,7 +141,7 @@ impl Journal {
     }
 
     pub(super) fn unreachable(&self, node: &Arc<Node>, error: &DialError) {
-        let kind = if error.is_login_refused { Kind::LoginRefused } else { Kind::Unreachable };
+        let kind = if error.is_access_denied { Kind::AccessDenied } else { Kind::Unreachable };
         self.say(node, kind, error.reason.clone());
     }
 
@@ -181,7 +185,7 @@ struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(node) = self.node.upgrade() {
-            node.journal.ledger().topics[self.subject as usize].is_watched = false;
+            node.journal.ledger().subjects[self.subject as usize].is_watched = false;
         }
     }
 }
@@ -209,22 +213,22 @@ fn age_millis(node: &Node) -> u64 {
 
 /// Writes it. What heals by itself is a warning, and what needs somebody an error.
 fn tell(node: &Node, Message { kind, detail, left_out }: &Message) {
-    macro_rules! write {
+    macro_rules! log {
         ($level:ident, $($rest:tt)*) => {
             tracing::$level!(url = %node.shared.store, node = %node.name, left_out, $($rest)*)
         };
     }
     match kind {
-        Kind::Connected => write!(info, endpoint = %detail, "connected to the store"),
-        Kind::Lost => write!(warn, endpoint = %detail, "lost a connection to the store"),
-        Kind::Unreachable => write!(warn, why = detail, "cannot connect to the store"),
-        Kind::LoginRefused => {
-            write!(error, why = detail, "cannot connect to the store: correct the login, or what the user may do");
+        Kind::Connected => log!(info, endpoint = %detail, "connected to the store"),
+        Kind::Lost => log!(warn, endpoint = %detail, "lost a connection to the store"),
+        Kind::Unreachable => log!(warn, why = detail, "cannot connect to the store"),
+        Kind::AccessDenied => {
+            log!(error, why = detail, "cannot connect to the store: correct the login, or what the user may do");
         }
         Kind::BreakerOpened => {
-            write!(warn, "the store does not answer in time: calls are held back until a probe succeeds");
+            log!(warn, "the store does not answer in time: calls are held back until a probe succeeds");
         }
-        Kind::BreakerClosed => write!(info, "the store answers in time again"),
+        Kind::BreakerClosed => log!(info, "the store answers in time again"),
     }
 }
 
@@ -284,7 +288,7 @@ mod tests {
         let node = node(&endpoint);
         node.journal.connected(&node, &endpoint);
         node.journal.lost(&node, &endpoint);
-        let refused = DialError { reason: "/db: login refused: WRONGPASS".to_owned(), is_login_refused: true };
+        let refused = DialError { reason: "/db: login refused: WRONGPASS".to_owned(), is_access_denied: true };
         node.journal.unreachable(&node, &"/db: connection refused".to_owned().into());
         node.journal.unreachable(&node, &refused);
         sleep(Duration::from_secs(1)).await;
@@ -315,7 +319,8 @@ mod tests {
         assert_eq!(log.lines(), lines);
     }
 
-    /// Notes these, each at its age in seconds, looks again whenever the ledger wants to, and says what is written and when.
+    /// Notes these, each at its age in tenths of a second, looks again whenever the ledger wants to, and says what is
+    /// written and when.
     fn written(notes: &[(u64, Kind)]) -> Vec<String> {
         let (mut ledger, mut written, mut watch) = (Ledger::default(), Vec::new(), None);
         let mut take = |noted: Noted, age: u64| match noted {

@@ -91,7 +91,7 @@ impl Sentinels {
     async fn ask_anew(&self, address: &Address) -> Result<(Word, Dialled), DialError> {
         let asking = async {
             let mut dialled = self.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
-            let word = self.ask(&mut dialled.connection).await.map_err(|error| error.at(address))?;
+            let word = self.ask(&mut dialled.connection).await.map_err(|error| error.named(address))?;
             Ok((word, dialled))
         };
         let late = |_| Err(format!("{address}: no answer within {SENTINEL_TIME_MAX:?}").into());
@@ -106,7 +106,7 @@ impl Sentinels {
         let late = |_| format!("no answer within {SENTINEL_TIME_MAX:?}");
         let replies = timeout(SENTINEL_TIME_MAX, asking).await.map_err(late)?.map_err(|error| said(&error))?;
         match replies.as_slice() {
-            [Value::ServerError(error), _] => Err(DialError::refused("", error)),
+            [Value::ServerError(error), _] => Err(DialError::refused(error)),
             [address, master] => {
                 word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name).into())
             }
