@@ -192,11 +192,9 @@ impl<S, D: Doorkeeper, A> KeptOut<S, D, A> {
     #[inline(never)]
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, A, D::Permit>> {
         let (refusal, is_grpc) = match self {
+            // Whoever polls what is ready gets no second answer. What was waited for must not be polled again either.
+            KeptOut::Waiting { held: None, .. } => return Poll::Pending,
             KeptOut::Waiting { wait, held } => {
-                // Whoever polls what is ready gets no second answer.
-                if held.is_none() {
-                    return Poll::Pending;
-                }
                 let told = ready!(wait.as_mut().poll(context));
                 let Some((ready, request, doorkeeper)) = held.take() else { return Poll::Pending };
                 match doorkeeper.waited(told) {

@@ -235,32 +235,67 @@ impl Door for HttpDoor {
 mod tests {
     use super::*;
     use crate::Drainer;
-    use crate::bounds::STALL;
+    use crate::bounds::{SEND_BYTES, STALL};
     use std::io::{Read, Write};
     use std::time::Duration;
     use tidegate_engine::{Engine, Options};
 
-    /// A connection with little room on its way to the client, and both of its ends.
-    fn narrow() -> (std::net::TcpStream, TcpStream, SocketAddr) {
+    /// A connection to a client with little room, and with so much on the way to it: both of its ends.
+    fn narrow(send_bytes: usize) -> (std::net::TcpStream, TcpStream, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         client.set_recv_buffer_size(4096).unwrap();
         client.connect(&listener.local_addr().unwrap().into()).unwrap();
         let (stream, peer) = listener.accept().unwrap();
-        socket2::SockRef::from(&stream).set_send_buffer_size(4096).unwrap();
+        socket2::SockRef::from(&stream).set_send_buffer_size(send_bytes).unwrap();
         stream.set_nonblocking(true).unwrap();
         client.set_nonblocking(true).unwrap();
         (client.into(), TcpStream::from_std(stream).unwrap(), peer)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_asks_and_never_reads_is_dropped_in_time() {
-        let door = Arc::new(HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap()))));
-        let (mut client, stream, peer) = narrow();
+    /// Asks as often as there is room for, and tells how often.
+    fn ask_often(client: &mut std::net::TcpStream) -> usize {
         let mut sent = 0;
         while sent < 3_000 && client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").is_ok() {
             sent += 1;
         }
+        sent
+    }
+
+    /// The system has room for the next answers long before it says so.
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_gets_all_answers() {
+        let door = Arc::new(HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap()))));
+        let (mut client, stream, peer) = narrow(SEND_BYTES);
+        let sent = ask_often(&mut client);
+        let (_drainer, drain) = Drainer::new();
+        let start = tokio::time::Instant::now();
+        let mut answers = Vec::new();
+        let read = async {
+            while answers.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count() < sent {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let mut piece = [0; 4096];
+                match client.read(&mut piece) {
+                    Ok(0) => return,
+                    Ok(count) => answers.extend_from_slice(&piece[..count]),
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+                }
+            }
+        };
+        tokio::select! {
+            () = door.serve(stream, peer, drain) => {}
+            () = read => {}
+        }
+        let count = answers.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();
+        assert_eq!(count, sent, "after {:?}", start.elapsed());
+        assert!(start.elapsed() > 3 * STALL, "that took long: {:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_and_never_reads_is_dropped_in_time() {
+        let door = Arc::new(HttpDoor::new(Arc::new(Service::new(Engine::new(Options::default()).unwrap()))));
+        let (mut client, stream, peer) = narrow(4096);
+        let sent = ask_often(&mut client);
         assert!(sent > 500, "more is asked than the answers have room for: {sent}");
         let (_drainer, drain) = Drainer::new();
         let start = tokio::time::Instant::now();

@@ -22,8 +22,9 @@ pub(super) struct Pulse {
     answers: AtomicU64,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
-    /// Whether bytes wait that it does not take.
+    /// Whether bytes wait that it does not take, and how often it took some that had waited.
     blocked: AtomicBool,
+    took: AtomicU64,
     /// Pages that were given to it, and those that it has taken whole.
     pages: AtomicU64,
     pages_taken: AtomicU64,
@@ -39,9 +40,14 @@ impl Pulse {
 
     /// Notes what became of writing to it. While it takes what is written, this only reads.
     fn wrote(&self, is_blocked: bool) {
-        if self.blocked.load(Ordering::Relaxed) != is_blocked {
+        if self.is_blocked() != is_blocked {
             self.blocked.store(is_blocked, Ordering::Relaxed);
+            self.took.fetch_add(u64::from(!is_blocked), Ordering::Relaxed);
         }
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
     }
 
     /// It is given a page, and has it until the guard is dropped.
@@ -65,6 +71,7 @@ impl Drop for Reading {
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     answers: u64,
+    took: u64,
     is_waiting: bool,
     length: Duration,
     /// Pages that it had taken when it was given another, and how long ago that was.
@@ -88,13 +95,13 @@ impl Silence {
         if self.dawdles_over_a_page(pulse) {
             return Next::Drop;
         }
-        let answers = pulse.answers.load(Ordering::Relaxed);
+        let (answers, took) = (pulse.answers.load(Ordering::Relaxed), pulse.took.load(Ordering::Relaxed));
         // Who has just connected has a request to make. Who does not take an answer is in the middle of it, however little was
         // read since.
-        let is_at_it = pulse.heard.load(Ordering::Relaxed) || pulse.blocked.load(Ordering::Relaxed);
+        let is_at_it = pulse.heard.load(Ordering::Relaxed) || pulse.is_blocked();
         let is_waiting = answers > 0 && !is_at_it;
-        if (answers, is_waiting) != (self.answers, self.is_waiting) {
-            (self.answers, self.is_waiting, self.length) = (answers, is_waiting, Duration::ZERO);
+        if (answers, took, is_waiting) != (self.answers, self.took, self.is_waiting) {
+            (self.answers, self.took, self.is_waiting, self.length) = (answers, took, is_waiting, Duration::ZERO);
             return Next::Wait;
         }
         self.length += HTTP_WATCH;
@@ -130,6 +137,30 @@ impl Io {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Io {
         Io { stream: TokioIo::new(stream), pulse }
     }
+
+    /// Notes what became of writing. The system says that there is room only once a third of all is free, for which who
+    /// reads slowly may need longer than anybody has to read nothing. So what is still blocked when it is looked at again,
+    /// as each connection is from time to time, is offered to the system unasked.
+    fn wrote(&self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = match polled {
+            Poll::Pending if self.pulse.is_blocked() => offer(self.stream.inner(), bytes),
+            polled => polled,
+        };
+        self.pulse.wrote(polled.is_pending());
+        polled
+    }
+}
+
+/// Writes what there is room for. If there is none, whoever waits for that goes on waiting.
+#[cold]
+fn offer(stream: &TcpStream, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    use rustix::io::Errno;
+    use rustix::net::{SendFlags, send};
+
+    match send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
+        sent => Poll::Ready(sent.map_err(io::Error::from)),
+    }
 }
 
 impl Read for Io {
@@ -145,8 +176,7 @@ impl Read for Io {
 impl Write for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.pulse.wrote(polled.is_pending());
-        polled
+        self.wrote(polled, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -167,8 +197,7 @@ impl Write for Io {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.pulse.wrote(polled.is_pending());
-        polled
+        self.wrote(polled, bufs.iter().find(|buf| !buf.is_empty()).map_or(&[], |buf| buf))
     }
 }
 
@@ -219,6 +248,23 @@ mod tests {
         assert!(next == Next::Drop && length > STALL && length < STALL + Duration::from_secs(5), "{length:?}");
         pulse.wrote(false);
         assert_eq!(end(&mut silence, &pulse).1, Next::Finish, "taken, it waits for the next request");
+    }
+
+    #[test]
+    fn who_takes_some_of_it_now_and_then_is_at_it() {
+        let (pulse, mut silence) = (Pulse::default(), Silence::default());
+        pulse.answered();
+        for _ in 0..100 {
+            pulse.wrote(true);
+            assert_eq!(silence.look(&pulse), Next::Wait);
+            // It does not take all, and what is left waits again before anybody looks.
+            pulse.wrote(false);
+            pulse.wrote(true);
+            assert_eq!(silence.look(&pulse), Next::Wait);
+            assert_eq!(silence.look(&pulse), Next::Wait);
+        }
+        let (length, next) = end(&mut silence, &pulse);
+        assert!(next == Next::Drop && length < STALL + Duration::from_secs(5), "{length:?}");
     }
 
     #[test]

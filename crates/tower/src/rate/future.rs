@@ -63,15 +63,13 @@ impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
 }
 
 impl<S, B, R> Rare<S, B, R> {
+    /// Whoever polls what is ready gets no second answer. What was waited for must not be polled again either.
     #[cold]
     #[inline(never)]
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, B, R>> {
         let answer = match self {
+            Rare::Asking { waiting: None, .. } | Rare::Reporting { response: None, .. } => None,
             Rare::Asking { judged, waiting } => {
-                // Whoever polls what is ready gets no second answer.
-                if waiting.is_none() {
-                    return Poll::Pending;
-                }
                 let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
                 let Some((service, body)) = waiting.take() else { return Poll::Pending };
                 match shared.settle_on(verdict, &parts.headers) {

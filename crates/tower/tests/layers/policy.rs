@@ -193,6 +193,16 @@ async fn only_what_was_ready_is_called() {
     }
 }
 
+/// Who was denied by a store, and polls what is ready, hears nothing more.
+#[tokio::test]
+async fn there_is_no_second_answer() {
+    let mut call = std::pin::pin!(
+        on_store(free_port(), "deny").layer(Strict { is_ready: true }).call(get("/", &[("x-user", "ann")]))
+    );
+    assert_eq!(call.as_mut().await.unwrap().status(), 503);
+    assert!(call.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+}
+
 #[test]
 fn mistakes_are_named() {
     let engine = engine(RULES, &FakeClock::new());

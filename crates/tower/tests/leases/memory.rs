@@ -88,6 +88,17 @@ async fn all_layers_of_a_name_count_together() {
     store.pass(100).await;
 }
 
+/// Who was refused by the store, and polls what is ready, hears nothing more.
+#[tokio::test(start_paused = true)]
+async fn there_is_no_second_answer() {
+    let (store, slow) = (Store::new(), Slow::taking(100));
+    let layer = store.node(1);
+    let _held = layer.handle().acquire().await.unwrap();
+    let mut call = pin!(layer.layer(slow).call(get(&[])));
+    assert_eq!(call.as_mut().await.unwrap().status(), 503);
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_takes_longer_than_its_lease_keeps_its_place() {
     let (store, slow) = (Store::new(), Slow::taking(5 * LEASE));

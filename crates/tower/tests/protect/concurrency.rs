@@ -189,6 +189,10 @@ fn bad_configurations_are_refused() {
             "missing_key: it has no effect without a key; set key too, or leave it out",
         ),
         (
+            queue(1, 1).too_many_requests().build(),
+            "too_many_requests: it has no effect without a key; set key too, or leave it out",
+        ),
+        (
             ConcurrencyLayer::builder(1).queue(two_minds).build(),
             "codel: its numbers are not those of adaptive_lifo; give both the same",
         ),
