@@ -157,7 +157,12 @@ fn offer(stream: &TcpStream, bytes: &[u8]) -> Poll<io::Result<usize>> {
     use rustix::io::Errno;
     use rustix::net::{SendFlags, send};
 
-    match send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+    // Where sockets are told once and for all to send no signals, there is no flag for it.
+    #[cfg(target_vendor = "apple")]
+    let flags = SendFlags::DONTWAIT;
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    match send(stream, bytes, flags) {
         Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
         sent => Poll::Ready(sent.map_err(io::Error::from)),
     }
