@@ -78,6 +78,9 @@ pub(super) struct DialError {
     pub(super) is_access_denied: bool,
 }
 
+/// What a server's error to a question means.
+type Refused = fn(&ServerError) -> DialError;
+
 impl From<String> for DialError {
     fn from(reason: String) -> DialError {
         DialError { reason, is_access_denied: false }
@@ -156,7 +159,7 @@ impl Dialer {
 
     async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), DialError> {
         let mut pipeline = redis::pipe();
-        let mut refusals: Vec<(&str, fn(&ServerError) -> DialError)> = Vec::new();
+        let mut refusals: Vec<(&str, Refused)> = Vec::new();
         if let Some(password) = &self.login.password {
             refusals.push(("login refused", DialError::login));
             pipeline.cmd("AUTH");
