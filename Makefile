@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Where rustup puts cargo, for shells that were open before it was installed.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: help run demo test soak bench bench-server bench-redis fuzz lint-bench clean peers rust compiler components
@@ -13,11 +14,11 @@ help: ## list these targets
 
 run: rust compiler ## build Tidegate and serve with the rules of examples/tidegate.yaml
 	@cargo build --locked --release --package tidegate-cli
-	@target/release/tidegate serve --config examples/tidegate.yaml
+	@$(BUILT)/tidegate serve --config examples/tidegate.yaml
 
 demo: rust compiler ## build Tidegate and show what it does, for 15 seconds
 	@cargo build --locked --release --package tidegate-cli
-	@target/release/tidegate demo
+	@$(BUILT)/tidegate demo
 
 test: rust compiler components peers ## check format, lints, tests, docs examples and thread interleavings
 	cargo fmt --all --check
@@ -39,7 +40,7 @@ bench-server: rust compiler ## measure the server beside redis-server, throttlec
 	done
 	cargo install --locked --quiet --root target/peers throttlecrab-server
 	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
-	target/release/bench-server $(BENCH)
+	$(BUILT)/bench-server $(BENCH)
 
 bench-redis: rust compiler ## measure Redis as the store, beside a plain script and INCR, and what leases spare it
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; $(SUDO) apt-get install --quiet --yes redis-server; }

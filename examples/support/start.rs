@@ -35,5 +35,8 @@ pub(crate) fn millis(name: &str, otherwise: u64) -> Result<Duration, String> {
 pub(crate) async fn listen(name: &str, otherwise: &str) -> Result<TcpListener, String> {
     let address = setting(name, otherwise);
     let listener = TcpListener::bind(&address).await;
-    listener.map_err(|error| format!("{name}: cannot listen on {address:?}: {error}; use an address like {otherwise}"))
+    listener.map_err(|error| {
+        let free = "127.0.0.1:0 for any port that is free";
+        format!("{name}: cannot listen on {address:?}: {error}; use an address like {otherwise}, or {free}")
+    })
 }

@@ -24,6 +24,9 @@ pub enum ConfigError {
         /// The name, shortened.
         name: String,
     },
+    /// A cookie without a name: no request has one.
+    #[error("cookie: its name is empty; name the cookie that tells clients apart")]
+    Cookie,
     /// How the client's address is found cannot be right.
     #[error("client address: {0}")]
     ClientAddress(String),

@@ -69,7 +69,8 @@ impl KeyBy {
     /// The first cookie of this name.
     #[must_use]
     pub fn cookie(name: impl Into<Box<str>>) -> KeyBy {
-        KeyBy::part(Part::Cookie(name.into()))
+        let name = name.into();
+        KeyBy(vec![if name.is_empty() { Err(ConfigError::Cookie) } else { Ok(Part::Cookie(name)) }])
     }
 
     /// The key of a client: the header `X-Api-Key`, or what stands in `Authorization: Bearer`.

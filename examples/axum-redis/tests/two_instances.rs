@@ -103,5 +103,8 @@ fn what_is_set_wrong_is_told() {
     assert_eq!(told, expected);
     let told = complaint(EXAMPLE, &[("LISTEN", "3000")]);
     assert!(told.starts_with("error: LISTEN: cannot listen on \"3000\": "), "{told}");
-    assert!(told.ends_with("; use an address like 127.0.0.1:3000\n"), "{told}");
+    assert!(
+        told.ends_with("; use an address like 127.0.0.1:3000, or 127.0.0.1:0 for any port that is free\n"),
+        "{told}"
+    );
 }

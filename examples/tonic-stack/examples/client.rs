@@ -25,7 +25,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = var("ADDRESS").unwrap_or_else(|_| "http://127.0.0.1:50051".to_owned());
     let channel = Endpoint::from_shared(address)?.connect().await?;
     let mut tasks = JoinSet::new();
-    for _ in 0..calls.parse::<usize>()?.min(CALLS_MAX) {
+    let count = calls.parse().ok().filter(|count| (1..=CALLS_MAX).contains(count));
+    let count = count.ok_or_else(|| format!("CALLS: {calls:?} is out of range; use 1 to {CALLS_MAX}"))?;
+    for _ in 0..count {
         let mut client = HealthClient::new(channel.clone());
         let mut request = Request::new(HealthCheckRequest::default());
         request.metadata_mut().insert("x-tenant", tenant.clone());

@@ -107,11 +107,18 @@ impl AdaptiveBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is out of its range, or shares add up to more than 1.
+    /// If a number is out of its range, shares add up to more than 1, or there are none.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let places = match self.partitions {
             None => Places::One(Gate::with_queue(self.limit.limit(), self.queue)?),
+            Some((shares, _)) if shares.is_empty() => {
+                return Err(ConfigError::unused(
+                    "partitions",
+                    "without shares",
+                    "give a share for each, or leave it out",
+                ));
+            }
             Some((shares, partition)) => {
                 Places::Divided { gate: DividedGate::new(self.limit.limit(), &shares, self.queue)?, partition }
             }

@@ -157,12 +157,15 @@ pin_project! {
     }
 }
 
+/// A client that is ready, and the request that it is to send.
+type Call<S, A> = Box<(S, Request<A>)>;
+
 /// A request that does not go at once.
 enum Kept<S, A> {
     /// There is nothing to call once it has been.
     Waiting {
         turn: Pin<Box<dyn Future<Output = ()> + Send>>,
-        call: Option<Box<(S, Request<A>)>>,
+        call: Option<Call<S, A>>,
     },
     Refused {
         error: ShapeError,
@@ -172,7 +175,7 @@ enum Kept<S, A> {
 impl<S, A> Kept<S, A> {
     #[cold]
     #[inline(never)]
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<Box<(S, Request<A>)>, ShapeError>> {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<Call<S, A>, ShapeError>> {
         match self {
             Kept::Waiting { turn, call } => {
                 ready!(turn.as_mut().poll(context));

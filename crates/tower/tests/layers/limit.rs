@@ -260,6 +260,7 @@ fn mistakes_are_named() {
         build(KeyBy::header("x user")),
         "header: `x user` is not the name of a header; use letters, digits and dashes"
     );
+    assert_eq!(build(KeyBy::cookie("")), "cookie: its name is empty; name the cookie that tells clients apart");
     let address = |address| build(KeyBy::client_address(address));
     assert_eq!(
         address(ClientAddress::new().trusted_hops(65)),

@@ -160,6 +160,10 @@ fn bad_configurations_are_refused() {
             aimd(1).partitions([0.5, 0.6], |_| None).build(),
             "shares: they add up to 1.1, more than the whole; use shares whose sum is at most 1",
         ),
+        (
+            aimd(1).partitions([], |_| None).build(),
+            "partitions: it has no effect without shares; give a share for each, or leave it out",
+        ),
         (aimd(1).partitions([1.5], |_| None).build(), "share: 1.5 is out of range; use 0.000001 to 1"),
         (
             aimd(1).partitions([0.5], |_| None).queue(Queue::new(0, Duration::from_secs(1))).build(),
