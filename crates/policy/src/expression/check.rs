@@ -1,10 +1,12 @@
 //! What an expression may say, and what it looks at: so that only that is made for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
+use cel::objects::Key;
 use regex::{Regex, RegexBuilder};
 
+use super::variables::key;
 use super::{Problem, Purpose};
 use crate::bounds::{EXPRESSION_DEPTH_MAX, EXPRESSION_JOINS_MAX, REGEX_BYTES_MAX};
 use crate::json::quote;
@@ -36,16 +38,17 @@ pub(super) struct Uses {
 pub(super) enum Names {
     #[default]
     Nothing,
-    These(BTreeSet<Box<str>>),
+    /// With their keys, which are made once.
+    These(BTreeMap<Box<str>, Key>),
     All,
 }
 
 impl Names {
     fn add(&mut self, name: &str) {
         match self {
-            Names::Nothing => *self = Names::These(BTreeSet::from([name.into()])),
+            Names::Nothing => *self = Names::These(BTreeMap::from([(name.into(), key(name))])),
             Names::These(names) => {
-                names.insert(name.into());
+                names.entry(name.into()).or_insert_with(|| key(name));
             }
             Names::All => (),
         }

@@ -1,7 +1,7 @@
 //! The variables of a request: only those that an expression looks at are made.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cel::objects::{Key, Map};
 use cel::{Context, Value};
@@ -49,32 +49,54 @@ pub(super) fn add(uses: &Uses, asked: &Asked<'_>, context: &mut Context<'_, '_>)
     Ok(())
 }
 
+/// The fields of a request. Their keys are made once: making one takes two allocations.
+struct Fields {
+    address: Key,
+    method: Key,
+    path: Key,
+    host: Key,
+    headers: Key,
+    cookies: Key,
+    query: Key,
+}
+
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| Fields {
+    address: key("address"),
+    method: key("method"),
+    path: key("path"),
+    host: key("host"),
+    headers: key("headers"),
+    cookies: key("cookies"),
+    query: key("query"),
+});
+
 fn request(uses: &Uses, question: &Question<'_>) -> Result<Value, TooLarge> {
     let mut fields = HashMap::new();
     if let Some(address) = client_address(question).filter(|_| uses.address) {
-        fields.insert(key("address"), text(&address.to_string())?);
+        fields.insert(FIELDS.address.clone(), text(&address.to_string())?);
     }
     if let Some(http) = question.http {
-        for (used, name, value) in [(uses.method, "method", http.method), (uses.path, "path", http.path)] {
-            if used {
-                fields.insert(key(name), text(value)?);
-            }
+        if uses.method {
+            fields.insert(FIELDS.method.clone(), text(http.method)?);
+        }
+        if uses.path {
+            fields.insert(FIELDS.path.clone(), text(http.path)?);
         }
         if uses.host {
-            fields.insert(key("host"), text(&without_dot(http.host).to_ascii_lowercase())?);
+            fields.insert(FIELDS.host.clone(), text(&without_dot(http.host).to_ascii_lowercase())?);
         }
         if uses.headers.is_used() {
-            fields.insert(key("headers"), map(&uses.headers, http.headers.iter().copied())?);
+            fields.insert(FIELDS.headers.clone(), map(&uses.headers, http.headers.iter().copied())?);
         }
         if uses.cookies.is_used() {
-            fields.insert(key("cookies"), map(&uses.cookies, http.cookies())?);
+            fields.insert(FIELDS.cookies.clone(), map(&uses.cookies, http.cookies())?);
         }
         if uses.query.is_used() {
             // What is not text has no place in an expression.
             let parameters = http.parameters().filter_map(|(name, value)| {
                 Some((String::from_utf8(name.into_owned()).ok()?, String::from_utf8(value.into_owned()).ok()?))
             });
-            fields.insert(key("query"), map(&uses.query, parameters)?);
+            fields.insert(FIELDS.query.clone(), map(&uses.query, parameters)?);
         }
     }
     Ok(Value::Map(Map { map: Arc::new(fields) }))
@@ -85,25 +107,22 @@ fn map<N: AsRef<str>>(names: &Names, all: impl Iterator<Item = (N, N)>) -> Resul
     let mut values = HashMap::new();
     for (name, value) in all {
         let name = name.as_ref();
-        let is_used = match names {
-            Names::Nothing => false,
-            Names::These(names) => names.contains(name),
-            Names::All => true,
+        let key = match names {
+            Names::Nothing => None,
+            Names::These(names) => names.get(name).cloned(),
+            Names::All if name.len() > EXPRESSION_TEXT_MAX => return Err(TooLarge),
+            Names::All => Some(key(name)),
         };
-        if !is_used {
-            continue;
-        }
+        let Some(key) = key else { continue };
         if values.len() >= EXPRESSION_MAP_MAX {
             return Err(TooLarge);
         }
-        let value = text(value.as_ref())?;
-        text(name)?;
-        values.entry(key(name)).or_insert(value);
+        values.entry(key).or_insert(text(value.as_ref())?);
     }
     Ok(Value::Map(Map { map: Arc::new(values) }))
 }
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
