@@ -4,7 +4,7 @@
 #[path = "../../support/process.rs"]
 mod process;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -26,12 +26,20 @@ fn redis_at(port: u16) -> Process {
     let child = Command::new("redis-server").args(settings).stdout(Stdio::null()).spawn();
     let process = Process(child.unwrap_or_else(|error| panic!("redis-server: {error}: install it")));
     for _ in 0..500 {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        if answers(port) {
             return process;
         }
         sleep(Duration::from_millis(10));
     }
-    panic!("redis-server does not listen");
+    panic!("redis-server does not answer");
+}
+
+/// Whether it is Redis that listens: a port that was free a moment ago may be somebody else's, or the caller's own.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut pong = [0; 5];
+    let asked = stream.set_read_timeout(Some(Duration::from_secs(1))).and_then(|()| stream.write_all(b"PING\r\n"));
+    asked.and_then(|()| stream.read_exact(&mut pong)).is_ok() && &pong == b"+PONG"
 }
 
 /// An instance of the example, and its address.
