@@ -148,10 +148,10 @@ pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(
     if (1..=max).contains(&value) { Ok(()) } else { Err(ConfigError::number(field, value, format!("1 to {max}"))) }
 }
 
-/// Checks that what is said of keys is said of something.
-pub(crate) fn check_has_key(key: bool, said: [(&'static str, bool); 3]) -> Result<(), ConfigError> {
-    for (field, is_said) in said {
-        if is_said && !key {
+/// Checks that where there is no key nothing is said of keys.
+pub(crate) fn check_keyless(keys: bool, missing_key: bool, too_many_requests: bool) -> Result<(), ConfigError> {
+    for (field, is_said) in [("keys", keys), ("missing_key", missing_key), ("too_many_requests", too_many_requests)] {
+        if is_said {
             return Err(ConfigError::unused(field, "without a key", "set key too, or leave it out"));
         }
     }

@@ -11,7 +11,7 @@ use tidegate_core::shed::Mode;
 
 use super::{ConcurrencyLayer, KeyOf, Keyed, Places, Pool, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
-use crate::error::{ConfigError, check_has_key, check_time};
+use crate::error::{ConfigError, check_keyless, check_time};
 use crate::gate::{Gate, KeyedGate, Queue};
 use crate::head::Head;
 use crate::missing_key::MissingKey;
@@ -102,14 +102,9 @@ impl ConcurrencyBuilder {
     /// If a number is zero or too large, a time is zero or too long, or something was set that would have no effect.
     pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
-        check_has_key(
-            self.key.is_some(),
-            [
-                ("keys", self.keys.is_some()),
-                ("missing_key", self.missing.is_some()),
-                ("too_many_requests", self.too_many),
-            ],
-        )?;
+        if self.key.is_none() {
+            check_keyless(self.keys.is_some(), self.missing.is_some(), self.too_many)?;
+        }
         let keys = self.keys.unwrap_or(KEYS_DEFAULT);
         let places = match self.key {
             None => Places::One(Gate::with_queue(self.limit, self.queue)?),

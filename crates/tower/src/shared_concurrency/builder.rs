@@ -16,7 +16,7 @@ use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
 use crate::bounds::{
     RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN, WATCHED_MAX,
 };
-use crate::error::{ConfigError, check_count, check_has_key, check_name, check_time};
+use crate::error::{ConfigError, check_count, check_keyless, check_name, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
 use crate::switch::Switch;
@@ -144,14 +144,9 @@ impl SharedConcurrencyBuilder {
         } else if self.keys.is_some() {
             return Err(ConfigError::unused("keys", "unless on_store_failure is Local", "leave it out"));
         }
-        check_has_key(
-            self.key.is_some(),
-            [
-                ("keys", self.keys.is_some()),
-                ("missing_key", self.missing.is_some()),
-                ("too_many_requests", self.too_many),
-            ],
-        )?;
+        if self.key.is_none() {
+            check_keyless(self.keys.is_some(), self.missing.is_some(), self.too_many)?;
+        }
         // One key needs little room.
         let keys = if self.key.is_some() { self.keys.unwrap_or(KEYS_DEFAULT) } else { 1 };
         let on_store_failure = match self.on_store_failure {
