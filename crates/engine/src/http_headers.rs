@@ -8,7 +8,8 @@
 //! | how long a denied client is told to wait | [`retry_wait`], [`retry_seconds`] |
 //!
 //! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
-//! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all.
+//! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all. Where the cost is above a
+//! whole limit no wait helps: there is no `Retry-After`, and no `t` of that limit.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -25,6 +26,9 @@ pub type Header = (&'static str, String);
 
 /// The media type of a problem body.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
+
+/// What is told to those whose cost is above a whole limit.
+pub const NEVER_FITS: &str = "the request costs more than the limit allows at once; waiting does not help";
 
 /// What limits are called that a request brought with it.
 pub const OWN_LIMIT_NAME: &str = "request";
@@ -61,6 +65,8 @@ pub struct LimitNumbers<'a> {
     pub wait: Duration,
     /// Whether it denies the request.
     pub denies: bool,
+    /// Whether it always will, however long one waits: `RateLimit` then has no time. Older families cannot leave it out.
+    pub never: bool,
     /// How much it binds, beside others.
     pub binding: Binding,
     /// The headers that tell of it.
@@ -122,7 +128,8 @@ impl<'a> LimitNumbers<'a> {
             Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::NotAsked => return None,
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
-        Some(LimitNumbers { name, shown, remaining, wait, denies, binding, family })
+        let never = denies && judgement.answer.retry() == Some(Retry::Never);
+        Some(LimitNumbers { name, shown, remaining, wait, denies, never, binding, family })
     }
 }
 
@@ -176,9 +183,12 @@ pub fn is_hidden_denial(outcome: &Outcome) -> bool {
 pub fn push<'a>(told: &mut Vec<LimitNumbers<'a>>, one: LimitNumbers<'a>) {
     let same = |other: &&mut LimitNumbers<'_>| other.name == one.name && other.family == one.family;
     if let Some(same) = told.iter_mut().find(same) {
+        // Whoever waits for one of them waits in vain if the other never lets pass.
+        let never = same.never || one.never;
         if one.binding < same.binding {
             *same = one;
         }
+        same.never = never;
     } else if told.len() < POLICIES_TOLD_MAX {
         told.push(one);
     } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.binding)
@@ -227,7 +237,7 @@ fn standard<'t>(
     for one in told {
         policy(draft, &mut policies, one.name, one.shown);
         if one.denies || !denied {
-            left(draft, &mut limits, one.name, one.remaining, one.wait);
+            left(draft, &mut limits, one.name, one.remaining, (!one.never).then_some(one.wait));
         }
     }
     headers.push(("ratelimit-policy", policies));
@@ -245,10 +255,12 @@ fn policy(draft: &Draft, policies: &mut String, name: &str, shown: Shown) {
     }
 }
 
-fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Duration) {
+fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Option<Duration>) {
     item(limits, name);
     parameter(limits, draft.remaining, remaining);
-    parameter(limits, draft.wait, seconds(wait));
+    if let Some(wait) = wait {
+        parameter(limits, draft.wait, seconds(wait));
+    }
 }
 
 /// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once.
@@ -259,11 +271,11 @@ pub fn policy_value(name: &str, shown: Shown) -> String {
     value
 }
 
-/// The value of `RateLimit` for one limit; for `wait`, see [`wait()`].
+/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`wait()`].
 #[must_use]
 pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
     let mut value = String::with_capacity(VALUE_BYTES);
-    left(&DRAFT_11, &mut value, name, remaining, wait);
+    left(&DRAFT_11, &mut value, name, remaining, Some(wait));
     value
 }
 
@@ -324,13 +336,19 @@ pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
             violated.push(name);
         }
     }
-    let (status, body) = problem_of(denial, &violated, is_hidden);
+    let retry = outcome.retry_among(|judgement| !options(judgement).hidden);
+    let (status, body) = problem_of(denial, retry, &violated, is_hidden);
     Some((status, has_body.then_some(body)))
 }
 
-/// The HTTP status of a denial and its body, RFC 9457. Of a hidden one it tells no more than the status does.
-pub fn problem_of(denial: Denial, violated: &[&str], is_hidden: bool) -> (u16, String) {
-    let problem = Problem { violated, ..Problem::of(denial, is_hidden) };
+/// The HTTP status of a denial and its body, RFC 9457, given when to ask again. Of a hidden one it tells no more than the
+/// status does.
+pub fn problem_of(denial: Denial, retry: Option<Retry>, violated: &[&str], is_hidden: bool) -> (u16, String) {
+    let problem = match (denial, retry, is_hidden) {
+        (Denial::OverLimit, Some(Retry::Never), false) => Problem::never_fits(),
+        _ => Problem::of(denial, is_hidden),
+    };
+    let problem = Problem { violated, ..problem };
     (problem.status, problem.to_json())
 }
 
@@ -371,6 +389,13 @@ impl<'a> Problem<'a> {
             true => Problem::of_status(status, blank_title),
             false => Problem { kind, title, ..Problem::of_status(status, blank_title) },
         }
+    }
+
+    /// That of a request whose cost is above a whole limit. No kind that is registered says so: a quota that is used up
+    /// comes back.
+    #[must_use]
+    pub fn never_fits() -> Problem<'a> {
+        Problem { detail: Some(NEVER_FITS), ..Problem::of_status(429, "Too Many Requests") }
     }
 
     /// One of which its status tells all, with the words that HTTP has for it.
@@ -426,7 +451,8 @@ mod tests {
         let wait = Duration::from_millis(29_001);
         let binding = Binding::new(true, tidegate_core::Strictness::new(true, 50, wait));
         let family = Headers::Standard;
-        let one = LimitNumbers { name: "a \"b\"", shown, remaining: 50, wait, denies: false, binding, family };
+        let (denies, never) = (false, false);
+        let one = LimitNumbers { name: "a \"b\"", shown, remaining: 50, wait, denies, never, binding, family };
         let expected =
             [("ratelimit-policy", policy_value(one.name, shown)), ("ratelimit", limit_value(one.name, 50, wait))];
         assert_eq!(serialize(&[one], None, false, NOW), expected);

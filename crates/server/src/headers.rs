@@ -7,7 +7,7 @@ pub(crate) use tidegate_engine::http_headers::*;
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::{Strictness, Time};
+    use tidegate_core::{Retry, Strictness, Time};
     use tidegate_engine::bounds::POLICIES_TOLD_MAX;
     use tidegate_engine::{Binding, Denial};
     use tidegate_policy::{Headers, Shown};
@@ -22,7 +22,7 @@ mod tests {
         let shown = Shown { units: 100, period_ns: 60 * NANOS_PER_SECOND };
         let wait = Duration::from_millis(29_001);
         let binding = Binding::new(true, Strictness::new(true, 50, wait));
-        LimitNumbers { name, shown, remaining: 50, wait, denies: false, binding, family }
+        LimitNumbers { name, shown, remaining: 50, wait, denies: false, never: false, binding, family }
     }
 
     /// The same, as it binds with its numbers.
@@ -54,6 +54,8 @@ mod tests {
             };
             table += &format!("== {family:?}, allowed\n{}", lines(&[one("burst", family), daily], None));
             table += &format!("== {family:?}, denied\n{}", lines(&[denying("burst", family), daily], Some(1)));
+            let never = LimitNumbers { never: true, ..denying("burst", family) };
+            table += &format!("== {family:?}, denied for ever\n{}", lines(&[never, daily], None));
         }
         insta::assert_snapshot!(table);
     }
@@ -94,9 +96,13 @@ mod tests {
         let mut table = String::new();
         for denial in [Denial::OverLimit, Denial::Penalty, Denial::StoreFailure, Denial::Blocked] {
             for (violated, is_hidden) in [(&["burst", "a \"b\""][..], false), (&[], true)] {
-                let (status, body) = problem_of(denial, violated, is_hidden);
+                let (status, body) = problem_of(denial, None, violated, is_hidden);
                 table += &format!("{status} {body}\n");
             }
+        }
+        for is_hidden in [false, true] {
+            let (status, body) = problem_of(Denial::OverLimit, Some(Retry::Never), &[], is_hidden);
+            table += &format!("{status} {body}\n");
         }
         insta::assert_snapshot!(table);
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, HeaderValue, Response};
 use tidegate_engine::Denial;
+use tidegate_engine::http_headers::NEVER_FITS;
 
 use crate::answer::Why;
 
@@ -36,10 +37,13 @@ pub(crate) fn is_call(headers: &HeaderMap) -> bool {
     matches!(kind, Some([] | [b'+' | b';', ..]))
 }
 
-/// A denial, with the time to wait where one helps. Of a hidden one it tells no more than the code does.
+/// A denial, with the time to wait where one helps, and the wish not to come back where a cost is above a whole limit. Of a
+/// hidden one it tells no more than the code does.
 pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Response<Bytes> {
+    let never_fits = why == Why::Denial(Denial::OverLimit) && wait.is_none() && !is_hidden;
     let (code, message): (u32, Cow<'static, str>) = match why {
         Why::Refused(refusal) => (refusal.grpc_code(), refusal.to_string().into()),
+        Why::Denial(Denial::OverLimit) if never_fits => (code::RESOURCE_EXHAUSTED, NEVER_FITS.into()),
         Why::Denial(Denial::OverLimit) => (code::RESOURCE_EXHAUSTED, "the quota is used up".into()),
         Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "too much was asked before".into()),
         Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is reduced for a time".into()),
@@ -53,6 +57,10 @@ pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Respo
     // All are made of printable ASCII without a percent sign, which gRPC would read as the beginning of a code.
     if let Ok(message) = HeaderValue::from_str(&message) {
         headers.insert(MESSAGE, message);
+    }
+    if never_fits {
+        // Clients that retry by themselves read what is below zero as the wish that they do not.
+        headers.insert(PUSHBACK, HeaderValue::from_static("-1"));
     }
     if let Some(wait) = wait {
         // What is sent again a millisecond early would be refused again.

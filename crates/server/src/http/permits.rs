@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use serde::Serialize;
+use tidegate_core::Retry;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
 use tidegate_engine::{Acquired, Denial};
@@ -144,7 +145,8 @@ fn lease(text: &str) -> Result<Duration, Failure> {
 
 /// Too many are at it.
 fn full(members: &Full, wait: Duration) -> Reply {
-    let (status, problem) = headers::problem_of(Denial::OverLimit, &[OWN_LIMIT_NAME], false);
+    let (status, problem) =
+        headers::problem_of(Denial::OverLimit, Some(Retry::Unknown(wait)), &[OWN_LIMIT_NAME], false);
     let mut reply = told::denied(status, Some(problem), serde_json::to_vec(members).unwrap_or_default());
     add_headers(&mut reply, vec![("retry-after", headers::retry_seconds(wait).to_string())]);
     reply

@@ -185,8 +185,8 @@ fn own_limits<'a>(
             violated.push(name);
         }
         let binding = Binding::new(true, decision.strictness());
-        let family = Headers::Standard;
-        headers::push(&mut told, LimitNumbers { name, shown, remaining, wait, denies, binding, family });
+        let (never, family) = (retry == Some(Retry::Never), Headers::Standard);
+        headers::push(&mut told, LimitNumbers { name, shown, remaining, wait, denies, never, binding, family });
     }
     if violated.is_empty() {
         let mut reply = reply(StatusCode::OK, JSON, body.end());
@@ -197,13 +197,13 @@ fn own_limits<'a>(
         forbid_caching(&mut reply);
         return reply;
     }
-    let retry = match retry {
+    let seconds = match retry {
         Some(Retry::After(wait) | Retry::Unknown(wait)) => Some(headers::retry_seconds(wait)),
         Some(Retry::Never) | None => None,
     };
-    let (status, problem) = headers::problem_of(Denial::OverLimit, &violated, false);
+    let (status, problem) = headers::problem_of(Denial::OverLimit, retry, &violated, false);
     let mut reply = denied(status, Some(problem), body.end());
-    add_headers(&mut reply, headers::serialize(&told, retry, true, now));
+    add_headers(&mut reply, headers::serialize(&told, seconds, true, now));
     reply
 }
 

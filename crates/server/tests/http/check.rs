@@ -287,6 +287,7 @@ async fn several_denials_are_told_as_the_longest() {
     let told = body(&denied);
     assert_eq!((&told["remaining"], &told["never"]), (&0.into(), &true.into()), "no wait helps: {denied}");
     assert!(told["retry_after_ns"].is_null() && !denied.contains("retry-after"), "{denied}");
+    assert!(denied.contains("\nratelimit: \"request\";r=0\n"), "nor after the time of the other: {denied}");
 
     // Both have nothing left: the one that resets later is the strictest.
     bench.post("/v1/check", r#"{"key":"c","limit":{"algorithm":"fixed_window","rate":"2/day"},"cost":2}"#).await;

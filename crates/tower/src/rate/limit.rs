@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Time};
+use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Retry, Time};
 use tidegate_engine::http_headers::{self, LimitNumbers, limit_value, policy_value};
 use tidegate_engine::{Binding, Denial};
 use tidegate_policy::{Headers, Shown};
@@ -124,13 +124,14 @@ impl LimitJudge {
             remaining: decision.remaining(),
             wait: self.wait(decision, true),
             denies: true,
+            never: decision.retry() == Some(Retry::Never),
             binding: Binding::new(true, decision.strictness()),
             family: Headers::Standard,
         };
         // The standard headers tell spans of time: the instant plays no part.
         let headers =
             http_headers::serialize(&[numbers], wait.map(http_headers::retry_seconds), true, Time::from_nanos(0));
-        let (status, body) = http_headers::problem_of(Denial::OverLimit, &[&self.name], false);
+        let (status, body) = http_headers::problem_of(Denial::OverLimit, decision.retry(), &[&self.name], false);
         Denied { why: Why::Denial(Denial::OverLimit), is_hidden: false, status, headers, body: Some(body), wait }
     }
 
