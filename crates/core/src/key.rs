@@ -19,7 +19,7 @@ impl<'a> Key<'a> {
         match bytes.len() {
             0 => Err(KeyError::Empty),
             1..=KEY_BYTES_MAX => Ok(Key(bytes)),
-            length => Err(KeyError::TooLong { length }),
+            length => Err(KeyError::TooLong { length, max: KEY_BYTES_MAX }),
         }
     }
 
@@ -48,7 +48,7 @@ impl KeyBuf {
             let length = bytes.len() + 2 + part.len();
             match u16::try_from(part.len()) {
                 Ok(prefix) if length <= KEY_BYTES_MAX => bytes.extend_from_slice(&prefix.to_be_bytes()),
-                _ => return Err(KeyError::TooLong { length }),
+                _ => return Err(KeyError::TooLong { length, max: KEY_BYTES_MAX }),
             }
             bytes.extend_from_slice(part);
         }
@@ -66,12 +66,14 @@ impl KeyBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// An empty key would let every caller without an identity share one.
-    #[error("key: empty; a key has 1 to {KEY_BYTES_MAX} bytes (skip or refuse a request without an identity)")]
+    #[error("key: empty; a key has at least 1 byte (skip or refuse a request without an identity)")]
     Empty,
     /// The key is longer than the bound.
-    #[error("key: {length} bytes are too long; a key has 1 to {KEY_BYTES_MAX} bytes (hash longer identities first)")]
+    #[error("key: {length} bytes are too long; a key has 1 to {max} bytes (hash longer identities first)")]
     TooLong {
         /// Its length in bytes.
         length: usize,
+        /// The most bytes where it was given: what counts for others may need some for itself.
+        max: usize,
     },
 }

@@ -7,6 +7,7 @@ use tidegate_core::{Decision, Key, KeyError, Limit, MemoryStore, Op};
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
 use crate::failure::guarded;
+use crate::inline::check_own_key;
 use crate::plan::Purpose;
 use crate::store::Backend;
 
@@ -25,15 +26,9 @@ impl Batch {
     /// If the key is empty or too long: it was not added.
     #[inline]
     pub fn push(&mut self, key: &[u8]) -> Result<(), KeyError> {
-        // Empty keys are refused here, or they would all be one key.
-        Key::new(key)?;
-        let start = self.bytes.len();
+        check_own_key(key)?;
         self.bytes.push(Purpose::Inline.byte());
         self.bytes.extend_from_slice(key);
-        if let Err(error) = Key::new(self.bytes.get(start..).unwrap_or_default()) {
-            self.bytes.truncate(start);
-            return Err(error);
-        }
         self.ends.push(self.bytes.len());
         Ok(())
     }
@@ -146,7 +141,7 @@ mod tests {
     fn keys_that_cannot_be_counted_on_are_not_added() {
         let mut batch = Batch::default();
         assert_eq!(batch.push(b""), Err(KeyError::Empty));
-        assert_eq!(batch.push(&[b'a'; 4096]), Err(KeyError::TooLong { length: 4097 }));
+        assert_eq!(batch.push(&[b'a'; 4096]), Err(KeyError::TooLong { length: 4096, max: 4095 }));
         assert!(batch.is_empty());
         batch.push(&[b'a'; 4095]).unwrap();
         assert_eq!(batch.len(), 1);

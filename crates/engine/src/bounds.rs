@@ -16,6 +16,10 @@ pub use tidegate_policy::bounds::COST_MAX;
 
 const _: () = assert!(COST_MAX.checked_mul(CHARGES_MAX as u64).is_some(), "a sum over all limits must not overflow");
 
+/// Most bytes of a key that a caller brings with its limit or its permit: a byte stands before it that keeps it apart from
+/// the keys of rules.
+pub const OWN_KEY_BYTES_MAX: usize = tidegate_core::bounds::KEY_BYTES_MAX - 1;
+
 /// A batch has as many keys as the memory store decides at once.
 pub use tidegate_core::bounds::BATCH_KEYS_MAX;
 

@@ -1,6 +1,5 @@
 //! Why a request was not decided.
 
-use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{ChargeError, KeyError, LimitError};
 
 use crate::store::StoreError;
@@ -38,10 +37,12 @@ pub enum RequestError {
     #[error(transparent)]
     Key(KeyError),
     /// What a rule would count on is too long.
-    #[error("key: what rule `{rule}` counts on is too long; use shorter values, {KEY_BYTES_MAX} bytes in all")]
+    #[error("key: what rule `{rule}` counts on is too long; use shorter values, at most {max} bytes in all")]
     KeyTooLong {
         /// The rule.
         rule: Box<str>,
+        /// The most bytes of all values together.
+        max: usize,
     },
     /// Charges that cannot be made together.
     #[error(transparent)]

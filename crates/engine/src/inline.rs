@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snapshot};
 
+use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::plan::Purpose;
@@ -109,7 +110,21 @@ impl Engine {
 
 /// A key of a caller who brings the limit.
 pub(crate) fn inline_key(key: &[u8]) -> Result<Vec<u8>, KeyError> {
-    // Empty keys are refused here, or they would all be one key.
-    Key::new(key)?;
-    Ok([&[Purpose::Inline.byte()], key].concat())
+    own_key(Purpose::Inline, key)
+}
+
+/// A key that somebody brings, behind the byte of its purpose.
+pub(crate) fn own_key(purpose: Purpose, key: &[u8]) -> Result<Vec<u8>, KeyError> {
+    check_own_key(key)?;
+    Ok([&[purpose.byte()], key].concat())
+}
+
+/// Checks a key that somebody brings, before it gets its first byte.
+pub(crate) fn check_own_key(key: &[u8]) -> Result<(), KeyError> {
+    match key.len() {
+        // All of them would be one key.
+        0 => Err(KeyError::Empty),
+        1..=OWN_KEY_BYTES_MAX => Ok(()),
+        length => Err(KeyError::TooLong { length, max: OWN_KEY_BYTES_MAX }),
+    }
 }

@@ -16,7 +16,7 @@ use crate::bounds::{
 };
 use crate::engine::Engine;
 use crate::failure::guarded;
-use crate::inline::inline_key;
+use crate::inline::{inline_key, own_key};
 use crate::plan::Purpose;
 use crate::store::{Backend, StoreError};
 
@@ -195,7 +195,7 @@ impl Engine {
     /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
     pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
         check_op(op)?;
-        let key = [&[Purpose::Layer.byte()], Key::new(key)?.as_bytes()].concat();
+        let key = own_key(Purpose::Layer, key)?;
         let (key, id) = (Key::new(&key)?, Key::new(check_id(id)?)?);
         let told = match &self.default_store {
             Backend::Shared(backend) => Box::pin(backend.decide_permit(key, id.as_bytes(), op)).await?,

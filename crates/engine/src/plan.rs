@@ -287,7 +287,7 @@ impl Plan {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
             KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
-                return Err(RequestError::KeyTooLong { rule: rule.name.clone() });
+                return Err(RequestError::KeyTooLong { rule: rule.name.clone(), max: rule.key_values_bytes_max() });
             }
             // Who sends that must not pass uncounted. Who may not deny may not refuse either.
             KeyMade::TooLong => {
@@ -433,7 +433,7 @@ impl Plan {
 
     /// Appends a part of a key, with its length before it.
     fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
-        let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len() });
+        let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len(), max: KEY_BYTES_MAX });
         match u16::try_from(part.len()) {
             Ok(length) if part.len() <= KEY_BYTES_MAX => self.keys.extend_from_slice(&length.to_be_bytes()),
             _ => return Err(too_long),

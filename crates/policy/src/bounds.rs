@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use tidegate_core::bounds::KEY_BYTES_MAX;
+
 /// Longest name of a domain, a rule or a limit, in bytes. Three of them stand before each key, and a key of 4,096 bytes
 /// needs room for what it is about.
 pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Most bytes of a rule's key, with its names: what counts by rules puts a byte before it that tells what is counted.
+pub const RULE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 1;
 
 /// Most rules of all domains together. A rule takes about a kilobyte, and a reload reads all of them.
 pub const RULES_MAX: usize = 100_000;

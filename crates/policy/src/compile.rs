@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Limit, Rate};
 
 use crate::address::{ClientAddress, Clients, Trust};
 use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
-    PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX,
+    PENALTY_MAX, RETRY_JITTER_MAX, RULE_KEY_BYTES_MAX, RULES_MAX,
 };
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
@@ -172,7 +171,7 @@ impl Compiler<'_, '_> {
             metric_path: metric_path(rule),
             matching: self.matching(&rule.matching, &at("match")),
             key: self.key(rule.key.as_slice(), &at("key")),
-            key_room: KEY_BYTES_MAX.saturating_sub(longest),
+            key_room: RULE_KEY_BYTES_MAX.saturating_sub(longest),
             cost: rule.cost.as_ref().and_then(|source| self.expression(source, Purpose::Cost, &at("cost"))),
             count: rule.count.as_ref().and_then(|source| self.expression(source, Purpose::Count, &at("count"))),
         }

@@ -45,11 +45,21 @@ impl Rule {
         }
         KeyMade::Whole
     }
+
+    /// How many bytes the values of its key may have in all: the names that stand before them, and two bytes for the
+    /// length of each, are taken off.
+    #[must_use]
+    pub fn key_values_bytes_max(&self) -> usize {
+        self.key_room.saturating_sub(LENGTH_BYTES * self.key.len())
+    }
 }
+
+/// What stands before each part.
+const LENGTH_BYTES: usize = size_of::<u16>();
 
 fn append(value: &[u8], end: usize, bytes: &mut Vec<u8>) -> KeyMade {
     match u16::try_from(value.len()) {
-        Ok(length) if bytes.len() + 2 + value.len() <= end => {
+        Ok(length) if bytes.len() + LENGTH_BYTES + value.len() <= end => {
             bytes.extend_from_slice(&length.to_be_bytes());
             bytes.extend_from_slice(value);
             KeyMade::Whole

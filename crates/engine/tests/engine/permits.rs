@@ -55,7 +55,7 @@ fn what_is_out_of_bounds_is_refused_with_its_field() {
     let day = Duration::from_secs(86_400);
     for (told, field) in [
         (refused(b"", 1, LEASE, None), "key: "),
-        (refused(&[b'k'; 4096], 1, LEASE, None), "key: "),
+        (refused(&[b'k'; 4096], 1, LEASE, None), "key: 4096 bytes are too long; a key has 1 to 4095 bytes "),
         (refused(b"k", 0, LEASE, None), "limit: 0 "),
         (refused(b"k", u64::MAX, LEASE, None), "limit: 18446744073709551615 "),
         (refused(b"k", 1, Duration::ZERO, None), "lease: 0ns "),
@@ -67,6 +67,7 @@ fn what_is_out_of_bounds_is_refused_with_its_field() {
         assert!(told.starts_with(field) && told.contains("; "), "{told}");
     }
     assert!(at_once(engine.acquire_permit(b"k", 1, day, Some(&[b'i'; 64]))).unwrap().permits.done);
+    assert!(at_once(engine.acquire_permit(&[b'k'; 4095], 1, day, None)).unwrap().permits.done);
     assert_eq!(at_once(engine.renew_permit(b"k", b"/", LEASE)), Err(PermitError::Id { shown: "/".into() }));
     assert_eq!(at_once(engine.release_permit(b"k", &[b'i'; 65])).unwrap_err().retry_after(), None);
 }

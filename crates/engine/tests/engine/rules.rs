@@ -128,13 +128,36 @@ fn bad_requests_are_refused_with_the_reason() {
         RequestError::TooManyEntries { count: 65 }
     );
     assert_eq!(check(&[Descriptor::default()], u64::MAX), RequestError::Cost { cost: u64::MAX });
-    let long = "x".repeat(5_000);
-    let entries = entries(&[("user", &long)]);
-    let too_long = check(&[Descriptor { entries: &entries, ..Descriptor::default() }], 1).to_string();
-    assert_eq!(too_long, "key: what rule `user` counts on is too long; use shorter values, 4096 bytes in all");
     let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
     bench.install(&nine);
     assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+}
+
+/// Up to the length that is told a key counts; one byte more is as far beyond it as a thousand are.
+#[test]
+fn the_bound_that_is_told_of_a_key_is_the_one_that_holds() {
+    let bench = Bench::new("- {name: user, key: [{entry: user}, {entry: org}], limit: 3/minute}");
+    let check = |bytes: usize| {
+        let user = "x".repeat(bytes - 10);
+        let entries = entries(&[("user", &user), ("org", "0123456789")]);
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+        let denied = at_once(bench.engine.check_or_deny(&request)).map(|outcome| outcome.denial());
+        (at_once(bench.engine.check(&request)).map(drop), denied)
+    };
+    let (too_long, _) = check(5_000);
+    let told = too_long.unwrap_err().to_string();
+    assert_eq!(told, "key: what rule `user` counts on is too long; use shorter values, at most 4081 bytes in all");
+    assert_eq!(check(4_081), (Ok(()), Ok(None)));
+    for bytes in [4_082, 4_083, 5_000] {
+        let (refused, denied) = check(bytes);
+        assert_eq!(refused.unwrap_err().to_string(), told, "{bytes}");
+        assert_eq!(denied, Ok(Some(Denial::Blocked)), "{bytes}");
+    }
+    bench.install("- {name: user, key: [{entry: user}, {entry: org}], limit: 3/minute, mode: shadow}");
+    for bytes in 4_075..4_085 {
+        assert_eq!(check(bytes), (Ok(()), Ok(None)), "{bytes}: what is in shadow must not be felt");
+    }
 }
 
 #[test]

@@ -7,8 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_core::Limit;
-use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX};
+use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX, OWN_KEY_BYTES_MAX};
 use tidegate_policy::json::{FieldError, Raw, shortened};
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
@@ -235,7 +234,7 @@ impl<'a> DescribedHttp<'a> {
 
 impl<'a> Inline<'a> {
     pub(super) fn take(fields: &mut Fields<'a>) -> Result<Inline<'a>, Failure> {
-        let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
+        let remedy = format_args!("use text of 1 to {OWN_KEY_BYTES_MAX} bytes");
         let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
         let written = fields.need("limit", LIMIT_REMEDY)?;
         if let Some((limit, shown)) = remembered(written.get()) {

@@ -9,8 +9,7 @@ use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use serde::Serialize;
 use tidegate_core::Retry;
-use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
+use tidegate_engine::bounds::{OWN_KEY_BYTES_MAX, PERMIT_LIMIT_MAX};
 use tidegate_engine::{Acquired, Denial};
 use tidegate_policy::read_duration;
 
@@ -82,7 +81,7 @@ struct Asked<'a> {
 
 fn asked(body: &[u8]) -> Result<Asked<'_>, Failure> {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let remedy = format_args!("use text of 1 to {KEY_BYTES_MAX} bytes");
+    let remedy = format_args!("use text of 1 to {OWN_KEY_BYTES_MAX} bytes");
     let key = fields.text("key", remedy)?.ok_or_else(|| Failure::bad("key", "missing", remedy))?;
     let remedy = format_args!("use 1 to {PERMIT_LIMIT_MAX} permits");
     let limit = fields.whole("limit", remedy)?.ok_or_else(|| Failure::bad("limit", "missing", remedy))?;
