@@ -23,22 +23,8 @@ fn main() -> Result {
     let best = best_fixed(&scenario, &limits);
     println!("best fixed limits: {best:?}\n");
     let fixed = best.iter().map(|best| best.limit).max().unwrap_or(1);
-    let table = [
-        Contestant::Open,
-        Contestant::Fixed(fixed / 2),
-        Contestant::Fixed(fixed),
-        Contestant::Fixed(fixed * 2),
-        Contestant::Aimd,
-        Contestant::AimdHeld,
-        Contestant::AimdTimeout,
-        Contestant::Vegas,
-        Contestant::VegasWide,
-        Contestant::Gradient2,
-        Contestant::Gradient2Short,
-        Contestant::Gradient2Deaf,
-    ];
     let mut runs = Vec::new();
-    for contestant in table {
+    for contestant in Contestant::table(fixed) {
         let run = simulate(&scenario, contestant.gate(SEED)?);
         print_row(contestant, &run, &best);
         runs.push((contestant, run));
@@ -47,7 +33,7 @@ fn main() -> Result {
         [Contestant::AimdTimeout, Contestant::VegasWide, Contestant::Gradient2Deaf, Contestant::Fixed(fixed)];
     runs.retain(|(contestant, _)| !left_out.contains(contestant));
     for noise in [0.1, 0.5, 0.95] {
-        print_seeds(noise, &ADAPTIVE)?;
+        print_seeds(noise)?;
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src");
     for plot in [throughput(), p99(), limit()] {
@@ -70,23 +56,12 @@ fn print_row(contestant: Contestant, run: &Run, best: &[BestFixed]) {
     println!();
 }
 
-/// Those that the table over many seeds tells of.
-const ADAPTIVE: [Contestant; 7] = [
-    Contestant::Aimd,
-    Contestant::AimdHeld,
-    Contestant::AimdTimeout,
-    Contestant::Vegas,
-    Contestant::VegasWide,
-    Contestant::Gradient2,
-    Contestant::Gradient2Short,
-];
-
 const SEEDS: u64 = 60;
 
 /// The least and the median share of what is possible, in the second half of each phase, over many seeds.
-fn print_seeds(noise: f64, contestants: &[Contestant]) -> Result {
+fn print_seeds(noise: f64) -> Result {
     println!("\nwork that varies by {:.0} %: least and median share of {SEEDS} seeds", noise * 100.0);
-    for contestant in contestants {
+    for contestant in Contestant::ADAPTIVE {
         let mut shares = vec![Vec::new(); Scenario::step(SEED).phases.len()];
         for seed in 1..=SEEDS {
             let scenario = Scenario::step(seed).with_noise(noise);

@@ -37,6 +37,27 @@ pub enum Contestant {
 const HOLD: u64 = 20;
 
 impl Contestant {
+    /// Those of the table over many seeds, in its order.
+    pub const ADAPTIVE: [Contestant; 7] = [
+        Contestant::Aimd,
+        Contestant::AimdHeld,
+        Contestant::AimdTimeout,
+        Contestant::Vegas,
+        Contestant::VegasWide,
+        Contestant::Gradient2,
+        Contestant::Gradient2Short,
+    ];
+
+    /// Those of the first table of the guide, in its order; `best` is the best fixed limit.
+    #[must_use]
+    pub const fn table(best: u64) -> [Contestant; 12] {
+        let [aimd, held, timeout, vegas, wide, gradient2, short] = Contestant::ADAPTIVE;
+        let fixed = [Contestant::Fixed(best / 2), Contestant::Fixed(best), Contestant::Fixed(best.saturating_mul(2))];
+        let [half, best, twice] = fixed;
+        let deaf = Contestant::Gradient2Deaf;
+        [Contestant::Open, half, best, twice, aimd, held, timeout, vegas, wide, gradient2, short, deaf]
+    }
+
     /// Its name in tables and plots.
     #[must_use]
     pub fn name(self) -> String {

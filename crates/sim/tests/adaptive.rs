@@ -225,3 +225,15 @@ fn a_run_is_the_same_each_time_and_loses_nobody() {
     assert!(first.offered_total().abs_diff(150_000) < 2_000);
     assert!(first.done.is_sorted_by_key(|done| done.at));
 }
+
+#[test]
+fn the_guide_has_the_rows_that_are_printed() {
+    let guide = include_str!("../../../docs/src/adaptive.md");
+    let mut tables = guide.split("\n| limit |").skip(1);
+    for contestants in [&Contestant::table(55)[..], &Contestant::ADAPTIVE] {
+        let rows = tables.next().unwrap().lines().skip(2).take_while(|line| line.starts_with("| "));
+        let labels: Vec<&str> = rows.map(|row| row.split(" | ").next().unwrap().trim_start_matches("| ")).collect();
+        let names: Vec<String> = contestants.iter().map(|contestant| contestant.name()).collect();
+        assert_eq!(labels, names);
+    }
+}
