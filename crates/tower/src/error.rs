@@ -88,6 +88,12 @@ pub enum ConfigError {
         /// What would do.
         remedy: &'static str,
     },
+    /// A stack of nothing.
+    #[error(
+        "stack: it has no part, and would do nothing; use class, shed, rate, tenant or fair, or leave out \
+         without_concurrency"
+    )]
+    NoParts,
     /// A queue has one measure of whether it stands.
     #[error("codel: its numbers are not those of adaptive_lifo; give both the same")]
     TwoMeasures,

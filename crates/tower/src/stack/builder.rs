@@ -112,7 +112,7 @@ impl StackBuilder {
     }
 
     /// No limit on what is in progress: a layer behind the stack holds it, such as an
-    /// [`AdaptiveLayer`](crate::AdaptiveLayer).
+    /// [`AdaptiveLayer`](crate::AdaptiveLayer). The stack needs another part then: one of nothing cannot be built.
     pub fn without_concurrency(self) -> StackBuilder {
         StackBuilder { concurrency: Concurrency::None, ..self }
     }
@@ -142,11 +142,15 @@ impl StackBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is zero or too long, or the name is empty or too long.
+    /// If a number is zero or too large, a time is zero or too long, the name is empty or too long, or no part is left.
     pub fn build(self) -> Result<StackLayer, ConfigError> {
         check_name(&self.name)?;
         // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
         check_limit(self.limit)?;
+        let has_others = self.shed.is_some() || self.rate.is_some() || self.fair.is_some();
+        if matches!(self.concurrency, Concurrency::None) && !has_others {
+            return Err(ConfigError::NoParts);
+        }
         let queue = self.queue.unwrap_or_else(|| queue_for(self.limit));
         // First, since the parts would call them by names of their own.
         check_count("total_max", queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;

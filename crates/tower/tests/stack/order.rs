@@ -170,6 +170,11 @@ fn bad_configurations_are_refused() {
     }
     let none = FairConfig { depth_max: 0, ..FairConfig::default() };
     check(StackLayer::builder(1).tenant(tenant).queue(none), "depth_max: 0 is out of range; use 1 to 16777216");
+    check(
+        StackLayer::builder(1).without_concurrency(),
+        "stack: it has no part, and would do nothing; use class, shed, rate, tenant or fair, or leave out \
+         without_concurrency",
+    );
     check(StackLayer::builder(1).name(""), "name: 0 bytes; use 1 to 128");
     check(StackLayer::builder(1).name("x".repeat(129)), "name: 129 bytes; use 1 to 128");
     // The largest limit that there is makes no line that is too long.

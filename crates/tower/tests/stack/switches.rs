@@ -80,13 +80,17 @@ async fn without_turns_the_semaphore_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn parts_may_be_missing_or_brought_along() {
-    let nothing = StackLayer::builder(1).without_concurrency().build().unwrap();
+    let rate = RateLimitLayer::limit("3/hour".parse().unwrap(), KeyBy::everyone()).build().unwrap();
+    let alone = StackLayer::builder(1).rate(rate).without_concurrency().build().unwrap();
     let work = Work::held();
-    let service = work.behind(&nothing);
+    let service = work.behind(&alone);
     for _ in 0..3 {
         send(&service, request("a")).await;
     }
-    assert_eq!((work.inside(), nothing.handle().stats().parts().count()), (3, 0));
+    assert_eq!((work.inside(), alone.handle().stats().parts().count()), (3, 1));
+    for part in [StackLayer::builder(1).class(class), StackLayer::builder(1).tenant(tenant)] {
+        assert_eq!(part.without_concurrency().build().unwrap().handle().stats().parts().count(), 1);
+    }
 
     let own = ConcurrencyLayer::builder(1).key(|head| head.header("tenant")).too_many_requests().build().unwrap();
     let each = StackLayer::builder(100).concurrency(own).build().unwrap();
