@@ -321,7 +321,7 @@ fn window_nanos(limit: u64, window: Duration) -> Result<u64, LimitError> {
         return Err(LimitError::Zero { field: "limit" });
     }
     if window.is_zero() {
-        return Err(LimitError::Zero { field: "window" });
+        return Err(LimitError::NoTime { field: "window" });
     }
     let nanos = match u64::try_from(window.as_nanos()) {
         Ok(nanos) if nanos <= WINDOW_NANOS_MAX => nanos,
@@ -341,6 +341,12 @@ pub enum LimitError {
     /// A zero where something must pass.
     #[error("{field}: 0 is too small; use at least 1")]
     Zero {
+        /// The field at fault.
+        field: &'static str,
+    },
+    /// A period or window of nothing.
+    #[error("{field}: 0 is too small; use at least 1 ns")]
+    NoTime {
         /// The field at fault.
         field: &'static str,
     },

@@ -39,7 +39,7 @@ impl Rate {
             return Err(LimitError::Zero { field: "rate" });
         }
         if period == 0 {
-            return Err(LimitError::Zero { field: "period" });
+            return Err(LimitError::NoTime { field: "period" });
         }
         if period > SPAN_NANOS_MAX {
             return Err(LimitError::TooLong { field: "period", nanos: period.into(), max: SPAN_NANOS_MAX });

@@ -173,7 +173,9 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
     };
     match (made(algorithm, rate.unwrap_or(stand_in), numbers), rate) {
         (Ok(limit), Some(rate)) if problems.is_empty() => return Ok((limit, shown(rate))),
-        (Err(error), rate) if rate.is_some() || matches!(error, LimitError::Zero { .. }) => {
+        (Err(error), rate)
+            if rate.is_some() || matches!(error, LimitError::Zero { .. } | LimitError::NoTime { .. }) =>
+        {
             problems.push(of_core(error, written(numbers)));
         }
         _ => (),
@@ -311,7 +313,7 @@ fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
 /// What core says, of the field as it was written.
 fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static str>) -> LimitProblem {
     let field = match &error {
-        LimitError::Zero { field } | LimitError::TooLarge { field, .. } => *field,
+        LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::TooLarge { field, .. } => *field,
         LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => *field,
         LimitError::Unreadable { .. } => "rate",
     };

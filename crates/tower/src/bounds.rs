@@ -59,6 +59,9 @@ pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a lease is renewed in its time: two calls in a row may fail.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 
+/// Most domains of a policy that are named to who asks for another: a line that is read, and a misspelt name is found in it.
+pub const DOMAINS_TOLD_MAX: usize = 8;
+
 /// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line is answered
 /// after as long as eleven requests take: it is still wanted then.
 pub const STACK_WAITING_PER_PLACE: usize = 10;

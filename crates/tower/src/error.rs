@@ -12,7 +12,7 @@ use tidegate_core::{CapacityError, KeyError, LimitError, SemaphoreError};
 use tidegate_engine::PermitError;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
-use crate::bounds::{KEY_PARTS_MAX, NAME_BYTES_MAX};
+use crate::bounds::{DOMAINS_TOLD_MAX, KEY_PARTS_MAX, NAME_BYTES_MAX};
 
 /// Why a layer, a shaper or a policy for retries cannot be made: the field, its value and what would do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,10 +63,12 @@ pub enum ConfigError {
         length: usize,
     },
     /// No rules stand under the domain.
-    #[error("domain: no rules stand under `{name}`; name a domain of the policy")]
+    #[error("domain: no rules stand under `{name}`; use {remedy}")]
     Domain {
         /// The domain, shortened.
         name: String,
+        /// What would do: some domains of the policy.
+        remedy: String,
     },
     /// A number or a time that is out of its range.
     #[error("{field}: {value} is out of range; use {remedy}")]
@@ -143,6 +145,18 @@ impl ConfigError {
     pub(crate) fn unused(field: &'static str, case: &'static str, remedy: &'static str) -> ConfigError {
         ConfigError::Unused { field, case, remedy }
     }
+}
+
+/// The error of a domain that a policy has not, which names those that it has.
+pub(crate) fn unknown_domain(name: &str, known: &[&str]) -> ConfigError {
+    let told: Vec<String> = known.iter().take(DOMAINS_TOLD_MAX).map(|name| format!("`{}`", shortened(name))).collect();
+    let told = told.join(", ");
+    let remedy = match known.len().saturating_sub(DOMAINS_TOLD_MAX) {
+        _ if known.is_empty() => "a policy that has it: this one has no domains".to_owned(),
+        0 => format!("one of the policy: {told}"),
+        more => format!("one of the policy: {told} and {more} more"),
+    };
+    ConfigError::Domain { name: shortened(name), remedy }
 }
 
 /// Checks how many may be in progress at once in this process.

@@ -39,8 +39,8 @@ impl CoDel {
     /// If a duration is zero or longer than a day.
     pub fn new(config: CoDelConfig) -> Result<CoDel, ShedError> {
         let good = CoDelConfig::default();
-        check_time("interval", config.interval, good.interval)?;
-        check_time("target", config.target, good.target)?;
+        check_time("codel.interval", config.interval, good.interval)?;
+        check_time("codel.target", config.target, good.target)?;
         Ok(CoDel { config, interval_end: None, least_delay: Duration::ZERO, overloaded: false })
     }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn bad_numbers_are_refused() {
         let none = CoDelConfig { target: Duration::ZERO, ..CoDelConfig::default() };
-        let expected = "target: 0ns is out of range; use more than 0 s and at most 86400s, like 5ms";
+        let expected = "codel.target: 0ns is out of range; use more than 0 s and at most 86400s, like 5ms";
         assert_eq!(CoDel::new(none).unwrap_err().to_string(), expected);
     }
 }

@@ -11,7 +11,7 @@ use super::limit::{CostOf, LimitJudge, Made, SettleBy};
 use super::policy::PolicyJudge;
 use super::{Judge, RateLimitLayer, Settle, Shared};
 use crate::address::Peer;
-use crate::error::{check_name, shortened};
+use crate::error::{check_name, unknown_domain};
 use crate::{ConfigError, Head, KeyBy, MissingKey, Mode, ResponseHead, Speaks, Switch};
 
 /// Sets up a [`RateLimitLayer`]: [`ByLimit`] or [`ByPolicy`].
@@ -280,8 +280,9 @@ impl RateLimitBuilder<ByPolicy> {
     /// If no rules stand under the domain now, or the descriptors are at fault.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let by = &self.by;
-        if by.engine.policy().domain(&by.domain).is_none() {
-            return Err(ConfigError::Domain { name: shortened(&by.domain) });
+        let policy = by.engine.policy();
+        if policy.domain(&by.domain).is_none() {
+            return Err(unknown_domain(&by.domain, &policy.domains()));
         }
         if by.descriptors.len() > DESCRIPTORS_MAX {
             return Err(ConfigError::Descriptors { count: by.descriptors.len() });

@@ -8,8 +8,8 @@ use tidegate_core::adaptive::{Aimd, AimdConfig, Gradient2, Gradient2Config, Vega
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{ClientThrottleConfig, CoDelConfig, WorkerShedderConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, FairLayer, Lesson, Measure, MissingKey, Mode, Queue, RetryPolicy, ShapeLayer,
-    Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
+    AdaptiveLayer, ConcurrencyLayer, ConfigError, FairLayer, Lesson, Measure, MissingKey, Mode, Queue, RetryPolicy,
+    ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
 };
 use tower::retry::Policy;
 use tower::{Layer, Service, ServiceExt};
@@ -92,6 +92,25 @@ async fn numbers_out_of_range_are_refused_with_a_word() {
         let told = refused.expect_err(&format!("case {place} was accepted")).to_string();
         assert!(told.contains("use ") && told.contains(": "), "case {place}: {told}");
     }
+}
+
+/// Numbers of which a layer has several, and times that are given without a unit.
+#[test]
+fn what_is_at_fault_is_told_apart() {
+    let check = |told: String, expected: &str| assert!(told.starts_with(expected), "{told}");
+    for (codel, expected) in [
+        (CoDelConfig { interval: Duration::ZERO, ..CoDelConfig::default() }, "codel.interval: 0ns is out of range"),
+        (CoDelConfig { target: Duration::MAX, ..CoDelConfig::default() }, "codel.target: "),
+    ] {
+        let queue = Queue::new(1, Duration::from_secs(1));
+        for queue in [queue.codel(codel), queue.adaptive_lifo(codel)] {
+            check(ConcurrencyLayer::builder(1).queue(queue).build().unwrap_err().to_string(), expected);
+        }
+    }
+    let window = tidegate_core::Limit::sliding_log(5, Duration::ZERO).unwrap_err();
+    check(ConfigError::from(window).to_string(), "window: 0 is too small; use at least 1 ns");
+    let period = tidegate_core::Rate::new(5, Duration::ZERO).unwrap_err();
+    check(ConfigError::from(period).to_string(), "period: 0 is too small; use at least 1 ns");
 }
 
 #[test]
