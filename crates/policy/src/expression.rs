@@ -88,6 +88,11 @@ impl Expression {
         self.uses.response
     }
 
+    /// Whether it may look at an entry of this name.
+    pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
+        self.uses.entries.contains(name)
+    }
+
     /// Whether it speaks of the cost.
     pub(crate) fn mentions_cost(&self) -> bool {
         self.uses.cost

@@ -46,6 +46,27 @@ impl Rule {
         KeyMade::Whole
     }
 
+    /// Whether it may look at an entry of this name, to match it or to count on it. Descriptors may have others too, which
+    /// are in vain as far as this rule goes.
+    #[must_use]
+    pub fn looks_at_entry(&self, name: &str) -> bool {
+        let of_expression = |expression: &Option<Box<Expression>>| {
+            expression.as_ref().is_some_and(|expression| expression.looks_at_entry(name))
+        };
+        let of_key = |part: &Part| match part {
+            Part::Entry(entry) => &**entry == name,
+            // Whichever stands there.
+            Part::EntryAt(_) => true,
+            Part::Expression(expression) => expression.looks_at_entry(name),
+            Part::Address { .. } | Part::Method | Part::Host | Part::Path => false,
+            Part::Header(_) | Part::Cookie(_) | Part::Query(_) => false,
+        };
+        self.matching.looks_at_entry(name)
+            || self.key.iter().any(of_key)
+            || [&self.cost, &self.count].into_iter().any(of_expression)
+            || self.metric_entries.iter().any(|entry| &**entry == name)
+    }
+
     /// How many bytes the values of its key may have in all: the names that stand before them, and two bytes for the
     /// length of each, are taken off.
     #[must_use]

@@ -34,6 +34,15 @@ pub(crate) struct Named {
     pub(crate) value: Pattern,
 }
 
+impl Matching {
+    /// Whether a condition is on an entry of this name, or an expression that may look at it.
+    pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
+        let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;
+        let is_asked = self.when.as_ref().is_some_and(|when| when.looks_at_entry(name));
+        is_asked || entries.iter().any(|entry| &*entry.name == name)
+    }
+}
+
 /// Entries of the descriptor.
 #[derive(Debug)]
 pub(crate) enum Entries {

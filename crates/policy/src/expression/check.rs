@@ -57,6 +57,14 @@ impl Names {
     pub(super) fn is_used(&self) -> bool {
         !matches!(self, Names::Nothing)
     }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        match self {
+            Names::Nothing => false,
+            Names::These(names) => names.contains_key(name),
+            Names::All => true,
+        }
+    }
 }
 
 impl Uses {

@@ -251,7 +251,8 @@ impl RateLimitBuilder<ByPolicy> {
     }
 
     /// Entries that rules are looked up for. Each call makes another descriptor; all of them pass together or none.
-    /// Without any, one descriptor without entries is asked about.
+    /// Without any, one descriptor without entries is asked about. An entry that no rule looks at changes nothing:
+    /// [`RateLimitLayer::unused_entries`] names those.
     pub fn descriptor<N: Into<Arc<str>>>(mut self, entries: impl IntoIterator<Item = (N, KeyBy)>) -> Self {
         self.by.descriptors.push(entries.into_iter().map(|(name, value)| (name.into(), value)).collect());
         self

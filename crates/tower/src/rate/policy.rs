@@ -12,7 +12,7 @@ use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
 use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, Response, canonical_path, without_port};
 
 use super::limit::CostOf;
-use super::{Later, Ticket, Told, Verdict};
+use super::{Judge, Later, RateLimitLayer, Ticket, Told, Verdict};
 use crate::address::Peer;
 use crate::answer::{Denied, Why};
 use crate::key::Extractor;
@@ -172,6 +172,37 @@ impl PolicyJudge {
         let descriptors = descriptors(&entries);
         // The same request was decided before; the engine counts what goes wrong.
         let _ = self.engine.report(&self.request(&report.about, &descriptors, &http), response).await;
+    }
+}
+
+impl RateLimitLayer {
+    /// Names of entries that its descriptors have and no rule of its domain looks at: misspelt ones, mostly, since rules
+    /// that do not apply let all pass. It asks the rules as they are now. They may be loaded again with others, so that
+    /// the layer is made all the same: tell it in your log, at the start and after each reload. A layer by one limit has
+    /// none.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate_engine::{Engine, Options};
+    /// # use tidegate_policy::{LoadOptions, load_text};
+    /// # use tidegate_tower::{KeyBy, RateLimitLayer};
+    /// # let rules = "domains: {api: {rules: [{name: per-user, key: [{entry: user}], limit: 100/minute}]}}";
+    /// # let policy = load_text("rules.yaml", rules, &LoadOptions::default()).policy.ok_or("see its diagnostics")?;
+    /// # let engine = Arc::new(Engine::with_policy(Options::default(), policy)?);
+    /// let layer = RateLimitLayer::policy(engine, "api").descriptor([("usr", KeyBy::header("x-user"))]).build()?;
+    /// assert_eq!(layer.unused_entries(), ["usr"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn unused_entries(&self) -> Vec<&str> {
+        let Judge::Policy(judge) = &self.shared.judge else { return Vec::new() };
+        let policy = judge.engine.policy();
+        let rules = || policy.rules().iter().filter(|rule| rule.domain == judge.domain);
+        let mut unused: Vec<&str> = judge.descriptors.iter().flatten().map(|(name, _)| &**name).collect();
+        unused.sort_unstable();
+        unused.dedup();
+        unused.retain(|name| !rules().any(|rule| rule.looks_at_entry(name)));
+        unused
     }
 }
 

@@ -203,6 +203,36 @@ async fn there_is_no_second_answer() {
     assert!(call.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
 }
 
+/// They are not refused: rules that look at them may be loaded later.
+#[test]
+fn entries_that_no_rule_looks_at_are_named() {
+    let rules = "
+domains:
+  api:
+    rules:
+      - {name: keyed, key: {entry: user}, limit: 2/minute}
+      - {name: matched, match: {entries: {plan: free}}, limit: 2/minute}
+      - {name: when, match: {when: entries.org == 'acme'}, limit: 2/minute}
+      - {name: costs, cost: 'has(entries.size) ? 2 : 1', limit: 2/minute}
+      - {name: told, match: {path: /told}, metrics: {by_entries: [region]}, limit: 2/minute}
+  other:
+    rules:
+      - {name: elsewhere, key: {entry: usr}, limit: 2/minute}
+";
+    let engine = engine(rules, &FakeClock::new());
+    let sent = ["user", "plan", "org", "size", "region", "usr", "Plan"];
+    let entries = || sent.map(|name| (name, KeyBy::header("x")));
+    let layer = |domain| RateLimitLayer::policy(Arc::clone(&engine), domain).descriptor(entries()).build().unwrap();
+    let api = layer("api");
+    assert_eq!(api.unused_entries(), ["Plan", "usr"]);
+    assert_eq!(layer("other").unused_entries(), ["Plan", "org", "plan", "region", "size", "user"]);
+    let any = "domains: {api: {rules: [{name: second, key: {entry_at: 1}, limit: 2/minute}]}}";
+    engine.install(load_text("rules.yaml", any, &LoadOptions::default()).policy.unwrap()).unwrap();
+    assert!(api.unused_entries().is_empty(), "whichever is the second");
+    let limit = RateLimitLayer::limit("1/s".parse().unwrap(), KeyBy::path()).build().unwrap();
+    assert!(limit.unused_entries().is_empty());
+}
+
 #[test]
 fn mistakes_are_named() {
     let engine = engine(RULES, &FakeClock::new());
