@@ -26,32 +26,37 @@ pub trait Doorkeeper: Clone {
     /// What tells a request that waits what has come of it.
     type Wait: Future;
 
-    /// Lets a request in of which nothing need be known, if that can be done at once.
-    #[inline]
-    fn enter_unseen(&self) -> Option<Self::Permit> {
-        None
-    }
-
     /// Lets a request in, or has it wait, or refuses it.
     fn enter(&self, head: Head<'_>) -> Entered<Self::Permit, Self::Wait>;
 
-    /// What comes of having waited.
+    /// What comes of having waited: a permit, or nothing if the request goes on without being counted.
     ///
     /// # Errors
     /// If it was told that it is not let in, or nothing in time.
-    fn waited(&self, told: <Self::Wait as Future>::Output) -> Result<Self::Permit, Refusal>;
+    fn waited(&self, told: <Self::Wait as Future>::Output) -> Result<Option<Self::Permit>, Refusal>;
+
+    /// Whether it is told how requests end. Where nothing ever points to a response, it is not copied first.
+    const LEARNS: bool = false;
 
     /// A request that was let in has been answered, or has failed. Its permit is dropped when the body of the response
-    /// has ended; that of one whose caller has left, without a call of this.
-    fn answered(permit: &mut Self::Permit, end: Ended<'_>) {
+    /// has ended; that of one whose caller has left, without a call of this. Only called if [`Doorkeeper::LEARNS`].
+    fn answered(permit: &Self::Permit, end: Ended<'_>) {
         let _ = (permit, end);
     }
+}
+
+/// A doorkeeper to whom all requests are alike.
+pub trait Blind: Doorkeeper {
+    /// Lets a request in, or has it wait, or refuses it, whoever sent it.
+    fn enter_unseen(&self) -> Entered<Self::Permit, Self::Wait>;
 }
 
 /// What comes of asking to be let in.
 pub enum Entered<P, W> {
     /// It is served.
     In(P),
+    /// It is served and not counted.
+    Uncounted,
     /// It is not, or not yet.
     Out(Out<W>),
 }
@@ -65,6 +70,11 @@ pub enum Out<W> {
 }
 
 impl<P, W> Entered<P, W> {
+    /// It is served, and counted if it has a permit.
+    pub(crate) fn with(permit: Option<P>) -> Entered<P, W> {
+        permit.map_or(Entered::Uncounted, Entered::In)
+    }
+
     /// It waits.
     pub(crate) fn wait(wait: W) -> Entered<P, W> {
         Entered::Out(Out::Wait(Box::pin(wait)))
@@ -76,7 +86,7 @@ impl<P, W> Entered<P, W> {
     }
 }
 
-/// A service behind one of the layers.
+/// A service behind a layer that looks at requests.
 #[derive(Clone, Debug)]
 pub struct Guarded<S, D> {
     inner: S,
@@ -106,64 +116,118 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
-        // A request that nobody looks at is handed on where it lies.
-        if let Some(permit) = self.doorkeeper.enter_unseen() {
-            return GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } };
-        }
-        // What is rare comes back as a pointer: so the future is made where it stays.
-        match self.doorkeeper.enter(Head::of(&request)) {
-            Entered::In(permit) => {
-                GuardedFuture { state: State::Serving { future: self.inner.call(request), permit: Some(permit) } }
-            }
-            Entered::Out(out) => GuardedFuture { state: State::Out { out: self.keep_out(request, out) } },
-        }
+        let pass = match self.doorkeeper.enter(Head::of(&request)) {
+            Entered::In(permit) => Pass::Permit(permit),
+            Entered::Uncounted => Pass::Nothing,
+            Entered::Out(out) => return GuardedFuture::kept_out(&mut self.inner, &self.doorkeeper, request, out),
+        };
+        GuardedFuture { serving: Some(self.inner.call(request)), pass }
     }
 }
 
-impl<S, D> Guarded<S, D> {
-    /// Has a request wait or refuses it, out of the way of those that are let in at once.
-    #[cold]
-    #[inline(never)]
-    fn keep_out<A>(&mut self, request: Request<A>, out: Out<D::Wait>) -> Box<KeptOut<S, D, A>>
-    where
-        S: Clone,
-        D: Doorkeeper,
-    {
-        Box::new(match out {
-            Out::Wait(wait) => {
-                // The one that is ready waits along; who calls next must find its clone ready first.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                KeptOut::Waiting { wait, held: Some((ready, request, self.doorkeeper.clone())) }
-            }
-            Out::Refused(refusal) => KeptOut::Refused { refusal, is_grpc: is_call(request.headers()) },
-        })
+/// A service behind a layer that looks at no request. It is a type of its own for speed: where nothing ever points to a
+/// request, it is handed on where it lies and not copied first.
+#[derive(Clone, Debug)]
+pub struct GuardedUnseen<S, D> {
+    inner: S,
+    doorkeeper: D,
+}
+
+impl<S, D> GuardedUnseen<S, D> {
+    pub(crate) fn new(inner: S, doorkeeper: D) -> GuardedUnseen<S, D> {
+        GuardedUnseen { inner, doorkeeper }
+    }
+}
+
+impl<S, D, A, B> Service<Request<A>> for GuardedUnseen<S, D>
+where
+    S: Service<Request<A>, Response = Response<B>, Error: 'static> + Clone,
+    D: Blind,
+    B: Body,
+{
+    type Response = Response<LayerBody<B, D::Permit>>;
+    type Error = S::Error;
+    type Future = GuardedFuture<S, D, A>;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
+        let pass = match self.doorkeeper.enter_unseen() {
+            Entered::In(permit) => Pass::Permit(permit),
+            Entered::Uncounted => Pass::Nothing,
+            Entered::Out(out) => return GuardedFuture::kept_out(&mut self.inner, &self.doorkeeper, request, out),
+        };
+        GuardedFuture { serving: Some(self.inner.call(request)), pass }
     }
 }
 
 pin_project! {
     /// The response of a [`Guarded`] service.
+    ///
+    /// Not one enum of those who are served and those who are not: the compiler would write each future in one place and
+    /// copy it to another.
     pub struct GuardedFuture<S, D, A>
     where
         S: Service<Request<A>>,
         D: Doorkeeper,
     {
+        // Nothing until it is let in.
         #[pin]
-        state: State<S, D, A>,
+        serving: Option<S::Future>,
+        // After what is served, so that this has ended before somebody else is let in.
+        pass: Pass<S, D, A>,
     }
 }
 
-pin_project! {
-    #[project = StateProjection]
-    enum State<S, D, A>
+/// What a request has to be served.
+enum Pass<S, D: Doorkeeper, A> {
+    Permit(D::Permit),
+    /// It is not counted, or the response has the permit.
+    Nothing,
+    /// Apart, so that those who are served stay small.
+    KeptOut(Box<KeptOut<S, D, A>>),
+}
+
+impl<S, D: Doorkeeper, A> Pass<S, D, A> {
+    /// The response, with the permit until its body has ended.
+    #[inline]
+    fn hold<B: Body, E>(&mut self, result: Result<Response<B>, E>) -> Result<Response<LayerBody<B, D::Permit>>, E> {
+        let permit = match std::mem::replace(self, Pass::Nothing) {
+            Pass::Permit(permit) => Some(permit),
+            Pass::Nothing | Pass::KeptOut(_) => None,
+        };
+        let response = result?;
+        // A body that has ended already, as an empty one has, holds nothing.
+        let permit = permit.filter(|_| !response.body().is_end_stream());
+        Ok(response.map(|body| LayerBody::holding(body, permit)))
+    }
+
+    #[inline]
+    fn learn_and_hold<B, E>(&mut self, result: Result<Response<B>, E>) -> Result<Response<LayerBody<B, D::Permit>>, E>
     where
-        S: Service<Request<A>>,
-        D: Doorkeeper,
+        B: Body,
+        E: 'static,
     {
-        // The permit is there until there is a response.
-        Serving { #[pin] future: S::Future, permit: Option<D::Permit> },
-        // Apart, so that those who are served stay small.
-        Out { out: Box<KeptOut<S, D, A>> },
+        if let Pass::Permit(permit) = self {
+            D::answered(permit, Ended::of(&result));
+        }
+        self.hold(result)
+    }
+}
+
+impl<S, D, A> GuardedFuture<S, D, A>
+where
+    S: Service<Request<A>> + Clone,
+    D: Doorkeeper,
+{
+    /// Has a request wait or refuses it.
+    #[inline]
+    fn kept_out(inner: &mut S, doorkeeper: &D, request: Request<A>, out: Out<D::Wait>) -> GuardedFuture<S, D, A> {
+        GuardedFuture { serving: None, pass: Pass::KeptOut(KeptOut::new(inner, doorkeeper, request, out)) }
     }
 }
 
@@ -181,9 +245,26 @@ enum KeptOut<S, D: Doorkeeper, A> {
     },
 }
 
+impl<S: Clone, D: Doorkeeper, A> KeptOut<S, D, A> {
+    /// Out of the way of those that are let in at once.
+    #[cold]
+    #[inline(never)]
+    fn new(inner: &mut S, doorkeeper: &D, request: Request<A>, out: Out<D::Wait>) -> Box<KeptOut<S, D, A>> {
+        Box::new(match out {
+            Out::Wait(wait) => {
+                // The one that is ready waits along; who calls next must find its clone ready first.
+                let clone = inner.clone();
+                let ready = std::mem::replace(inner, clone);
+                KeptOut::Waiting { wait, held: Some((ready, request, doorkeeper.clone())) }
+            }
+            Out::Refused(refusal) => KeptOut::Refused { refusal, is_grpc: is_call(request.headers()) },
+        })
+    }
+}
+
 /// What has come of one who was not let in at once.
 enum Turn<S, A, P> {
-    In(Box<(S, Request<A>, P)>),
+    In(Box<(S, Request<A>, Option<P>)>),
     Refused(Box<Response<Bytes>>),
 }
 
@@ -218,26 +299,21 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut this = self.project();
         // The service is called here and not in `poll_turn`: so its future is made where it stays.
-        if let StateProjection::Out { out } = state.as_mut().project() {
-            match ready!(out.poll_turn(context)) {
+        if this.serving.is_none() {
+            let Pass::KeptOut(kept_out) = this.pass else { return Poll::Pending };
+            match ready!(kept_out.poll_turn(context)) {
                 Turn::Refused(answer) => return Poll::Ready(Ok(answer.map(LayerBody::own))),
                 Turn::In(turn) => {
                     let (mut ready, request, permit) = *turn;
-                    state.set(State::Serving { future: ready.call(request), permit: Some(permit) });
+                    this.serving.set(Some(ready.call(request)));
+                    *this.pass = permit.map_or(Pass::Nothing, Pass::Permit);
                 }
             }
         }
-        let StateProjection::Serving { future, permit } = state.project() else { return Poll::Pending };
-        let result = ready!(future.poll(context));
-        let mut permit = permit.take();
-        if let Some(permit) = &mut permit {
-            D::answered(permit, Ended::of(&result));
-        }
-        // A body that has ended already, as an empty one has, holds nothing.
-        let response = result?;
-        let permit = permit.filter(|_| !response.body().is_end_stream());
-        Poll::Ready(Ok(response.map(|body| LayerBody::holding(body, permit))))
+        let Some(serving) = this.serving.as_pin_mut() else { return Poll::Pending };
+        let result = ready!(serving.poll(context));
+        Poll::Ready(if D::LEARNS { this.pass.learn_and_hold(result) } else { this.pass.hold(result) })
     }
 }

@@ -156,12 +156,12 @@ impl fmt::Debug for Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Extractor(Box<[Part]>);
 
-/// The bytes of a key.
-#[derive(Debug)]
-pub(crate) enum Value<'a> {
-    Text(Cow<'a, [u8]>),
-    Address(IpAddr, [u8; 16]),
-    Joined(KeyBuf),
+/// Where the bytes of a key are that do not stand in the request. It is its caller's, so that nothing is handed about.
+#[derive(Default)]
+pub(crate) struct Room {
+    octets: [u8; 16],
+    owned: Vec<u8>,
+    joined: Option<KeyBuf>,
 }
 
 /// Why a request has no key. Whether one part is too long is for whoever makes a key of it to say.
@@ -171,81 +171,87 @@ pub(crate) enum NoKey {
     TooLong,
 }
 
-impl Value<'_> {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Value::Text(text) => text,
-            Value::Address(IpAddr::V4(_), octets) => octets.get(..4).unwrap_or_default(),
-            Value::Address(IpAddr::V6(_), octets) => octets,
-            Value::Joined(key) => key.as_key().as_bytes(),
-        }
-    }
-
-    /// As an entry of a descriptor; nothing if it is not text.
-    fn into_text(self) -> Option<String> {
-        match self {
-            Value::Text(text) => String::from_utf8(text.into_owned()).ok(),
-            Value::Address(address, _) => Some(address.to_string()),
-            // An entry has one part.
-            Value::Joined(_) => None,
-        }
-    }
-}
-
 impl Extractor {
     /// The key of a request: of one part its bytes, of several each with its length before it.
-    pub(crate) fn key<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
-        let [part] = &*self.0 else { return self.joined(head) };
-        part.value(head).ok_or(NoKey::Missing)
-    }
-
-    fn joined<'a>(&self, head: Head<'a>) -> Result<Value<'a>, NoKey> {
-        let mut values = Vec::with_capacity(self.0.len());
-        for part in &self.0 {
-            values.push(part.value(head).ok_or(NoKey::Missing)?);
-        }
-        match KeyBuf::from_parts(values.iter().map(Value::as_bytes)) {
-            Ok(key) => Ok(Value::Joined(key)),
-            Err(KeyError::TooLong { .. }) => Err(NoKey::TooLong),
-            Err(KeyError::Empty) => Err(NoKey::Missing),
+    #[inline]
+    pub(crate) fn key<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Result<&'a [u8], NoKey> {
+        match &*self.0 {
+            [part] => part.bytes(head, room).ok_or(NoKey::Missing),
+            parts => joined(parts, head, room),
         }
     }
 
     /// The value of an entry; nothing if it is missing, or is not text.
     pub(crate) fn entry(&self, head: Head<'_>) -> Option<String> {
-        self.0.first()?.value(head)?.into_text()
+        match self.0.first()? {
+            Part::Address(address) => address.find(head).map(|address| address.to_string()),
+            part => String::from_utf8(part.bytes(head, &mut Room::default())?.to_vec()).ok(),
+        }
+    }
+}
+
+#[cold]
+fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut Room) -> Result<&'a [u8], NoKey> {
+    let mut rooms = Vec::new();
+    rooms.resize_with(parts.len(), Room::default);
+    let values = parts.iter().zip(&mut rooms).map(|(part, room)| part.bytes(head, room).ok_or(NoKey::Missing));
+    match KeyBuf::from_parts(values.collect::<Result<Vec<_>, _>>()?) {
+        Ok(key) => Ok(room.joined.insert(key).as_key().as_bytes()),
+        Err(KeyError::TooLong { .. }) => Err(NoKey::TooLong),
+        Err(KeyError::Empty) => Err(NoKey::Missing),
     }
 }
 
 impl Part {
-    fn value<'a>(&self, head: Head<'a>) -> Option<Value<'a>> {
-        let text = match self {
+    /// Its bytes; nothing if they are missing or empty.
+    #[inline]
+    fn bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
+        let bytes = match self {
+            Part::Address(address) => address_bytes(address.find(head)?, room),
+            Part::Header(name) => head.headers().get(name)?.as_bytes(),
+            part => part.other_bytes(head, room)?,
+        };
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    /// Those of the others, apart from those that are asked for most.
+    #[inline(never)]
+    fn other_bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
+        let bytes = match self {
             Part::Everyone => Cow::Borrowed(&b"everyone"[..]),
-            Part::Address(address) => return address.find(head).map(address_value),
+            Part::Address(address) => return Some(address_bytes(address.find(head)?, room)),
             Part::Header(name) => Cow::Borrowed(head.headers().get(name)?.as_bytes()),
             Part::Cookie(name) => Cow::Borrowed(head.cookie(name)?.as_bytes()),
             Part::ApiKey => Cow::Borrowed(api_key(head)?),
-            Part::Path => bytes(canonical_path(head.uri().path())),
+            Part::Path => match canonical_path(head.uri().path()) {
+                Cow::Borrowed(path) => Cow::Borrowed(path.as_bytes()),
+                Cow::Owned(path) => Cow::Owned(path.into_bytes()),
+            },
             Part::Custom(custom) => custom(head)?,
         };
-        (!text.is_empty()).then_some(Value::Text(text))
+        Some(match bytes {
+            Cow::Borrowed(bytes) => bytes,
+            Cow::Owned(bytes) => {
+                room.owned = bytes;
+                &room.owned
+            }
+        })
     }
 }
 
-fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
-}
-
-fn address_value(address: IpAddr) -> Value<'static> {
-    let mut octets = [0; 16];
+fn address_bytes(address: IpAddr, room: &mut Room) -> &[u8] {
+    let octets = &mut room.octets;
     match address {
-        IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => octets = address.octets(),
+        IpAddr::V4(address) => {
+            let (first, _) = octets.split_at_mut(4);
+            first.copy_from_slice(&address.octets());
+            first
+        }
+        IpAddr::V6(address) => {
+            *octets = address.octets();
+            octets
+        }
     }
-    Value::Address(address, octets)
 }
 
 fn api_key<'a>(head: Head<'a>) -> Option<&'a [u8]> {

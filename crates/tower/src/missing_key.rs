@@ -3,7 +3,7 @@
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, KeyError};
 
-use crate::key::{NoKey, Value};
+use crate::key::NoKey;
 use crate::refusal::Reason;
 
 /// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
@@ -32,6 +32,7 @@ pub(crate) enum Named<'a> {
 /// Why somebody with too long a key is refused.
 const TOO_LONG: Reason = Reason::KeyTooLong { max: KEY_BYTES_MAX };
 
+#[inline]
 pub(crate) fn named(bytes: Option<&[u8]>, missing: MissingKey) -> Named<'_> {
     match (bytes.map(Key::new), missing) {
         (Some(Ok(key)), _) => Named::Key(key),
@@ -43,9 +44,10 @@ pub(crate) fn named(bytes: Option<&[u8]>, missing: MissingKey) -> Named<'_> {
 }
 
 /// The same for what an extractor found.
-pub(crate) fn named_by<'a>(value: &'a Result<Value<'_>, NoKey>, missing: MissingKey) -> Named<'a> {
-    match value {
-        Ok(value) => named(Some(value.as_bytes()), missing),
+#[inline]
+pub(crate) fn named_by(found: Result<&[u8], NoKey>, missing: MissingKey) -> Named<'_> {
+    match found {
+        Ok(bytes) => named(Some(bytes), missing),
         Err(NoKey::Missing) => named(None, missing),
         Err(NoKey::TooLong) if missing == MissingKey::Share => Named::Nobody,
         Err(NoKey::TooLong) => Named::Denied(TOO_LONG),

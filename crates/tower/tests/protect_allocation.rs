@@ -16,8 +16,8 @@ use http_body_util::Full;
 use tidegate_core::adaptive::{Gradient2, Gradient2Config};
 use tidegate_core::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyBy, Measure, RateLimitLayer, ShedLayer, StackLayer, Tenant,
-    ThrottleLayer,
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyBy, KeyedConcurrencyLayer, Measure, RateLimitLayer, ShedLayer,
+    StackLayer, Tenant, ThrottleLayer,
 };
 use tower::{Layer as _, Service, service_fn};
 
@@ -65,7 +65,7 @@ where
 fn who_passes_costs_no_allocation() {
     let inner = service_fn(answer);
     check("concurrency", ConcurrencyLayer::new(2).unwrap().layer(inner));
-    let keyed = ConcurrencyLayer::builder(2).key(|head| head.header("tenant")).build().unwrap();
+    let keyed = KeyedConcurrencyLayer::builder(2, |head| head.header("tenant")).build().unwrap();
     check("concurrency for each key", keyed.layer(inner));
     let limit = || Gradient2::new(Gradient2Config::default()).unwrap();
     check("adaptive", AdaptiveLayer::builder(limit()).build().unwrap().layer(inner));

@@ -16,8 +16,8 @@ use tidegate::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
 use tidegate_engine::Engine;
 use tidegate_policy::{LoadOptions, load_text};
 use tidegate_tower::{
-    AdaptiveLayer, ByLimit, ClientAddress, ConcurrencyLayer, FairLayer, KeyBy, Measure, Queue, RateLimitBuilder,
-    RateLimitLayer, ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
+    AdaptiveLayer, ByLimit, ClientAddress, ConcurrencyLayer, FairLayer, KeyBy, KeyedConcurrencyLayer, Measure, Queue,
+    RateLimitBuilder, RateLimitLayer, ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -74,11 +74,11 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
         .and_beside(HELD),
         Lane::beside(
             TOWER,
-            "ConcurrencyLayer by header",
+            "KeyedConcurrencyLayer by header",
             calls(
                 runtime,
                 clients,
-                ConcurrencyLayer::builder(AT_ONCE).key(|head| head.header(CLIENT)).build().unwrap(),
+                KeyedConcurrencyLayer::builder(AT_ONCE, |head| head.header(CLIENT)).build().unwrap(),
             ),
         )
         .and_beside(HELD_EACH),

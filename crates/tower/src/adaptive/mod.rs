@@ -23,8 +23,8 @@ use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::ended::Ended;
-use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GatePermit, GateWait};
-use crate::guard::{Doorkeeper, Entered, Guarded, Out};
+use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted};
+use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -97,21 +97,16 @@ impl Shared {
     }
 
     fn permit(self: &Arc<Shared>, in_flight: u64, place: Place) -> AdaptivePermit {
-        AdaptivePermit { shared: Some(Arc::clone(self)), started: self.clock.now(), in_flight, place }
+        AdaptivePermit { shared: Arc::clone(self), started: self.clock.now(), in_flight, place }
     }
 
-    fn permit_at_gate(self: &Arc<Shared>, permit: GatePermit) -> AdaptivePermit {
-        self.permit(permit.into_place(), Place::Gate)
+    fn permit_at_gate(self: &Arc<Shared>, granted: Granted) -> AdaptivePermit {
+        self.permit(granted.into_place(), Place::Gate)
     }
 
-    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>, mode: Mode) -> Entered<AdaptivePermit, AdaptiveWait> {
-        if mode == Mode::Shadow {
-            let (permit, had_room) = gate.enter_anyway();
-            self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
-            return Entered::In(self.permit_at_gate(permit));
-        }
-        match gate.enter(None) {
-            Entry::In(permit) => Entered::In(self.permit_at_gate(permit)),
+    fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>) -> Entered<AdaptivePermit, AdaptiveWait> {
+        match gate.enter(&self.switch, None) {
+            Entry::In(granted) => Entered::In(self.permit_at_gate(granted)),
             Entry::Wait(wait) => Entered::wait(AdaptiveWait::One { wait }),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
@@ -146,9 +141,18 @@ impl Shared {
 
     fn waited(self: &Arc<Shared>, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
         match told {
-            Ok(Came::Gate(permit)) => Ok(self.permit_at_gate(permit)),
+            Ok(Came::Gate(granted)) => Ok(self.permit_at_gate(granted)),
             Ok(Came::Part(permit)) => Ok(self.permit_of_part(permit)),
             Err(reason) => Err(self.refusal(reason)),
+        }
+    }
+
+    #[inline(never)]
+    fn enter(self: &Arc<Shared>, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
+        match (self.switch.mode(), &self.places) {
+            (Mode::Off, _) => Entered::Uncounted,
+            (_, Places::One(gate)) => self.enter_gate(gate),
+            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(head), mode),
         }
     }
 
@@ -181,34 +185,27 @@ impl Doorkeeper for AdaptiveLayer {
     type Wait = AdaptiveWait;
 
     #[inline]
-    fn enter_unseen(&self) -> Option<AdaptivePermit> {
-        let shared = &self.0;
-        match (&shared.places, shared.switch.mode()) {
-            (Places::One(gate), Mode::Enforce) => Some(shared.permit(gate.try_take()?, Place::Gate)),
-            _ => None,
-        }
-    }
-
     fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
-        match (shared.switch.mode(), &shared.places) {
-            (Mode::Off, _) => Entered::In(AdaptivePermit::nothing()),
-            (mode, Places::One(gate)) => shared.enter_gate(gate, mode),
-            (mode, Places::Divided { gate, partition }) => shared.enter_part(gate, partition(head), mode),
+        if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.switch.mode())
+            && let Some(in_flight) = gate.try_take()
+        {
+            return Entered::In(shared.permit(in_flight, Place::Gate));
         }
+        shared.enter(head)
     }
 
-    fn waited(&self, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
+    fn waited(&self, told: Result<Came, Reason>) -> Result<Option<AdaptivePermit>, Refusal> {
         match told {
-            Err(_) if self.0.switch.lets_late_in() => Ok(AdaptivePermit::nothing()),
-            told => self.0.waited(told),
+            Err(_) if self.0.switch.lets_late_in() => Ok(None),
+            told => self.0.waited(told).map(Some),
         }
     }
 
-    fn answered(permit: &mut AdaptivePermit, end: Ended<'_>) {
-        if let Some(shared) = &permit.shared {
-            permit.learn((shared.judge)(end));
-        }
+    const LEARNS: bool = true;
+
+    fn answered(permit: &AdaptivePermit, end: Ended<'_>) {
+        permit.learn((permit.shared.judge)(end));
     }
 }
 
@@ -223,7 +220,7 @@ pin_project! {
 
 /// What was waited for.
 pub enum Came {
-    Gate(GatePermit),
+    Gate(Granted),
     Part(DividedPermit),
 }
 
@@ -304,15 +301,19 @@ impl AdaptiveHandle {
     /// # Errors
     /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
     pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
-        let entered = match &self.0.places {
-            Places::One(gate) => self.0.enter_gate(gate, Mode::Enforce),
-            Places::Divided { gate, .. } => self.0.enter_part(gate, None, Mode::Enforce),
+        let told = match &self.0.places {
+            Places::One(gate) => match gate.enter_or_wait(None) {
+                Entry::In(granted) => Ok(Came::Gate(granted)),
+                Entry::Wait(wait) => wait.await.map(Came::Gate),
+                Entry::Refused(reason) => Err(reason),
+            },
+            Places::Divided { gate, .. } => match gate.enter(None) {
+                DividedEntry::In(permit) => Ok(Came::Part(permit)),
+                DividedEntry::Wait(wait) => wait.await.map(Came::Part),
+                DividedEntry::Refused(reason) => Err(reason),
+            },
         };
-        match entered {
-            Entered::In(permit) => Ok(permit),
-            Entered::Out(Out::Wait(wait)) => self.0.waited(wait.await),
-            Entered::Out(Out::Refused(refusal)) => Err(*refusal),
-        }
+        self.0.waited(told)
     }
 }
 
@@ -327,8 +328,7 @@ impl fmt::Debug for AdaptiveHandle {
 /// [`AdaptivePermit::end`]; if it is only dropped, nothing is learnt from it.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct AdaptivePermit {
-    /// Nothing if the layer was off.
-    shared: Option<Arc<Shared>>,
+    shared: Arc<Shared>,
     started: Time,
     in_flight: u64,
     place: Place,
@@ -346,8 +346,7 @@ enum Place {
 impl Drop for AdaptivePermit {
     #[inline]
     fn drop(&mut self) {
-        let Some(shared) = &self.shared else { return };
-        match (&shared.places, self.place) {
+        match (&self.shared.places, self.place) {
             (Places::One(gate), Place::Gate) => gate.release(),
             (Places::Divided { gate, .. }, Place::Part(part)) => gate.release(part),
             _ => {}
@@ -356,18 +355,14 @@ impl Drop for AdaptivePermit {
 }
 
 impl AdaptivePermit {
-    fn nothing() -> AdaptivePermit {
-        AdaptivePermit { shared: None, started: Time::default(), in_flight: 0, place: Place::Nothing }
-    }
-
     /// Tells how the work went, and gives the place back.
     pub fn end(self, lesson: Lesson) {
         self.learn(lesson);
     }
 
     fn learn(&self, lesson: Lesson) {
-        if let (Some(shared), true) = (&self.shared, lesson != Lesson::Ignored) {
-            shared.learn(self.started, self.in_flight, lesson == Lesson::Dropped);
+        if lesson != Lesson::Ignored {
+            self.shared.learn(self.started, self.in_flight, lesson == Lesson::Dropped);
         }
     }
 }

@@ -1,11 +1,13 @@
-//! What a concurrency layer is asked and told from outside.
+//! What concurrency layers are asked and told from outside.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Key;
 
-use super::{ConcurrencyPermit, Places, Pool, Shared};
+use super::keyed::{KeyedConcurrencyPermit, Pool, Shared as KeyedShared};
+use super::{ConcurrencyPermit, Shared};
 use crate::gate::Entry;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -25,103 +27,123 @@ impl ConcurrencyHandle {
         &self.0.switch
     }
 
-    /// How many may be in progress. For a limit for each key: of each.
+    /// How many may be in progress.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        match &self.0.places {
-            Places::One(gate) => gate.limit(),
-            // Those without a key are as one.
-            Places::Keyed(keyed) => keyed.nameless.limit(),
-        }
+        self.0.gate.limit()
     }
 
-    /// Whether the limit is for each key.
-    pub(crate) fn is_keyed(&self) -> bool {
-        matches!(self.0.places, Places::Keyed(_))
-    }
-
-    /// How many are in progress. For a limit for each key: of those without one.
+    /// How many are in progress.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        match &self.0.places {
-            Places::One(gate) => gate.in_flight(),
-            Places::Keyed(keyed) => keyed.nameless.in_flight(),
-        }
+        self.0.gate.in_flight()
     }
 
-    /// How many of a key are in progress; 0 for a limit for all.
-    #[must_use]
-    pub fn in_flight_of(&self, key: Key<'_>) -> u64 {
-        match &self.0.places {
-            Places::One(_) => 0,
-            Places::Keyed(keyed) => match &keyed.pool {
-                Pool::Semaphore(semaphore) => semaphore.in_use(key),
-                Pool::Queued(gate) => gate.in_flight(key),
-            },
-        }
-    }
-
-    /// How many wait. With a line for each key all of them are asked: a question for metrics, not for each request.
+    /// How many wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        match &self.0.places {
-            Places::One(gate) => gate.waiting(),
-            Places::Keyed(keyed) => {
-                let named = match &keyed.pool {
-                    Pool::Semaphore(_) => 0,
-                    Pool::Queued(gate) => gate.waiting(),
-                };
-                named + keyed.nameless.waiting()
-            }
-        }
+        self.0.gate.waiting()
     }
 
-    /// For how long the first in line has been waiting; nothing for a limit for each key. A measure for a shedder
-    /// before this layer.
+    /// For how long the first in line has been waiting: a measure for a shedder before this layer.
     #[must_use]
     pub fn queue_delay(&self) -> Duration {
-        match &self.0.places {
-            Places::One(gate) => gate.queue_delay(),
-            Places::Keyed(_) => Duration::ZERO,
-        }
+        self.0.gate.queue_delay()
     }
 
     /// Takes a place as a request would, waiting if there is a queue, for work that is no request. Whoever drops the
     /// future leaves the queue. The switch has no say: the place is counted in every mode.
     ///
     /// # Errors
-    /// If there is no place, in time. For a limit for each key the place is one of those without.
+    /// If there is no place, in time.
     pub async fn acquire(&self) -> Result<ConcurrencyPermit, Refusal> {
-        let gate = match &self.0.places {
-            Places::One(gate) => gate,
-            Places::Keyed(keyed) => &keyed.nameless,
-        };
-        let told = match gate.enter(None) {
-            Entry::In(permit) => Ok(permit),
+        let told = match self.0.gate.enter_or_wait(None) {
+            Entry::In(granted) => Ok(granted),
             Entry::Wait(wait) => wait.await,
             Entry::Refused(reason) => Err(reason),
         };
-        told.map(ConcurrencyPermit::from).map_err(|reason| self.0.refusal(self.0.at_gate(reason)))
+        let permit = told.and_then(|granted| ConcurrencyPermit::of(granted).ok_or(Reason::Busy));
+        permit.map_err(|reason| self.0.refusal(reason))
     }
 
-    /// Takes a place of a key, if one is free.
+    /// Takes a place if one is free and nobody waits.
     ///
     /// # Errors
-    /// If none is. For a limit for all, if none of all is, or somebody waits.
-    pub fn try_acquire(&self, key: Key<'_>) -> Result<ConcurrencyPermit, Refusal> {
-        match &self.0.places {
-            Places::One(gate) => match gate.try_enter() {
-                Some(permit) => Ok(permit.into()),
-                None => Err(self.0.refusal(Reason::Busy)),
-            },
-            Places::Keyed(keyed) => keyed.pool.try_enter(key).map_err(|reason| self.0.refusal(reason)),
+    /// If none is, or somebody does.
+    pub fn try_acquire(&self) -> Result<ConcurrencyPermit, Refusal> {
+        match self.0.gate.try_enter() {
+            Some(permit) => Ok(ConcurrencyPermit { _permit: permit }),
+            None => Err(self.0.refusal(Reason::Busy)),
         }
     }
 }
 
-impl std::fmt::Debug for ConcurrencyHandle {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ConcurrencyHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("ConcurrencyHandle");
         shown.field("in_flight", &self.in_flight()).field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+/// What a [`KeyedConcurrencyLayer`](crate::KeyedConcurrencyLayer) is asked and told from outside. Clones are of the same
+/// layer.
+#[derive(Clone)]
+pub struct KeyedConcurrencyHandle(Arc<KeyedShared>);
+
+impl KeyedConcurrencyHandle {
+    pub(super) fn new(shared: Arc<KeyedShared>) -> KeyedConcurrencyHandle {
+        KeyedConcurrencyHandle(shared)
+    }
+
+    /// Whether it acts, and what it has refused.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// How many of each key may be in progress.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        // Those without a key are as one.
+        self.0.nameless.limit()
+    }
+
+    /// How many of a key are in progress.
+    #[must_use]
+    pub fn in_flight(&self, key: Key<'_>) -> u64 {
+        match &self.0.pool {
+            Pool::Semaphore(semaphore) => semaphore.in_use(key),
+            Pool::Queued(gate) => gate.in_flight(key),
+        }
+    }
+
+    /// How many without a key are in progress.
+    #[must_use]
+    pub fn nameless_in_flight(&self) -> u64 {
+        self.0.nameless.in_flight()
+    }
+
+    /// How many wait. All lines are asked: a question for metrics, not for each request.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let named = match &self.0.pool {
+            Pool::Semaphore(_) => 0,
+            Pool::Queued(gate) => gate.waiting(),
+        };
+        named + self.0.nameless.waiting()
+    }
+
+    /// Takes a place of a key if one is free and nobody waits for one.
+    ///
+    /// # Errors
+    /// If none is, or somebody does.
+    pub fn try_acquire(&self, key: Key<'_>) -> Result<KeyedConcurrencyPermit, Refusal> {
+        self.0.pool.try_enter(key).map_err(|reason| self.0.refusal(reason))
+    }
+}
+
+impl fmt::Debug for KeyedConcurrencyHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KeyedConcurrencyHandle").field("waiting", &self.waiting()).finish_non_exhaustive()
     }
 }

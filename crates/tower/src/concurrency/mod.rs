@@ -2,36 +2,32 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer and what it lets in | `mod.rs` |
-//! | how it is set up | `builder.rs` |
-//! | its metrics, its switch, and permits without a service | `handle.rs` |
+//! | the layer for all together | `mod.rs` |
+//! | the layer for each key | `keyed.rs` |
+//! | how both are set up | `builder.rs` |
+//! | their metrics, their switches, and permits without a service | `handle.rs` |
 
 mod builder;
 mod handle;
+mod keyed;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use tidegate_core::shed::{Judgement, Mode};
-use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
 use crate::error::ConfigError;
-use crate::gate::{Entry, Gate, GatePermit, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, PlaceInLine, Wait};
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
+use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen};
 use crate::head::Head;
-use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-pub use builder::ConcurrencyBuilder;
-pub use handle::ConcurrencyHandle;
+pub use builder::{ConcurrencyBuilder, KeyedConcurrencyBuilder};
+pub use handle::{ConcurrencyHandle, KeyedConcurrencyHandle};
+pub use keyed::{KeyedConcurrencyLayer, KeyedConcurrencyPermit};
 
 /// Lets so many requests in at once. The others wait in a bounded queue, if there is one, or are answered 503 with
 /// Retry-After (UNAVAILABLE for gRPC).
@@ -54,33 +50,10 @@ pub use handle::ConcurrencyHandle;
 pub struct ConcurrencyLayer(Arc<Shared>);
 
 struct Shared {
-    places: Places,
+    gate: Arc<Gate>,
     switch: Switch,
     retry_after: Duration,
 }
-
-enum Places {
-    One(Arc<Gate>),
-    Keyed(Keyed),
-}
-
-struct Keyed {
-    pool: Pool,
-    /// For those without a key together: no key can be mistaken for them.
-    nameless: Arc<Gate>,
-    key: KeyOf,
-    missing: MissingKey,
-    /// Whether who is refused hears 429 instead of 503.
-    too_many: bool,
-}
-
-/// Places of each key. Without a queue they need no lock of their own, and no allocation.
-enum Pool {
-    Semaphore(Semaphore),
-    Queued(Arc<KeyedGate>),
-}
-
-type KeyOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync>;
 
 impl ConcurrencyLayer {
     /// Lets `limit` requests in at once and refuses the others at once.
@@ -107,138 +80,60 @@ impl ConcurrencyLayer {
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
         self.switch.count(Judgement::Shed);
-        match (&self.places, reason) {
-            (_, Reason::NoKey | Reason::KeyTooLong { .. }) => Refusal::without_key(reason),
-            // A table of keys that is full is not the client's fault.
-            (Places::Keyed(keyed), reason) if keyed.too_many && reason != Reason::Busy => {
-                Refusal::too_many(reason, self.retry_after)
-            }
-            (_, reason) => Refusal::unavailable(reason, self.retry_after),
-        }
+        Refusal::unavailable(reason, self.retry_after)
     }
 
-    /// Lets a request in at a gate for many: all of them, or those without a key, who then are as one client.
-    fn enter_gate(&self, gate: &Arc<Gate>, mode: Mode) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
-        if mode == Mode::Shadow {
-            let (permit, had_room) = gate.enter_anyway();
-            self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
-            return Entered::In(permit.into());
+    /// For those who find no place, and for other modes than [`Mode::Enforce`].
+    #[cold]
+    #[inline(never)]
+    fn enter(&self) -> Entered<ConcurrencyPermit, GateWait> {
+        if self.switch.mode() == Mode::Off {
+            return Entered::Uncounted;
         }
-        match gate.enter(None) {
-            Entry::In(permit) => Entered::In(permit.into()),
-            Entry::Wait(wait) => Entered::wait(ConcurrencyWait::One { wait }),
-            Entry::Refused(reason) => Entered::refused(self.refusal(self.at_gate(reason))),
-        }
-    }
-
-    /// Who is refused at the gate of those without a key is refused as a client.
-    fn at_gate(&self, reason: Reason) -> Reason {
-        match (&self.places, reason) {
-            (Places::Keyed(_), Reason::Busy) => Reason::ClientBusy,
-            (_, reason) => reason,
-        }
-    }
-
-    fn enter_keyed(&self, keyed: &Keyed, mode: Mode, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
-        let bytes = (keyed.key)(head);
-        let key = match named(bytes.as_deref(), keyed.missing) {
-            Named::Key(key) => key,
-            Named::Nobody => return self.enter_gate(&keyed.nameless, mode),
-            Named::Skipped => return Entered::In(ConcurrencyPermit(Held::Nothing)),
-            Named::Denied(reason) => return self.refuse(mode, reason),
-        };
-        match &keyed.pool {
-            Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {
-                KeyedEntry::In(permit) => Entered::In(permit.into()),
-                KeyedEntry::Wait(wait) => Entered::wait(ConcurrencyWait::Keyed { wait }),
-                KeyedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
-            },
-            pool => match pool.try_enter(key) {
-                Ok(permit) => Entered::In(permit),
-                Err(reason) => self.refuse(mode, reason),
-            },
-        }
-    }
-
-    fn refuse(&self, mode: Mode, reason: Reason) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
-        if mode == Mode::Shadow {
-            self.switch.count(Judgement::WouldShed);
-            return Entered::In(ConcurrencyPermit(Held::Nothing));
-        }
-        Entered::refused(self.refusal(reason))
-    }
-}
-
-impl Pool {
-    /// Takes a place of a key if one is free.
-    fn try_enter(&self, key: Key<'_>) -> Result<ConcurrencyPermit, Reason> {
-        match self {
-            Pool::Queued(gate) => gate.try_enter(key).map(ConcurrencyPermit::from),
-            Pool::Semaphore(semaphore) => match semaphore.try_acquire(key) {
-                Ok(permit) => Ok(ConcurrencyPermit(Held::Key { _permit: permit })),
-                Err(Busy::InUse { .. }) => Err(Reason::ClientBusy),
-                Err(Busy::NoRoom { .. }) => Err(Reason::Busy),
-            },
+        match self.gate.enter(&self.switch, None) {
+            Entry::In(granted) => Entered::with(ConcurrencyPermit::of(granted)),
+            Entry::Wait(wait) => Entered::wait(wait),
+            Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
 }
 
 impl Doorkeeper for ConcurrencyLayer {
     type Permit = ConcurrencyPermit;
-    type Wait = ConcurrencyWait;
+    type Wait = GateWait;
 
     #[inline]
-    fn enter_unseen(&self) -> Option<ConcurrencyPermit> {
-        let shared = &*self.0;
-        match (&shared.places, shared.switch.mode()) {
-            (Places::One(gate), Mode::Enforce) => gate.try_enter().map(ConcurrencyPermit::from),
-            _ => None,
-        }
+    fn enter(&self, _: Head<'_>) -> Entered<ConcurrencyPermit, GateWait> {
+        self.enter_unseen()
     }
 
-    fn enter(&self, head: Head<'_>) -> Entered<ConcurrencyPermit, ConcurrencyWait> {
-        let shared = &*self.0;
-        match (shared.switch.mode(), &shared.places) {
-            (Mode::Off, _) => Entered::In(ConcurrencyPermit(Held::Nothing)),
-            (mode, Places::One(gate)) => shared.enter_gate(gate, mode),
-            (mode, Places::Keyed(keyed)) => shared.enter_keyed(keyed, mode, head),
-        }
-    }
-
-    fn waited(&self, told: Result<ConcurrencyPermit, Reason>) -> Result<ConcurrencyPermit, Refusal> {
+    fn waited(&self, told: Result<Granted, Reason>) -> Result<Option<ConcurrencyPermit>, Refusal> {
         match told {
-            Ok(permit) => Ok(permit),
-            Err(_) if self.0.switch.lets_late_in() => Ok(ConcurrencyPermit(Held::Nothing)),
-            Err(reason) => Err(self.0.refusal(self.0.at_gate(reason))),
+            Ok(granted) => Ok(ConcurrencyPermit::of(granted)),
+            Err(_) if self.0.switch.lets_late_in() => Ok(None),
+            Err(reason) => Err(self.0.refusal(reason)),
         }
     }
 }
 
-pin_project! {
-    /// Waits for a place.
-    #[project = WaitProjection]
-    pub enum ConcurrencyWait {
-        One { #[pin] wait: Wait<GatePermit, PlaceInLine> },
-        Keyed { #[pin] wait: Wait<KeyedPermit, KeyedPlace> },
-    }
-}
-
-impl Future for ConcurrencyWait {
-    type Output = Result<ConcurrencyPermit, Reason>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            WaitProjection::One { wait } => wait.poll(context).map_ok(ConcurrencyPermit::from),
-            WaitProjection::Keyed { wait } => wait.poll(context).map_ok(ConcurrencyPermit::from),
+impl Blind for ConcurrencyLayer {
+    #[inline]
+    fn enter_unseen(&self) -> Entered<ConcurrencyPermit, GateWait> {
+        let shared = &*self.0;
+        if shared.switch.mode() == Mode::Enforce
+            && let Some(permit) = shared.gate.try_enter()
+        {
+            return Entered::In(ConcurrencyPermit { _permit: permit });
         }
+        shared.enter()
     }
 }
 
 impl<S> Layer<S> for ConcurrencyLayer {
-    type Service = Guarded<S, ConcurrencyLayer>;
+    type Service = GuardedUnseen<S, ConcurrencyLayer>;
 
-    fn layer(&self, inner: S) -> Guarded<S, ConcurrencyLayer> {
-        Guarded::new(inner, self.clone())
+    fn layer(&self, inner: S) -> GuardedUnseen<S, ConcurrencyLayer> {
+        GuardedUnseen::new(inner, self.clone())
     }
 }
 
@@ -249,40 +144,14 @@ impl fmt::Debug for ConcurrencyLayer {
 }
 
 /// A place under the limit. It is free again when this is dropped.
+#[derive(Debug)]
 #[must_use = "a permit that is dropped at once holds nothing"]
-pub struct ConcurrencyPermit(Held);
-
-enum Held {
-    Place {
-        _permit: GatePermit,
-    },
-    Key {
-        _permit: Permit,
-    },
-    /// Apart: its key is on the heap anyway, and the others are the smaller for it.
-    QueuedKey {
-        _permit: Box<KeyedPermit>,
-    },
-    /// It was let in without being counted.
-    Nothing,
+pub struct ConcurrencyPermit {
+    _permit: GatePermit,
 }
 
-impl From<GatePermit> for ConcurrencyPermit {
-    #[inline]
-    fn from(permit: GatePermit) -> ConcurrencyPermit {
-        ConcurrencyPermit(Held::Place { _permit: permit })
-    }
-}
-
-impl From<KeyedPermit> for ConcurrencyPermit {
-    fn from(permit: KeyedPermit) -> ConcurrencyPermit {
-        ConcurrencyPermit(Held::QueuedKey { _permit: Box::new(permit) })
-    }
-}
-
-impl fmt::Debug for ConcurrencyPermit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = !matches!(self.0, Held::Nothing);
-        formatter.debug_struct("ConcurrencyPermit").field("counted", &counted).finish()
+impl ConcurrencyPermit {
+    fn of(granted: Granted) -> Option<ConcurrencyPermit> {
+        granted.into_permit().map(|permit| ConcurrencyPermit { _permit: permit })
     }
 }

@@ -12,11 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::KeyBuf;
 use tidegate_core::shed::{Judgement, Mode};
-use tidegate_core::{Key, KeyBuf};
 use tower_layer::Layer;
 
-use crate::gate::{Entry, Gate, GatePermit, GateWait};
+use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
@@ -28,6 +28,9 @@ pub use builder::FairBuilder;
 /// Lets so many requests in at once and has the others wait, in a line for each tenant. What becomes free goes to the
 /// tenants in turn (deficit round robin), in proportion to their weights: who asks for a hundred times as much waits
 /// in a longer line of its own, and nobody else does.
+///
+/// Who a request is from is asked only where it makes a difference: when all places are taken, or when those without a
+/// tenant are skipped or denied.
 ///
 /// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
 /// gRPC). A place is free again when the body of the response has ended, or when the caller has gone away.
@@ -99,16 +102,33 @@ impl Shared {
         }
     }
 
-    /// Nobody waits, and who would have had to is counted.
-    fn enter_anyway(&self) -> Entered<FairPermit, GateWait> {
-        let (permit, had_room) = self.gate.enter_anyway();
-        self.switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
-        Entered::In(FairPermit { _permit: Some(permit) })
+    /// While there is room, all who count are alike.
+    #[inline]
+    fn enter_unnamed(&self) -> Option<GatePermit> {
+        let all_count = self.missing == MissingKey::Share && self.switch.mode() == Mode::Enforce;
+        if all_count { self.gate.try_enter() } else { None }
     }
 
-    fn enter(&self, key: Key<'_>, weight: u64) -> Entered<FairPermit, GateWait> {
-        match self.gate.enter(Some((key, weight))) {
-            Entry::In(permit) => Entered::In(FairPermit { _permit: Some(permit) }),
+    #[inline(never)]
+    fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
+        let mode = self.switch.mode();
+        if mode == Mode::Off {
+            return Entered::Uncounted;
+        }
+        let tenant = (self.tenant)(head);
+        let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
+        let (key, weight) = match named(tenant.as_ref().map(|tenant| &*tenant.key), self.missing) {
+            Named::Key(key) => (key, weight),
+            Named::Nobody => (self.nameless.as_key(), 1),
+            Named::Skipped => return Entered::Uncounted,
+            Named::Denied(_) if mode == Mode::Shadow => {
+                self.switch.count(Judgement::WouldShed);
+                return Entered::Uncounted;
+            }
+            Named::Denied(reason) => return Entered::refused(self.refusal(reason)),
+        };
+        match self.gate.enter(&self.switch, Some((key, weight))) {
+            Entry::In(granted) => Entered::with(FairPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(wait),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
@@ -121,30 +141,16 @@ impl Doorkeeper for FairLayer {
 
     #[inline]
     fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
-        let shared = &*self.0;
-        let mode = shared.switch.mode();
-        if mode == Mode::Off {
-            return Entered::In(FairPermit { _permit: None });
-        }
-        let tenant = (shared.tenant)(head);
-        let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
-        match named(tenant.as_ref().map(|tenant| &*tenant.key), shared.missing) {
-            Named::Skipped => Entered::In(FairPermit { _permit: None }),
-            Named::Denied(_) if mode == Mode::Shadow => {
-                shared.switch.count(Judgement::WouldShed);
-                Entered::In(FairPermit { _permit: None })
-            }
-            Named::Denied(reason) => Entered::refused(shared.refusal(reason)),
-            Named::Key(_) | Named::Nobody if mode == Mode::Shadow => shared.enter_anyway(),
-            Named::Key(key) => shared.enter(key, weight),
-            Named::Nobody => shared.enter(shared.nameless.as_key(), 1),
+        match self.0.enter_unnamed() {
+            Some(permit) => Entered::In(FairPermit { _permit: permit }),
+            None => self.0.enter(head),
         }
     }
 
-    fn waited(&self, told: Result<GatePermit, Reason>) -> Result<FairPermit, Refusal> {
+    fn waited(&self, told: Result<Granted, Reason>) -> Result<Option<FairPermit>, Refusal> {
         match told {
-            Ok(permit) => Ok(FairPermit { _permit: Some(permit) }),
-            Err(_) if self.0.switch.lets_late_in() => Ok(FairPermit { _permit: None }),
+            Ok(granted) => Ok(FairPermit::of(granted)),
+            Err(_) if self.0.switch.lets_late_in() => Ok(None),
             Err(reason) => Err(self.0.refusal(reason)),
         }
     }
@@ -189,9 +195,15 @@ impl FairHandle {
 }
 
 /// A place in the pool. It is free again when this is dropped.
+#[derive(Debug)]
 pub struct FairPermit {
-    /// Nothing if it was let in without being counted.
-    _permit: Option<GatePermit>,
+    _permit: GatePermit,
+}
+
+impl FairPermit {
+    fn of(granted: Granted) -> Option<FairPermit> {
+        granted.into_permit().map(|permit| FairPermit { _permit: permit })
+    }
 }
 
 impl fmt::Debug for FairLayer {
@@ -204,11 +216,5 @@ impl fmt::Debug for FairHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("FairHandle");
         shown.field("in_flight", &self.in_flight()).field("waiting", &self.waiting()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for FairPermit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("FairPermit").field("counted", &self._permit.is_some()).finish()
     }
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tidegate_core::fair::{DeficitRoundRobin, Ticket};
+use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Key, PermitCounter, Time};
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
@@ -31,6 +32,7 @@ use tokio::time::{Timeout, timeout};
 use crate::error::{ConfigError, check_limit};
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
+use crate::switch::Switch;
 
 pub(crate) use divided::{DividedEntry, DividedGate, DividedPermit, DividedWait};
 pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
@@ -48,8 +50,8 @@ pub(crate) struct Gate {
 /// Where those wait who are not let in.
 pub(crate) enum Room {
     None,
-    Line(Line<GatePermit>),
-    Fair(DeficitRoundRobin<Waiter<GatePermit>>),
+    Line(Line<Granted>),
+    Fair(DeficitRoundRobin<Waiter<Granted>>),
 }
 
 /// Somebody who waits.
@@ -69,8 +71,8 @@ enum Spot {
 
 /// What comes of asking to be let in.
 pub(crate) enum Entry {
-    In(GatePermit),
-    Wait(Wait<GatePermit, PlaceInLine>),
+    In(Granted),
+    Wait(GateWait),
     Refused(Reason),
 }
 
@@ -90,10 +92,22 @@ impl Gate {
     }
 
     /// Lets somebody in, or has it wait, or neither. The tenant and its weight count where turns are taken.
-    #[inline]
-    pub(crate) fn enter(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
-        match self.try_enter() {
-            Some(permit) => Entry::In(permit),
+    ///
+    /// A layer in [`Mode::Shadow`] has nobody wait, and counts who would have had to.
+    pub(crate) fn enter(self: &Arc<Gate>, switch: &Switch, tenant: Option<(Key<'_>, u64)>) -> Entry {
+        if switch.mode() == Mode::Shadow {
+            let in_flight = self.permits.acquire_anyway();
+            let had_room = in_flight <= self.permits.limit();
+            switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
+            return Entry::In(Granted::new(self, in_flight));
+        }
+        self.enter_or_wait(tenant)
+    }
+
+    /// The same whatever the mode.
+    pub(crate) fn enter_or_wait(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
+        match self.try_take() {
+            Some(in_flight) => Entry::In(Granted::new(self, in_flight)),
             None => self.join(tenant),
         }
     }
@@ -101,7 +115,7 @@ impl Gate {
     /// Lets somebody in if there is room and nobody waits.
     #[inline]
     pub(crate) fn try_enter(self: &Arc<Gate>) -> Option<GatePermit> {
-        self.try_take().map(|in_flight| GatePermit::new(self, in_flight))
+        self.try_take().map(|_| GatePermit(Arc::clone(self)))
     }
 
     /// The same for one who holds the gate anyway and calls [`Gate::release`] in the end. Tells how many are in.
@@ -118,12 +132,6 @@ impl Gate {
         }
     }
 
-    /// Lets somebody in whether or not there is room, and tells whether there was.
-    pub(crate) fn enter_anyway(self: &Arc<Gate>) -> (GatePermit, bool) {
-        let in_flight = self.permits.acquire_anyway();
-        (GatePermit::new(self, in_flight), in_flight <= self.permits.limit())
-    }
-
     #[cold]
     fn join(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
         let mut room = self.lock();
@@ -134,7 +142,7 @@ impl Gate {
         let (tell, told) = oneshot::channel();
         let told = timeout(self.deadline, told);
         if let Some(in_flight) = self.permits.acquire_or_wait() {
-            return Entry::In(GatePermit::new(self, in_flight));
+            return Entry::In(Granted::new(self, in_flight));
         }
         let spot = room.push(tenant, Waiter { since: self.clock.now(), tell });
         self.settle(&room);
@@ -180,16 +188,15 @@ impl Gate {
                 let _ = waiter.tell.send(Err(Reason::QueueStands));
             }
             let Some((waiter, in_flight)) = next else { return };
-            let permit = GatePermit::new(self, in_flight);
-            if let Err(Ok(permit)) = waiter.tell.send(Ok(permit)) {
-                // Its caller has left. The permit goes back without serving anybody, since this loop does.
-                permit.give_back();
+            if let Err(Ok(place)) = waiter.tell.send(Ok(Granted::new(self, in_flight))) {
+                // Its caller has left. The place goes back without serving anybody, since this loop does.
+                place.give_back();
             }
         }
     }
 
     /// Takes the next who waits, with a permit for it.
-    fn next(&self, shed: &mut Vec<Waiter<GatePermit>>) -> Option<(Waiter<GatePermit>, u64)> {
+    fn next(&self, shed: &mut Vec<Waiter<Granted>>) -> Option<(Waiter<Granted>, u64)> {
         let mut room = self.lock();
         if room.len() == 0 {
             self.permits.nobody_waits();
@@ -235,7 +242,7 @@ impl Room {
         }
     }
 
-    fn push(&mut self, tenant: Option<(Key<'_>, u64)>, waiter: Waiter<GatePermit>) -> Option<Spot> {
+    fn push(&mut self, tenant: Option<(Key<'_>, u64)>, waiter: Waiter<Granted>) -> Option<Spot> {
         match (self, tenant) {
             (Room::Line(line), _) => line.push(waiter).map(Spot::Line),
             (Room::Fair(queue), Some((key, weight))) => queue.push(key, weight, 1, waiter).ok().map(Spot::Fair),
@@ -243,7 +250,7 @@ impl Room {
         }
     }
 
-    fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<GatePermit>>) -> Option<Waiter<GatePermit>> {
+    fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<Granted>>) -> Option<Waiter<Granted>> {
         match self {
             Room::None => None,
             Room::Line(line) => line.pop(now, shed),
@@ -251,7 +258,7 @@ impl Room {
         }
     }
 
-    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter<GatePermit>> {
+    fn remove(&mut self, spot: &Spot, now: Time) -> Option<Waiter<Granted>> {
         match (self, spot) {
             (Room::Line(line), Spot::Line(place)) => line.remove(*place, now),
             (Room::Fair(queue), Spot::Fair(ticket)) => queue.remove(*ticket),
@@ -261,19 +268,42 @@ impl Room {
 }
 
 /// A place behind a gate. It is given back when this is dropped, and goes to who waits.
-pub struct GatePermit {
-    /// Nothing if it has been given back already.
+///
+/// One word, since it is moved with each request and each response.
+pub(crate) struct GatePermit(Arc<Gate>);
+
+impl fmt::Debug for GatePermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GatePermit").finish_non_exhaustive()
+    }
+}
+
+impl Drop for GatePermit {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// A place that is on its way to somebody, and how many were in when it was taken. Dropped on the way, it is given back,
+/// and goes to who waits.
+pub struct Granted {
+    /// Nothing once it has arrived.
     gate: Option<Arc<Gate>>,
     in_flight: u64,
 }
 
-impl GatePermit {
-    #[inline]
-    fn new(gate: &Arc<Gate>, in_flight: u64) -> GatePermit {
-        GatePermit { gate: Some(Arc::clone(gate)), in_flight }
+impl Granted {
+    fn new(gate: &Arc<Gate>, in_flight: u64) -> Granted {
+        Granted { gate: Some(Arc::clone(gate)), in_flight }
     }
 
-    /// The place without its guard, and how many were in when it was taken. [`Gate::release`] gives it back.
+    /// The guard of the place.
+    pub(crate) fn into_permit(mut self) -> Option<GatePermit> {
+        self.gate.take().map(GatePermit)
+    }
+
+    /// The place without a guard, and how many were in when it was taken. [`Gate::release`] gives it back.
     pub(crate) fn into_place(mut self) -> u64 {
         self.gate = None;
         self.in_flight
@@ -287,18 +317,11 @@ impl GatePermit {
     }
 }
 
-impl Drop for GatePermit {
-    #[inline]
+impl Drop for Granted {
     fn drop(&mut self) {
         if let Some(gate) = &self.gate {
             gate.release();
         }
-    }
-}
-
-impl fmt::Debug for GatePermit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("GatePermit").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
 }
 
@@ -347,7 +370,7 @@ impl<P, L: Leaves> Wait<P, L> {
 }
 
 /// Waits before a gate.
-pub(crate) type GateWait = Wait<GatePermit, PlaceInLine>;
+pub(crate) type GateWait = Wait<Granted, PlaceInLine>;
 
 impl<P, L: Leaves> Future for Wait<P, L> {
     type Output = Result<P, Reason>;

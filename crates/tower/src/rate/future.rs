@@ -19,23 +19,26 @@ pub(super) type Owed = Option<(Arc<Shared>, Ticket)>;
 pin_project! {
     /// The answer of a [`RateLimit`](crate::RateLimit), to be.
     pub struct RateLimitFuture<S, B, F, R> {
+        // Nothing until the service is called.
         #[pin]
-        state: State<S, B, F, R>,
+        calling: Option<F>,
+        rest: Rest<S, B, R>,
     }
 }
 
-pin_project! {
-    #[project = StateProjection]
-    enum State<S, B, F, R> {
-        // The service is called.
-        Calling { #[pin] future: F, owed: Owed },
-        // All else is kept apart, so that what passes stays small.
-        Rare { rare: Box<Rare<S, B, R>> },
-    }
+/// What is left to do besides the call.
+pub(super) enum Rest<S, B, R> {
+    Nothing,
+    /// When the response is there.
+    Owed((Arc<Shared>, Ticket)),
+    /// Apart, so that what passes stays small.
+    Rare(Box<Rare<S, B, R>>),
 }
 
 /// What is not just passed on.
 pub(super) enum Rare<S, B, R> {
+    /// It passes after all.
+    Passing { call: Option<Call<S, B>> },
     /// A shared store decides. The service that is ready waits for that, and so does the body.
     Asking { judged: Judged, waiting: Option<(S, B)> },
     /// A shared store is told what became of the request.
@@ -44,22 +47,40 @@ pub(super) enum Rare<S, B, R> {
     Denied { answer: Option<Answer> },
 }
 
+/// The service that is ready, its request, and what is owed to the response.
+type Call<S, B> = Box<(S, Request<B>, Owed)>;
+
 /// What comes of it.
 enum Turn<S, B, R> {
-    Call(Box<(S, Request<B>, Owed)>),
+    Call(Call<S, B>),
     Answer(Box<Response<LayerBody<R>>>),
 }
 
 impl<S, B, F, R> RateLimitFuture<S, B, F, R> {
     #[inline]
-    pub(super) fn calling(future: F, owed: Owed) -> Self {
-        RateLimitFuture { state: State::Calling { future, owed } }
+    pub(super) fn calling(future: F, rest: Rest<S, B, R>) -> Self {
+        RateLimitFuture { calling: Some(future), rest }
     }
 
     #[inline]
     pub(super) fn rare(rare: Box<Rare<S, B, R>>) -> Self {
-        RateLimitFuture { state: State::Rare { rare } }
+        RateLimitFuture { calling: None, rest: Rest::Rare(rare) }
     }
+}
+
+impl<S, B, R> Rest<S, B, R> {
+    #[inline]
+    pub(super) fn of(owed: Owed) -> Self {
+        owed.map_or(Rest::Nothing, Rest::Owed)
+    }
+}
+
+/// Tells and counts what is left when the response is there. It is handed on and back, so that nothing ever points to
+/// responses of which nothing is to be told.
+fn finish<R: Body>(owed: (Arc<Shared>, Ticket), mut response: Response<R>) -> (Response<R>, Option<Reported>) {
+    let (shared, ticket) = owed;
+    let reported = shared.finish(ticket, &mut response);
+    (response, reported)
 }
 
 impl<S, B, R> Rare<S, B, R> {
@@ -68,6 +89,9 @@ impl<S, B, R> Rare<S, B, R> {
     #[inline(never)]
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, B, R>> {
         let answer = match self {
+            Rare::Passing { call } => {
+                return call.take().map_or(Poll::Pending, |call| Poll::Ready(Turn::Call(call)));
+            }
             Rare::Asking { waiting: None, .. } | Rare::Reporting { response: None, .. } => None,
             Rare::Asking { judged, waiting } => {
                 let (parts, shared, verdict) = ready!(judged.as_mut().poll(context));
@@ -100,26 +124,29 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut this = self.project();
         loop {
-            let rare = match state.as_mut().project() {
-                StateProjection::Calling { future, owed } => {
-                    let mut response = ready!(future.poll(context))?;
-                    let reported = owed.take().and_then(|(shared, ticket)| shared.finish(ticket, &mut response));
-                    let response = response.map(LayerBody::passed);
-                    let Some(reported) = reported else { return Poll::Ready(Ok(response)) };
-                    Box::new(Rare::Reporting { reported, response: Some(response) })
-                }
-                StateProjection::Rare { rare } => match ready!(rare.poll_turn(context)) {
+            if let Rest::Rare(rare) = this.rest {
+                match ready!(rare.poll_turn(context)) {
                     Turn::Answer(answer) => return Poll::Ready(Ok(*answer)),
                     Turn::Call(call) => {
                         let (mut service, request, owed) = *call;
-                        state.set(State::Calling { future: service.call(request), owed });
-                        continue;
+                        this.calling.set(Some(service.call(request)));
+                        *this.rest = Rest::of(owed);
                     }
-                },
-            };
-            state.set(State::Rare { rare });
+                }
+            }
+            let Some(calling) = this.calling.as_mut().as_pin_mut() else { return Poll::Pending };
+            let response = ready!(calling.poll(context))?;
+            match std::mem::replace(this.rest, Rest::Nothing) {
+                Rest::Owed(owed) => {
+                    let (response, reported) = finish(owed, response);
+                    let response = response.map(LayerBody::passed);
+                    let Some(reported) = reported else { return Poll::Ready(Ok(response)) };
+                    *this.rest = Rest::Rare(Box::new(Rare::Reporting { reported, response: Some(response) }));
+                }
+                Rest::Nothing | Rest::Rare(_) => return Poll::Ready(Ok(response.map(LayerBody::passed))),
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use tidegate_policy::{Headers, Shown};
 
 use super::{Later, Ticket, Told, Verdict};
 use crate::answer::{Denied, Why};
-use crate::key::Extractor;
+use crate::key::{Extractor, Room};
 use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
 
@@ -82,8 +82,8 @@ impl LimitJudge {
     }
 
     pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
-        let value = self.key.key(head);
-        let key = match named_by(&value, self.missing) {
+        let mut room = Room::default();
+        let key = match named_by(self.key.key(head, &mut room), self.missing) {
             Named::Key(key) => Some(key),
             Named::Nobody => None,
             Named::Skipped => return Verdict::Pass(None),

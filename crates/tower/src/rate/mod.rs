@@ -36,7 +36,7 @@ mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
 pub use future::RateLimitFuture;
-use future::{Owed, Rare};
+use future::{Owed, Rare, Rest};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -119,29 +119,21 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Some(shared) = self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) else {
-            return RateLimitFuture::calling(self.inner.call(request), None);
-        };
-        let owed = match shared.judge_at_once(Head::of(&request)) {
-            Some(Verdict::Pass(None)) => None,
-            Some(Verdict::Pass(Some(ticket))) => Some(shared.owed(ticket)),
-            verdict => match go_on(shared, &mut self.inner, request, verdict) {
-                Ok(passed) => {
-                    let (request, owed) = *passed;
-                    return RateLimitFuture::calling(self.inner.call(request), owed);
-                }
-                Err(rare) => return RateLimitFuture::rare(rare),
+        // The service is called in one place: of two futures that are made, the compiler would copy one to the other.
+        let rest = match self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) {
+            None => Rest::Nothing,
+            Some(shared) => match shared.judge_at_once(Head::of(&request)) {
+                Some(Verdict::Pass(None)) => Rest::Nothing,
+                Some(Verdict::Pass(Some(ticket))) => Rest::of(Some(shared.owed(ticket))),
+                verdict => return RateLimitFuture::rare(go_on(shared, &mut self.inner, request, verdict)),
             },
         };
-        RateLimitFuture::calling(self.inner.call(request), owed)
+        RateLimitFuture::calling(self.inner.call(request), rest)
     }
 }
 
-/// A request that passes after all. In a box, since that is rare.
-type Passed<B> = Box<(Request<B>, Owed)>;
-
 /// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the way
-/// of those that pass at once. Who passes is given back.
+/// of those that pass at once.
 #[cold]
 #[inline(never)]
 fn go_on<S: Clone, B, R>(
@@ -149,23 +141,25 @@ fn go_on<S: Clone, B, R>(
     inner: &mut S,
     request: Request<B>,
     verdict: Option<Verdict>,
-) -> Result<Passed<B>, Box<Rare<S, B, R>>> {
+) -> Box<Rare<S, B, R>> {
+    // The one that is ready is called later; the next caller gets the other one ready.
+    let mut ready = || {
+        let next = inner.clone();
+        std::mem::replace(inner, next)
+    };
     if let Some(verdict) = verdict {
-        return match shared.settle_on(verdict, request.headers()) {
-            Ok(owed) => Ok(Box::new((request, owed))),
-            Err(answer) => Err(Box::new(Rare::Denied { answer: Some(answer) })),
-        };
+        return Box::new(match shared.settle_on(verdict, request.headers()) {
+            Ok(owed) => Rare::Passing { call: Some(Box::new((ready(), request, owed))) },
+            Err(answer) => Rare::Denied { answer: Some(answer) },
+        });
     }
     let (parts, body) = request.into_parts();
     if shared.switch.mode() == Mode::Shadow {
         let owed = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
-        return Ok(Box::new((Request::from_parts(parts, body), owed)));
+        return Box::new(Rare::Passing { call: Some(Box::new((ready(), Request::from_parts(parts, body), owed))) });
     }
     let judged = Shared::judge(Arc::clone(shared), parts);
-    // The one that is ready is called later; the next caller gets the other one ready.
-    let next = inner.clone();
-    let ready = std::mem::replace(inner, next);
-    Err(Box::new(Rare::Asking { judged, waiting: Some((ready, body)) }))
+    Box::new(Rare::Asking { judged, waiting: Some((ready(), body)) })
 }
 
 /// What all services of a layer share.

@@ -26,27 +26,21 @@ use crate::refusal::Reason;
 /// A place under a shared limit. It is given back when this is dropped, by a task of its own.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct SharedPermit {
-    /// Nothing is ever sent: that it is gone is what the task hears. None if nothing is held.
-    held: Option<oneshot::Sender<Infallible>>,
-}
-
-impl SharedPermit {
-    /// Who was let in without being counted holds this.
-    pub(super) fn nothing() -> SharedPermit {
-        SharedPermit { held: None }
-    }
+    /// Nothing is ever sent: that it is gone is what the task hears.
+    _held: oneshot::Sender<Infallible>,
 }
 
 impl fmt::Debug for SharedPermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SharedPermit").field("counted", &self.held.is_some()).finish()
+        formatter.debug_struct("SharedPermit").finish_non_exhaustive()
     }
 }
 
 /// Waits for what a store says.
 pub struct Asked {
     told: oneshot::Receiver<Result<(), Reason>>,
-    permit: SharedPermit,
+    /// Nothing without a runtime: there is no task that could ask.
+    permit: Option<SharedPermit>,
 }
 
 impl Future for Asked {
@@ -54,9 +48,8 @@ impl Future for Asked {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.told).poll(context).map(|told| {
-            // Without a runtime there is no task that could ask.
             told.unwrap_or(Err(Reason::NoStore))?;
-            Ok(std::mem::replace(&mut self.permit, SharedPermit::nothing()))
+            self.permit.take().ok_or(Reason::NoStore)
         })
     }
 }
@@ -69,11 +62,9 @@ pub(super) fn ask(shared: &Arc<Shared>, key: KeyBuf) -> Asked {
 
 /// Asks for a place beside a request that is served meanwhile, and counts if there is none. If the store is asked about
 /// too many such requests already, nobody asks.
-pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> SharedPermit {
-    match Arc::clone(&shared.watchers).try_acquire_owned() {
-        Ok(watcher) => start(shared, key, Hears::Nobody(watcher)),
-        Err(_) => SharedPermit::nothing(),
-    }
+pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> Option<SharedPermit> {
+    let watcher = Arc::clone(&shared.watchers).try_acquire_owned().ok()?;
+    start(shared, key, Hears::Nobody(watcher))
 }
 
 /// Who hears what the store says.
@@ -85,15 +76,15 @@ enum Hears {
 }
 
 /// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
-fn start(shared: &Arc<Shared>, key: KeyBuf, hears: Hears) -> SharedPermit {
+fn start(shared: &Arc<Shared>, key: KeyBuf, hears: Hears) -> Option<SharedPermit> {
     let Ok(runtime) = Handle::try_current() else {
         shared.counters.add(Counter::StoreFailures);
-        return SharedPermit::nothing();
+        return None;
     };
     let (held, left) = oneshot::channel();
     let holder = Holder { shared: Arc::clone(shared), id: shared.new_id(), key };
     runtime.spawn(holder.run(hears, left));
-    SharedPermit { held: Some(held) }
+    Some(SharedPermit { _held: held })
 }
 
 /// What the task knows.

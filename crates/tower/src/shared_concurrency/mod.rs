@@ -26,7 +26,7 @@ use tower_layer::Layer;
 
 use crate::guard::{Doorkeeper, Entered, Guarded};
 use crate::head::Head;
-use crate::key::Extractor;
+use crate::key::{Extractor, Room};
 use crate::missing_key::{MissingKey, Named, named_by};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -134,8 +134,8 @@ impl Whose {
         match self {
             Whose::All { key } => Counted::On(key.clone()),
             Whose::Each { by, missing, nameless } => {
-                let value = by.key(head);
-                match named_by(&value, *missing) {
+                let mut room = Room::default();
+                match named_by(by.key(head, &mut room), *missing) {
                     Named::Key(key) => match (keyed(name, key), missing) {
                         (Ok(key), _) => Counted::On(key),
                         (Err(_), MissingKey::Share) => Counted::On(nameless.clone()),
@@ -212,24 +212,24 @@ impl Doorkeeper for SharedConcurrencyLayer {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
-            return Entered::In(SharedPermit::nothing());
+            return Entered::Uncounted;
         }
         match (shared.whose.counted(&shared.name, head), mode) {
-            (Counted::On(key), Mode::Shadow) => Entered::In(holder::watch(shared, key)),
+            (Counted::On(key), Mode::Shadow) => Entered::with(holder::watch(shared, key)),
             (Counted::On(key), _) => Entered::wait(holder::ask(shared, key)),
-            (Counted::Skipped, _) => Entered::In(SharedPermit::nothing()),
+            (Counted::Skipped, _) => Entered::Uncounted,
             (Counted::Denied(_), Mode::Shadow) => {
                 shared.switch.count(Judgement::WouldShed);
-                Entered::In(SharedPermit::nothing())
+                Entered::Uncounted
             }
             (Counted::Denied(reason), _) => Entered::refused(shared.refusal(reason)),
         }
     }
 
-    fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<SharedPermit, Refusal> {
+    fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<Option<SharedPermit>, Refusal> {
         match told {
-            Err(_) if self.0.switch.lets_late_in() => Ok(SharedPermit::nothing()),
-            told => told.map_err(|reason| self.0.refusal(reason)),
+            Err(_) if self.0.switch.lets_late_in() => Ok(None),
+            told => told.map(Some).map_err(|reason| self.0.refusal(reason)),
         }
     }
 }

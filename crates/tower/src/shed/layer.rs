@@ -202,7 +202,7 @@ impl Shared {
     fn permit(self: &Arc<Shared>, class: Criticality, judgement: Judgement) -> ShedPermit {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let counted = judgement == Judgement::Pass;
-        ShedPermit(Some(Held { shared: Arc::clone(self), class, counted }))
+        ShedPermit { shared: Arc::clone(self), class, counted }
     }
 }
 
@@ -216,7 +216,7 @@ impl Doorkeeper for ShedLayer {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
-            return Entered::In(ShedPermit(None));
+            return Entered::Uncounted;
         }
         let class = (shared.class)(head);
         let judgement = mode.judge(|| shared.sheds(class));
@@ -232,7 +232,7 @@ impl Doorkeeper for ShedLayer {
         }
     }
 
-    fn waited(&self, never: Infallible) -> Result<ShedPermit, Refusal> {
+    fn waited(&self, never: Infallible) -> Result<Option<ShedPermit>, Refusal> {
         match never {}
     }
 }
@@ -308,16 +308,15 @@ impl fmt::Debug for ShedHandle {
 }
 
 /// A request that was not shed. It counts as in progress until this is dropped.
-pub struct ShedPermit(Option<Held>);
-
-struct Held {
+pub struct ShedPermit {
     shared: Arc<Shared>,
     class: Criticality,
     /// Whether the shedder let it in, and not only the mode.
     counted: bool,
 }
 
-impl Drop for Held {
+impl Drop for ShedPermit {
+    #[inline]
     fn drop(&mut self) {
         self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let (Kind::Fleet(fleet), true) = (&self.shared.kind, self.counted) {
@@ -328,6 +327,6 @@ impl Drop for Held {
 
 impl fmt::Debug for ShedPermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ShedPermit").field("counted", &self.0.is_some()).finish()
+        formatter.debug_struct("ShedPermit").field("class", &self.class).finish_non_exhaustive()
     }
 }

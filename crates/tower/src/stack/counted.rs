@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ended::Ended;
-use crate::guard::{Doorkeeper, Entered};
+use crate::guard::{Blind, Doorkeeper, Entered};
 use crate::head::Head;
 use crate::refusal::Refusal;
 
@@ -47,50 +47,43 @@ impl<D> Counted<D> {
     }
 }
 
+impl<D: Doorkeeper> Counted<D> {
+    #[inline]
+    fn count(&self, entered: Entered<D::Permit, D::Wait>) -> Entered<D::Permit, D::Wait> {
+        let Counts { let_in_at_once, kept_out, .. } = &self.0.counts;
+        let count = if matches!(entered, Entered::Out(_)) { kept_out } else { let_in_at_once };
+        count.fetch_add(1, Ordering::Relaxed);
+        entered
+    }
+}
+
 impl<D: Doorkeeper> Doorkeeper for Counted<D> {
-    type Permit = Option<D::Permit>;
+    type Permit = D::Permit;
     type Wait = D::Wait;
 
     #[inline]
-    fn enter_unseen(&self) -> Option<Option<D::Permit>> {
-        let permit = match &self.0.layer {
-            None => None,
-            Some(layer) => Some(layer.enter_unseen()?),
-        };
-        self.0.counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
-        Some(permit)
-    }
-
-    #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<Option<D::Permit>, D::Wait> {
-        let counts = &self.0.counts;
-        match self.0.layer.as_ref().map(|layer| layer.enter(head)) {
-            Some(Entered::Out(out)) => {
-                counts.kept_out.fetch_add(1, Ordering::Relaxed);
-                Entered::Out(out)
-            }
-            Some(Entered::In(permit)) => {
-                counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
-                Entered::In(Some(permit))
-            }
-            None => {
-                counts.let_in_at_once.fetch_add(1, Ordering::Relaxed);
-                Entered::In(None)
-            }
-        }
+    fn enter(&self, head: Head<'_>) -> Entered<D::Permit, D::Wait> {
+        self.count(self.0.layer.as_ref().map_or(Entered::Uncounted, |layer| layer.enter(head)))
     }
 
     fn waited(&self, told: <D::Wait as Future>::Output) -> Result<Option<D::Permit>, Refusal> {
         // Where there is no layer nobody waits.
-        let permit = self.0.layer.as_ref().map(|layer| layer.waited(told)).transpose()?;
+        let permit = self.0.layer.as_ref().map_or(Ok(None), |layer| layer.waited(told))?;
         self.0.counts.let_in_late.fetch_add(1, Ordering::Relaxed);
         Ok(permit)
     }
 
-    fn answered(permit: &mut Option<D::Permit>, end: Ended<'_>) {
-        if let Some(permit) = permit {
-            D::answered(permit, end);
-        }
+    const LEARNS: bool = D::LEARNS;
+
+    fn answered(permit: &D::Permit, end: Ended<'_>) {
+        D::answered(permit, end);
+    }
+}
+
+impl<D: Blind> Blind for Counted<D> {
+    #[inline]
+    fn enter_unseen(&self) -> Entered<D::Permit, D::Wait> {
+        self.count(self.0.layer.as_ref().map_or(Entered::Uncounted, |layer| layer.enter_unseen()))
     }
 }
 

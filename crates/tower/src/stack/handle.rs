@@ -120,7 +120,7 @@ impl StackHandle {
                 ..PartStats::new(Part::Fair, fair.switch(), parts.fair.allowed())
             }),
             concurrency: self.concurrency().map(|held| PartStats {
-                in_flight: (!held.is_keyed()).then(|| held.in_flight()),
+                in_flight: Some(held.in_flight()),
                 queued: Some(held.waiting() as u64),
                 limit: Some(held.limit()),
                 ..PartStats::new(Part::Concurrency, held.switch(), parts.concurrency.allowed())
@@ -187,11 +187,11 @@ pub struct PartStats {
     pub refused: u64,
     /// Requests that went on in [`Mode::Shadow`] and would have been refused, or would have had to wait.
     pub would_refuse: u64,
-    /// Requests that are behind it now. Nothing for rates, and for a limit of each key.
+    /// Requests that are behind it now. Nothing for rates.
     pub in_flight: Option<u64>,
     /// Requests that wait before it now. Nothing where nobody waits.
     pub queued: Option<u64>,
-    /// How many may be behind it. For a limit for each key: of each. For a shedder: besides critical requests. Nothing
+    /// How many may be behind it. For a shedder: besides critical requests. Nothing
     /// where no number is fixed.
     pub limit: Option<u64>,
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::guard::Guarded;
+use crate::guard::{Guarded, GuardedUnseen};
 use crate::{ConcurrencyLayer, FairLayer, RateLimit, RateLimitLayer, ShedLayer};
 use counted::Counted;
 
@@ -60,7 +60,7 @@ pub struct StackLayer(Arc<Parts>);
 
 /// A service behind a [`StackLayer`].
 pub type Stacked<S> =
-    Guarded<RateLimit<Guarded<Guarded<S, Counted<ConcurrencyLayer>>, Counted<FairLayer>>>, Counted<ShedLayer>>;
+    Guarded<RateLimit<Guarded<GuardedUnseen<S, Counted<ConcurrencyLayer>>, Counted<FairLayer>>>, Counted<ShedLayer>>;
 
 struct Parts {
     name: Box<str>,
@@ -89,7 +89,7 @@ impl<S> Layer<S> for StackLayer {
 
     fn layer(&self, inner: S) -> Stacked<S> {
         let parts = &*self.0;
-        let held = Guarded::new(inner, parts.concurrency.clone());
+        let held = GuardedUnseen::new(inner, parts.concurrency.clone());
         let fair = Guarded::new(held, parts.fair.clone());
         Guarded::new(RateLimit::optional(fair, parts.rate.as_ref()), parts.shed.clone())
     }

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty};
 use tidegate_core::Key;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
-use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, Queue, ShedLayer, Tenant};
+use tidegate_tower::{AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyedConcurrencyLayer, Queue, ShedLayer, Tenant};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -145,8 +145,8 @@ fn aimd(initial: u64) -> tidegate_tower::AdaptiveBuilder {
 #[tokio::test(start_paused = true)]
 async fn a_place_is_held_until_the_body_has_ended() {
     let queue = Queue::new(1, Duration::from_secs(1));
-    let keyed = || ConcurrencyLayer::builder(1).key(|head| head.header("client"));
-    let of_ann = |layer: &ConcurrencyLayer| layer.handle().in_flight_of(Key::new("ann").unwrap());
+    let keyed = || KeyedConcurrencyLayer::builder(1, |head| head.header("client"));
+    let of_ann = |layer: &KeyedConcurrencyLayer| layer.handle().in_flight(Key::new("ann").unwrap());
     check!("concurrency", ConcurrencyLayer::builder(1), |layer: &ConcurrencyLayer| layer.handle().in_flight());
     check!("concurrency for each key", keyed(), of_ann);
     check!("a line for each key", keyed().queue(queue), of_ann);

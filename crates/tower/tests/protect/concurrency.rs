@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::Key;
 use tidegate_core::shed::{CoDelConfig, Mode};
-use tidegate_tower::{ConcurrencyLayer, FairLayer, MissingKey, Queue, Reason, Refusal, Tenant};
+use tidegate_tower::{ConcurrencyLayer, FairLayer, KeyedConcurrencyLayer, MissingKey, Queue, Reason, Refusal, Tenant};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, read, request, send, settle, status};
@@ -46,8 +46,8 @@ async fn a_caller_that_goes_away_frees_its_place() {
     assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 200);
 }
 
-fn keyed(limit: u64) -> tidegate_tower::ConcurrencyBuilder {
-    ConcurrencyLayer::builder(limit).key(|head| head.header("client"))
+fn keyed(limit: u64) -> tidegate_tower::KeyedConcurrencyBuilder {
+    KeyedConcurrencyLayer::builder(limit, |head| head.header("client"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn each_client_has_its_own_limit() {
         let service = layer.layer(Slow::taking(100));
         let ann = send(&service, request(&[("client", "ann")])).await;
         let bob = send(&service, request(&[("client", "bob")])).await;
-        assert_eq!(layer.handle().in_flight_of(Key::new("ann").unwrap()), 1);
+        assert_eq!(layer.handle().in_flight(Key::new("ann").unwrap()), 1);
         let refused = service.clone().oneshot(request(&[("client", "ann")])).await.unwrap();
         assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (expected, &"1".parse().unwrap()));
         let call = [("client", "ann"), ("content-type", "application/grpc")];
@@ -67,7 +67,7 @@ async fn each_client_has_its_own_limit() {
             (ann.await.unwrap().status(), bob.await.unwrap().status()),
             (200.try_into().unwrap(), 200.try_into().unwrap())
         );
-        assert_eq!(layer.handle().in_flight_of(Key::new("ann").unwrap()), 0);
+        assert_eq!(layer.handle().in_flight(Key::new("ann").unwrap()), 0);
         assert_eq!(service.oneshot(request(&[("client", "ann")])).await.unwrap().status(), 200);
     }
 }
@@ -138,7 +138,7 @@ async fn permits_are_guards_without_a_service_too() {
     let handle = layer.handle();
     let permit = handle.acquire().await.unwrap();
     assert_eq!(handle.acquire().await.unwrap_err().reason(), Reason::WaitedTooLong);
-    assert!(handle.try_acquire(Key::new("any").unwrap()).is_err());
+    assert!(handle.try_acquire().is_err());
     drop(permit);
     assert!(handle.acquire().await.is_ok());
     assert_eq!(handle.in_flight(), 0);
@@ -164,39 +164,36 @@ async fn too_long_a_key_is_called_so() {
 
 #[test]
 fn bad_configurations_are_refused() {
-    let queue = |depth, millis| ConcurrencyLayer::builder(1).queue(Queue::new(depth, Duration::from_millis(millis)));
+    let line = |depth, millis| Queue::new(depth, Duration::from_millis(millis));
+    let queue = |depth, millis| ConcurrencyLayer::builder(1).queue(line(depth, millis));
     let hasty = CoDelConfig { target: Duration::from_millis(1), ..CoDelConfig::default() };
     let two_minds = Queue::new(1, Duration::from_secs(1)).codel(hasty).adaptive_lifo(CoDelConfig::default());
     for (built, expected) in [
         (ConcurrencyLayer::new(0), "limit: 0 is out of range; use 1 to 2147483647"),
         (ConcurrencyLayer::new(1 << 31), "limit: 2147483648 is out of range; use 1 to 2147483647"),
-        (keyed(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
-        (keyed(1 << 31).build(), "limit: 2147483648 is out of range; use 1 to 2147483647"),
-        (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
         (queue(0, 1).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (queue(1, 0).build(), "queue deadline: 0ns is out of range; use more than 0 s and at most 3600s"),
         (
             queue(1, 1).retry_after(Duration::ZERO).build(),
             "retry_after: 0ns is out of range; use more than 0 s and at most 86400s",
         ),
-        (queue(0, 1).key(|_| None).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
-        (
-            ConcurrencyLayer::builder(1).keys(10).build(),
-            "keys: it has no effect without a key; set key too, or leave it out",
-        ),
-        (
-            queue(1, 1).missing_key(MissingKey::Deny).build(),
-            "missing_key: it has no effect without a key; set key too, or leave it out",
-        ),
-        (
-            queue(1, 1).too_many_requests().build(),
-            "too_many_requests: it has no effect without a key; set key too, or leave it out",
-        ),
         (
             ConcurrencyLayer::builder(1).queue(two_minds).build(),
             "codel: its numbers are not those of adaptive_lifo; give both the same",
         ),
-        (queue(1, 1).key(|_| None).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
+    ] {
+        assert_eq!(built.unwrap_err().to_string(), expected);
+    }
+    for (built, expected) in [
+        (keyed(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
+        (keyed(1 << 31).build(), "limit: 2147483648 is out of range; use 1 to 2147483647"),
+        (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
+        (keyed(1).queue(line(0, 1)).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
+        (keyed(1).queue(line(1, 1)).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
+        (
+            keyed(1).retry_after(Duration::ZERO).build(),
+            "retry_after: 0ns is out of range; use more than 0 s and at most 86400s",
+        ),
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
     }

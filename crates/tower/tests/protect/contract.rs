@@ -9,7 +9,8 @@ use http::{Request, Response};
 use tidegate_core::Dice;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, FairLayer, Lesson, Queue, ShapeLayer, Shaper, ShaperConfig, Tenant,
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyedConcurrencyLayer, Lesson, Queue, ShapeLayer, Shaper, ShaperConfig,
+    Tenant,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -80,7 +81,7 @@ async fn many_threads_lose_nothing() {
     let fair = fair.deadline(Duration::from_secs(60)).build().unwrap();
     let limit = ConcurrencyLayer::builder(3).queue(queue).build().unwrap();
     let port = |head: tidegate_tower::Head<'_>| Some((head.uri().port_u16()? % 5).to_be_bytes().to_vec().into());
-    let keyed = ConcurrencyLayer::builder(1).queue(queue).key(move |head| port(head)).build().unwrap();
+    let keyed = KeyedConcurrencyLayer::builder(1, move |head| port(head)).queue(queue).build().unwrap();
     let slow = Slow::default();
     let service = keyed.layer(fair.layer(divided.layer(adaptive.layer(limit.layer(slow.clone())))));
     let mut dice = Dice::new(3);
@@ -126,7 +127,7 @@ async fn many_threads_lose_nothing() {
     assert_eq!((places, waiting, slow.inside()), ([0; 3], [0; 3], 0));
     assert!(slow.most() <= 3);
     for port in 0..5u16 {
-        assert_eq!(keyed.handle().in_flight_of(tidegate_core::Key::new(&port.to_be_bytes()).unwrap()), 0);
+        assert_eq!(keyed.handle().in_flight(tidegate_core::Key::new(&port.to_be_bytes()).unwrap()), 0);
     }
     assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 200);
 }

@@ -8,8 +8,8 @@ use tidegate_core::adaptive::{Aimd, AimdConfig, Gradient2, Gradient2Config, Vega
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{ClientThrottleConfig, CoDelConfig, WorkerShedderConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, ConfigError, FairLayer, Lesson, Measure, MissingKey, Mode, Queue, RetryPolicy,
-    ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
+    AdaptiveLayer, ConcurrencyLayer, ConfigError, FairLayer, KeyedConcurrencyLayer, Lesson, Measure, MissingKey, Mode,
+    Queue, RetryPolicy, ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant, ThrottleLayer,
 };
 use tower::retry::Policy;
 use tower::{Layer, Service, ServiceExt};
@@ -22,7 +22,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 async fn numbers_out_of_range_are_refused_with_a_word() {
     let second = Duration::from_secs(1);
     let queue = |depth, deadline| ConcurrencyLayer::builder(1).queue(Queue::new(depth, deadline)).build().map(drop);
-    let key = |limit, keys| ConcurrencyLayer::builder(limit).keys(keys).key(|_| None).build().map(drop);
+    let key = |limit, keys| KeyedConcurrencyLayer::builder(limit, |_| None).keys(keys).build().map(drop);
     let fair = |limit| FairLayer::builder(limit, |_| None);
     let config = |tenants_max, depth_max, total_max, quantum| FairConfig { quantum, tenants_max, depth_max, total_max };
     let aimd = || AdaptiveLayer::builder(Aimd::new(AimdConfig::default()).unwrap());
@@ -229,7 +229,7 @@ async fn thousands_of_deadlines_at_once() {
     let count = 5000;
     let queue = Queue::new(count, Duration::from_millis(500));
     let one = ConcurrencyLayer::builder(1).queue(queue).build().unwrap();
-    let keyed = ConcurrencyLayer::builder(1).queue(queue).key(|_| Some(b"ann"[..].into())).build().unwrap();
+    let keyed = KeyedConcurrencyLayer::builder(1, |_| Some(b"ann"[..].into())).queue(queue).build().unwrap();
     let fair = FairLayer::builder(1, |_| Some(Tenant::new(&b"a"[..]))).deadline(Duration::from_millis(500));
     let config = FairConfig { depth_max: count, total_max: 2 * count, ..FairConfig::default() };
     let fair = fair.queue(config).build().unwrap();
@@ -258,7 +258,7 @@ async fn thousands_of_deadlines_at_once() {
     }
     assert_eq!(served, 3);
     let in_flight =
-        [one.handle().in_flight(), keyed.handle().in_flight_of(Key::new("ann").unwrap()), fair.handle().in_flight()];
+        [one.handle().in_flight(), keyed.handle().in_flight(Key::new("ann").unwrap()), fair.handle().in_flight()];
     assert_eq!(in_flight, [0; 3]);
 }
 
@@ -286,10 +286,9 @@ async fn keys_of_any_bytes() {
         for mode in [Mode::Enforce, Mode::Shadow] {
             for key in keys {
                 let owned = key.to_vec();
-                let layer = ConcurrencyLayer::builder(1).mode(mode).missing_key(missing);
                 let copy = owned.clone();
-                let layer =
-                    layer.queue(Queue::new(1, Duration::from_millis(1))).key(move |_| Some(copy.clone().into()));
+                let layer = KeyedConcurrencyLayer::builder(1, move |_| Some(copy.clone().into()));
+                let layer = layer.mode(mode).missing_key(missing).queue(Queue::new(1, Duration::from_millis(1)));
                 let layer = layer.build().unwrap();
                 let fair =
                     FairLayer::builder(1, move |_| Some(Tenant::new(owned.clone()))).missing_key(missing).mode(mode);
@@ -310,10 +309,11 @@ async fn a_dark_launch_sees_requests_without_a_key() {
     let slow = Slow::default();
     for (missing, would) in [(MissingKey::Share, 0), (MissingKey::Skip, 0), (MissingKey::Deny, 1)] {
         let fair = FairLayer::builder(1, |_| None).missing_key(missing).mode(Mode::Shadow).build().unwrap();
-        let keyed = ConcurrencyLayer::builder(1).key(|_| None).missing_key(missing).mode(Mode::Shadow).build().unwrap();
+        let keyed =
+            KeyedConcurrencyLayer::builder(1, |_| None).missing_key(missing).mode(Mode::Shadow).build().unwrap();
         let response = fair.layer(keyed.layer(slow.clone())).oneshot(request(&[])).await.unwrap();
         assert_eq!(response.status(), 200, "{missing:?}");
-        let counted = [fair.handle().in_flight(), keyed.handle().in_flight()];
+        let counted = [fair.handle().in_flight(), keyed.handle().nameless_in_flight()];
         assert_eq!(counted, [u64::from(missing == MissingKey::Share); 2], "{missing:?}");
         for switch in [fair.handle().switch(), keyed.handle().switch()] {
             assert_eq!((switch.refused(), switch.would_refuse()), (0, would), "{missing:?}");

@@ -16,8 +16,8 @@ use tidegate_core::Key;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_core::shed::{CoDelConfig, Criticality, WorkerShedderConfig};
 use tidegate_tower::{
-    AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, FairLayer, Head, Lesson, Measure, Mode, Queue, ShapeLayer,
-    Shaper, ShaperConfig, ShedLayer, StackLayer, Switch, Tenant, ThrottleLayer,
+    AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, FairLayer, Head, KeyedConcurrencyLayer, Lesson, Measure,
+    MissingKey, Mode, Queue, ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Switch, Tenant, ThrottleLayer,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -121,10 +121,10 @@ async fn who_panics_gives_its_place_back() {
     let handle = layer.handle();
     check_breaks("concurrency", layer.layer(Fragile), || handle.in_flight(), &[]).await;
     for queued in [false, true] {
-        let builder = ConcurrencyLayer::builder(1).key(move |head| key(head));
+        let builder = KeyedConcurrencyLayer::builder(1, move |head| key(head));
         let layer = if queued { builder.queue(queue) } else { builder }.build().unwrap();
         let handle = layer.handle();
-        let in_flight = || handle.in_flight_of(Key::new("ann").unwrap());
+        let in_flight = || handle.in_flight(Key::new("ann").unwrap());
         check_breaks("keyed", layer.layer(Fragile), in_flight, &["key"]).await;
     }
     let layer = aimd(1).judge(judge).build().unwrap();
@@ -141,7 +141,8 @@ async fn who_panics_gives_its_place_back() {
         breaks(head, "key");
         head.header("client").map(|name| Tenant::new(name.into_owned()))
     };
-    let layer = FairLayer::builder(1, move |head| tenant(head)).build().unwrap();
+    // Where those without a tenant share, nobody is asked for it while there is room.
+    let layer = FairLayer::builder(1, move |head| tenant(head)).missing_key(MissingKey::Deny).build().unwrap();
     let handle = layer.handle();
     check_breaks("fair", layer.layer(Fragile), || handle.in_flight(), &["key"]).await;
     let class = |head: Head<'_>| {
@@ -223,7 +224,7 @@ async fn who_waits_behind_a_panic_is_served() {
 async fn who_leaves_late_takes_nobody_elses_place() {
     let codel = CoDelConfig { interval: Duration::from_millis(250), target: Duration::from_millis(10) };
     let queue = Queue::new(9, Duration::from_secs(60)).codel(codel);
-    let layer = ConcurrencyLayer::builder(1).queue(queue).key(|head| head.header("client")).build().unwrap();
+    let layer = KeyedConcurrencyLayer::builder(1, |head| head.header("client")).queue(queue).build().unwrap();
     let (slow, ann) = (Slow::taking(100), Key::new("ann").unwrap());
     let (service, handle) = (layer.layer(slow.clone()), layer.handle());
     let ask = || service.clone().oneshot(request(&[("client", "ann")]));
@@ -241,7 +242,7 @@ async fn who_leaves_late_takes_nobody_elses_place() {
     pass(100).await;
     assert!(poll_once(&mut second).is_ready());
     drop(second);
-    assert_eq!((handle.in_flight_of(ann), handle.waiting()), (0, 0), "the third was told, and has not heard of it");
+    assert_eq!((handle.in_flight(ann), handle.waiting()), (0, 0), "the third was told, and has not heard of it");
     let held = handle.try_acquire(ann).unwrap();
     let mut others = Vec::new();
     for _ in 0..3 {

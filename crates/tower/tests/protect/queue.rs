@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use http::Response;
 use tidegate_core::shed::CoDelConfig;
-use tidegate_tower::{ConcurrencyHandle, ConcurrencyLayer, Guarded, Queue, Reason, Refusal};
+use tidegate_tower::{
+    ConcurrencyHandle, ConcurrencyLayer, GuardedUnseen, KeyedConcurrencyLayer, Queue, Reason, Refusal,
+};
 use tokio::task::JoinHandle;
 use tower::Layer;
 
 use crate::support::{Slow, pass, request, send, settle, status};
 
-type Service = Guarded<Slow, ConcurrencyLayer>;
+type Service = GuardedUnseen<Slow, ConcurrencyLayer>;
 
 /// One place, each request takes 100 ms.
 fn one_place(queue: Queue) -> (Service, ConcurrencyHandle, Slow) {
@@ -185,7 +187,7 @@ async fn a_queue_that_was_left_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn each_key_has_a_line_of_its_own() {
     let queue = Queue::new(2, Duration::from_millis(250));
-    let layer = ConcurrencyLayer::builder(1).queue(queue).key(|head| head.header("client")).too_many_requests();
+    let layer = KeyedConcurrencyLayer::builder(1, |head| head.header("client")).queue(queue).too_many_requests();
     let (layer, slow) = (layer.build().unwrap(), Slow::taking(100));
     let (handle, service) = (layer.handle(), layer.layer(slow.clone()));
     let ann = tidegate_core::Key::new("ann").unwrap();
@@ -194,7 +196,7 @@ async fn each_key_has_a_line_of_its_own() {
         sent.push(send(&service, request(&[("client", client)])).await);
     }
     let mut nameless = [send(&service, request(&[])).await, send(&service, request(&[])).await];
-    assert_eq!((slow.inside(), handle.waiting(), handle.in_flight_of(ann)), (3, 4, 1));
+    assert_eq!((slow.inside(), handle.waiting(), handle.in_flight(ann)), (3, 4, 1));
     assert_eq!(done(&sent), [3], "the line of ann is full");
     sent[1].abort();
     settle().await;
@@ -209,21 +211,22 @@ async fn each_key_has_a_line_of_its_own() {
     for (task, expected) in [(sent.remove(6), 200), (sent.remove(3), 429), (sent.remove(0), 200)] {
         assert_eq!(task.await.unwrap().status().as_u16(), expected);
     }
-    assert_eq!((handle.in_flight_of(ann), handle.waiting(), slow.inside()), (0, 0, 0));
+    assert_eq!((handle.in_flight(ann), handle.waiting(), slow.inside()), (0, 0, 0));
 
     let held = handle.try_acquire(ann).unwrap();
     assert_eq!(handle.try_acquire(ann).unwrap_err().reason(), Reason::ClientBusy);
     let late = send(&service, request(&[("client", "ann")])).await.await.unwrap();
     assert_eq!(late.extensions().get::<Refusal>().unwrap().reason(), Reason::WaitedTooLong);
     drop(held);
-    assert_eq!((late.status().as_u16(), handle.in_flight_of(ann), handle.waiting()), (429, 0, 0));
+    assert_eq!((late.status().as_u16(), handle.in_flight(ann), handle.waiting()), (429, 0, 0));
 }
 
 /// Keys come and go in a table with room for three.
 #[tokio::test(start_paused = true)]
 async fn keys_with_nobody_in_take_no_room() {
-    let layer = ConcurrencyLayer::builder(1).queue(Queue::new(2, Duration::from_secs(1))).keys(3);
-    let service = layer.key(|head| head.header("client")).build().unwrap().layer(Slow::taking(100));
+    let layer = KeyedConcurrencyLayer::builder(1, |head| head.header("client")).keys(3);
+    let layer = layer.queue(Queue::new(2, Duration::from_secs(1))).build().unwrap();
+    let service = layer.layer(Slow::taking(100));
     for round in 0..5 {
         let mut sent = Vec::new();
         for client in 0..4 {

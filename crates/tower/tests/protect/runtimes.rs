@@ -13,7 +13,8 @@ use axum::routing::get;
 use tidegate_core::Key;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyHandle, ConcurrencyLayer, FairLayer, Queue, ShapeLayer, Shaper, ShaperConfig, Tenant,
+    AdaptiveLayer, ConcurrencyHandle, ConcurrencyLayer, FairLayer, KeyedConcurrencyLayer, Queue, ShapeLayer, Shaper,
+    ShaperConfig, Tenant,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,8 +40,8 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 /// A runtime is shut down while its requests are in and in line: those of the other runtime go on.
 #[test]
 fn a_runtime_that_ends_takes_no_place_along() {
-    let (layer, keyed) = (queued(2), ConcurrencyLayer::builder(2).queue(Queue::new(99, Duration::from_secs(60))));
-    let keyed = keyed.key(|_| Some(b"ann"[..].into())).build().unwrap();
+    let (layer, keyed) = (queued(2), KeyedConcurrencyLayer::builder(2, |_| Some(b"ann"[..].into())));
+    let keyed = keyed.queue(Queue::new(99, Duration::from_secs(60))).build().unwrap();
     let fair =
         FairLayer::builder(2, |_| Some(Tenant::new(&b"a"[..]))).deadline(Duration::from_secs(60)).build().unwrap();
     let (ends, goes_on) = (runtime(), runtime());
@@ -68,7 +69,7 @@ fn a_runtime_that_ends_takes_no_place_along() {
     });
     assert_eq!(served, 20);
     let in_flight = || {
-        let of_ann = keyed.handle().in_flight_of(Key::new("ann").unwrap());
+        let of_ann = keyed.handle().in_flight(Key::new("ann").unwrap());
         [layer.handle().in_flight(), of_ann, fair.handle().in_flight()]
     };
     until("all places are back", || in_flight() == [0; 3] && waiting() == [0; 3]);
@@ -79,9 +80,8 @@ fn a_runtime_that_ends_takes_no_place_along() {
 fn where_nobody_can_wait_the_layers_survive() {
     let layer = queued(1);
     let fair = FairLayer::builder(1, |_| Some(Tenant::new(&b"a"[..]))).build().unwrap();
-    let keyed =
-        ConcurrencyLayer::builder(1).queue(Queue::new(9, Duration::from_secs(1))).key(|_| Some(b"a"[..].into()));
-    let keyed = keyed.build().unwrap();
+    let keyed = KeyedConcurrencyLayer::builder(1, |_| Some(b"a"[..].into()));
+    let keyed = keyed.queue(Queue::new(9, Duration::from_secs(1))).build().unwrap();
     let timeless = Builder::new_current_thread().build().unwrap();
     for _ in 0..3 {
         let _held = (

@@ -1,0 +1,236 @@
+//! So many requests at once of each key.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tidegate_core::shed::{Judgement, Mode};
+use tidegate_core::{Busy, Key, Permit, Semaphore};
+use tower_layer::Layer;
+
+use super::{KeyedConcurrencyBuilder, KeyedConcurrencyHandle};
+use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Wait};
+use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::head::Head;
+use crate::missing_key::{MissingKey, Named, named};
+use crate::refusal::{Reason, Refusal};
+use crate::switch::Switch;
+
+/// Lets so many requests of each key in at once, as [`ConcurrencyLayer`](super::ConcurrencyLayer) does of all together.
+///
+/// ```
+/// use tidegate_tower::KeyedConcurrencyLayer;
+///
+/// let layer = KeyedConcurrencyLayer::builder(20, |head| head.header("x-api-key")).too_many_requests().build()?;
+/// # Ok::<(), tidegate_tower::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyedConcurrencyLayer(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) pool: Pool,
+    /// For those without a key together: no key can be mistaken for them.
+    pub(super) nameless: Arc<Gate>,
+    pub(super) key: KeyOf,
+    pub(super) missing: MissingKey,
+    /// Whether who is refused hears 429 instead of 503.
+    pub(super) too_many: bool,
+    pub(super) switch: Switch,
+    pub(super) retry_after: Duration,
+}
+
+/// Places of each key. Without a queue they need no lock of their own, and no allocation.
+pub(super) enum Pool {
+    Semaphore(Semaphore),
+    Queued(Arc<KeyedGate>),
+}
+
+pub(super) type KeyOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync>;
+
+type Entering = Entered<KeyedConcurrencyPermit, KeyedConcurrencyWait>;
+
+impl KeyedConcurrencyLayer {
+    /// A layer to be set up: how many of each key, which the closure tells.
+    #[must_use]
+    pub fn builder<F>(limit: u64, key: F) -> KeyedConcurrencyBuilder
+    where
+        F: for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync + 'static,
+    {
+        KeyedConcurrencyBuilder::new(limit, Box::new(key))
+    }
+
+    /// What this layer is asked and told from outside.
+    #[must_use]
+    pub fn handle(&self) -> KeyedConcurrencyHandle {
+        KeyedConcurrencyHandle::new(Arc::clone(&self.0))
+    }
+}
+
+impl Shared {
+    pub(super) fn refusal(&self, reason: Reason) -> Refusal {
+        self.switch.count(Judgement::Shed);
+        match reason {
+            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
+            // A table of keys that is full is not the client's fault.
+            reason if self.too_many && reason != Reason::Busy => Refusal::too_many(reason, self.retry_after),
+            reason => Refusal::unavailable(reason, self.retry_after),
+        }
+    }
+
+    fn enter(&self, head: Head<'_>) -> Entering {
+        let mode = self.switch.mode();
+        if mode == Mode::Off {
+            return Entered::Uncounted;
+        }
+        let bytes = (self.key)(head);
+        let key = match named(bytes.as_deref(), self.missing) {
+            Named::Key(key) => key,
+            Named::Nobody => return self.enter_nameless(),
+            Named::Skipped => return Entered::Uncounted,
+            Named::Denied(reason) => return self.refuse(mode, reason),
+        };
+        match &self.pool {
+            Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {
+                KeyedEntry::In(permit) => Entered::In(permit.into()),
+                KeyedEntry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Key { wait }),
+                KeyedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
+            },
+            pool => match pool.try_enter(key) {
+                Ok(permit) => Entered::In(permit),
+                Err(reason) => self.refuse(mode, reason),
+            },
+        }
+    }
+
+    /// Those without a key are as one client.
+    fn enter_nameless(&self) -> Entering {
+        match self.nameless.enter(&self.switch, None) {
+            Entry::In(granted) => Entered::with(KeyedConcurrencyPermit::of(granted)),
+            Entry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Nameless { wait }),
+            Entry::Refused(reason) => Entered::refused(self.refusal(as_client(reason))),
+        }
+    }
+
+    fn refuse(&self, mode: Mode, reason: Reason) -> Entering {
+        if mode == Mode::Shadow {
+            self.switch.count(Judgement::WouldShed);
+            return Entered::Uncounted;
+        }
+        Entered::refused(self.refusal(reason))
+    }
+}
+
+/// Who is refused at the gate of those without a key is refused as a client.
+fn as_client(reason: Reason) -> Reason {
+    if reason == Reason::Busy { Reason::ClientBusy } else { reason }
+}
+
+impl Pool {
+    /// Takes a place of a key if one is free.
+    pub(super) fn try_enter(&self, key: Key<'_>) -> Result<KeyedConcurrencyPermit, Reason> {
+        match self {
+            Pool::Queued(gate) => gate.try_enter(key).map(KeyedConcurrencyPermit::from),
+            Pool::Semaphore(semaphore) => match semaphore.try_acquire(key) {
+                Ok(permit) => Ok(KeyedConcurrencyPermit(Held::Key { _permit: permit })),
+                Err(Busy::InUse { .. }) => Err(Reason::ClientBusy),
+                Err(Busy::NoRoom { .. }) => Err(Reason::Busy),
+            },
+        }
+    }
+}
+
+impl Doorkeeper for KeyedConcurrencyLayer {
+    type Permit = KeyedConcurrencyPermit;
+    type Wait = KeyedConcurrencyWait;
+
+    #[inline]
+    fn enter(&self, head: Head<'_>) -> Entering {
+        self.0.enter(head)
+    }
+
+    fn waited(&self, told: Told) -> Result<Option<KeyedConcurrencyPermit>, Refusal> {
+        match told {
+            Ok(permit) => Ok(permit),
+            Err(_) if self.0.switch.lets_late_in() => Ok(None),
+            Err(reason) => Err(self.0.refusal(as_client(reason))),
+        }
+    }
+}
+
+/// What somebody who waited is told.
+type Told = Result<Option<KeyedConcurrencyPermit>, Reason>;
+
+pin_project! {
+    /// Waits for a place.
+    #[project = WaitProjection]
+    pub enum KeyedConcurrencyWait {
+        Nameless { #[pin] wait: GateWait },
+        Key { #[pin] wait: Wait<KeyedPermit, KeyedPlace> },
+    }
+}
+
+impl Future for KeyedConcurrencyWait {
+    type Output = Told;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Told> {
+        match self.project() {
+            WaitProjection::Nameless { wait } => wait.poll(context).map_ok(KeyedConcurrencyPermit::of),
+            WaitProjection::Key { wait } => wait.poll(context).map_ok(|permit| Some(permit.into())),
+        }
+    }
+}
+
+impl<S> Layer<S> for KeyedConcurrencyLayer {
+    type Service = Guarded<S, KeyedConcurrencyLayer>;
+
+    fn layer(&self, inner: S) -> Guarded<S, KeyedConcurrencyLayer> {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl fmt::Debug for KeyedConcurrencyLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KeyedConcurrencyLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+    }
+}
+
+/// A place of a key. It is free again when this is dropped.
+#[must_use = "a permit that is dropped at once holds nothing"]
+pub struct KeyedConcurrencyPermit(Held);
+
+enum Held {
+    Nameless {
+        _permit: GatePermit,
+    },
+    Key {
+        _permit: Permit,
+    },
+    /// Apart: its key is on the heap anyway, and the others are the smaller for it.
+    QueuedKey {
+        _permit: Box<KeyedPermit>,
+    },
+}
+
+impl KeyedConcurrencyPermit {
+    fn of(granted: Granted) -> Option<KeyedConcurrencyPermit> {
+        granted.into_permit().map(|permit| KeyedConcurrencyPermit(Held::Nameless { _permit: permit }))
+    }
+}
+
+impl From<KeyedPermit> for KeyedConcurrencyPermit {
+    fn from(permit: KeyedPermit) -> KeyedConcurrencyPermit {
+        KeyedConcurrencyPermit(Held::QueuedKey { _permit: Box::new(permit) })
+    }
+}
+
+impl fmt::Debug for KeyedConcurrencyPermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_key = !matches!(self.0, Held::Nameless { .. });
+        formatter.debug_struct("KeyedConcurrencyPermit").field("has_key", &has_key).finish()
+    }
+}
