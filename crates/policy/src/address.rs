@@ -88,6 +88,12 @@ impl Clients {
         self.address.header_name()
     }
 
+    /// The bits of IPv4 and IPv6 addresses that tell clients apart, if the peer always is the client.
+    #[must_use]
+    pub fn peer_lengths(&self) -> Option<(u8, u8)> {
+        matches!(self.address.trust, Trust::Nobody).then_some(self.lengths)
+    }
+
     /// The address that a client is counted on, without the bits that do not tell clients apart. `lines` are the values
     /// of the header, the last one first.
     pub fn address<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a str>) -> IpAddr {

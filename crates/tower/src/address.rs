@@ -91,7 +91,11 @@ impl ClientAddress {
         let clients = compile_clients(&self.written, &mut diagnostics);
         match diagnostics.finish().into_iter().next() {
             Some(problem) => Err(ConfigError::ClientAddress(format!("{}; {}", problem.message, problem.hint))),
-            None => Ok(Address { clients: Arc::new(clients), peer: self.peer.clone() }),
+            None => Ok(Address {
+                masks: clients.peer_lengths().map(Masks::new),
+                clients: Arc::new(clients),
+                peer: self.peer.clone(),
+            }),
         }
     }
 }
@@ -101,9 +105,37 @@ impl ClientAddress {
 pub(crate) struct Address {
     clients: Arc<Clients>,
     peer: Peer,
+    /// If the peer always is the client.
+    masks: Option<Masks>,
+}
+
+/// The bits of addresses that tell clients apart.
+#[derive(Clone, Copy, Debug)]
+struct Masks {
+    v4: u32,
+    v6: u128,
+}
+
+impl Masks {
+    fn new((v4_length, v6_length): (u8, u8)) -> Masks {
+        let v4 = u32::MAX.checked_shl(32_u32.saturating_sub(v4_length.into())).unwrap_or(0);
+        let v6 = u128::MAX.checked_shl(128_u32.saturating_sub(v6_length.into())).unwrap_or(0);
+        Masks { v4, v6 }
+    }
 }
 
 impl Address {
+    /// The bytes of the address, in a place for them.
+    #[inline]
+    pub(crate) fn bytes<'a>(&self, head: Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
+        let Some(masks) = self.masks else { return Some(octets(self.find(head)?, place)) };
+        let Mapped(bits) = (self.peer.0)(head)?;
+        Some(match v4_of(bits) {
+            Some(v4) => octets(IpAddr::V4((v4 & masks.v4).into()), place),
+            None => octets(IpAddr::V6((bits & masks.v6).into()), place),
+        })
+    }
+
     pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
         let peer = self.peer.find(head)?;
         // Looked up when the first is asked for: where no proxy is trusted nobody asks.
@@ -113,19 +145,56 @@ impl Address {
     }
 }
 
+/// An address as one number, IPv4 as IPv6 writes it: an [`IpAddr`] is handed about more slowly.
+struct Mapped(u128);
+
+impl From<IpAddr> for Mapped {
+    #[inline]
+    fn from(address: IpAddr) -> Mapped {
+        Mapped(match address {
+            IpAddr::V4(address) => V4_MAPPED << 32 | u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        })
+    }
+}
+
+/// What stands before an IPv4 address.
+const V4_MAPPED: u128 = 0xffff;
+
+#[inline]
+fn v4_of(bits: u128) -> Option<u32> {
+    #[allow(clippy::cast_possible_truncation, reason = "what stands before is looked at")]
+    (bits >> 32 == V4_MAPPED).then_some(bits as u32)
+}
+
+#[inline]
+fn octets(address: IpAddr, place: &mut [u8; 16]) -> &[u8] {
+    match address {
+        IpAddr::V4(address) => {
+            let (first, _) = place.split_at_mut(4);
+            first.copy_from_slice(&address.octets());
+            first
+        }
+        IpAddr::V6(address) => {
+            *place = address.octets();
+            place
+        }
+    }
+}
+
 /// Where the peer's address stands in a request.
 #[derive(Clone)]
-pub(crate) struct Peer(Arc<dyn Fn(Head<'_>) -> Option<IpAddr> + Send + Sync>);
+pub(crate) struct Peer(Arc<dyn Fn(Head<'_>) -> Option<Mapped> + Send + Sync>);
 
 impl Peer {
     pub(crate) fn from_extension<T: Send + Sync + 'static>(
         address: impl Fn(&T) -> Option<IpAddr> + Send + Sync + 'static,
     ) -> Peer {
-        Peer(Arc::new(move |head| address(head.extensions().get::<T>()?)))
+        Peer(Arc::new(move |head| address(head.extensions().get::<T>()?).map(Mapped::from)))
     }
 
     pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
-        (self.0)(head)
+        (self.0)(head).map(|Mapped(bits)| IpAddr::V6(bits.into()).to_canonical())
     }
 }
 
@@ -133,7 +202,7 @@ impl Default for Peer {
     fn default() -> Peer {
         Peer(Arc::new(|head| {
             let socket = head.extensions().get::<SocketAddr>().map(SocketAddr::ip);
-            socket.or_else(|| head.extensions().get::<IpAddr>().copied())
+            socket.or_else(|| head.extensions().get::<IpAddr>().copied()).map(Mapped::from)
         }))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -207,7 +206,7 @@ impl Part {
     #[inline]
     fn bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
         let bytes = match self {
-            Part::Address(address) => address_bytes(address.find(head)?, room),
+            Part::Address(address) => address.bytes(head, &mut room.octets)?,
             Part::Header(name) => head.headers().get(name)?.as_bytes(),
             part => part.other_bytes(head, room)?,
         };
@@ -219,7 +218,7 @@ impl Part {
     fn other_bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
         let bytes = match self {
             Part::Everyone => Cow::Borrowed(&b"everyone"[..]),
-            Part::Address(address) => return Some(address_bytes(address.find(head)?, room)),
+            Part::Address(address) => return address.bytes(head, &mut room.octets),
             Part::Header(name) => Cow::Borrowed(head.headers().get(name)?.as_bytes()),
             Part::Cookie(name) => Cow::Borrowed(head.cookie(name)?.as_bytes()),
             Part::ApiKey => Cow::Borrowed(api_key(head)?),
@@ -236,21 +235,6 @@ impl Part {
                 &room.owned
             }
         })
-    }
-}
-
-fn address_bytes(address: IpAddr, room: &mut Room) -> &[u8] {
-    let octets = &mut room.octets;
-    match address {
-        IpAddr::V4(address) => {
-            let (first, _) = octets.split_at_mut(4);
-            first.copy_from_slice(&address.octets());
-            first
-        }
-        IpAddr::V6(address) => {
-            *octets = address.octets();
-            octets
-        }
     }
 }
 
