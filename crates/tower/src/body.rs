@@ -1,6 +1,5 @@
 //! The body of what a layer lets through, or of its own answer, and what is held until it has ended.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -14,7 +13,7 @@ pin_project! {
     ///
     /// It holds the permit `P` of its request, if the layer gives permits out, until it has ended or is dropped.
     #[derive(Debug)]
-    pub struct LayerBody<B, P = Infallible> {
+    pub struct LayerBody<B, P = ()> {
         #[pin]
         kind: Kind<B>,
         // After the body, so that a body that is dropped half-way is gone before somebody else is let in.

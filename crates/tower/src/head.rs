@@ -64,6 +64,16 @@ impl<'a> Head<'a> {
         Head { method: &parts.method, uri: &parts.uri, headers: &parts.headers, extensions: &parts.extensions }
     }
 
+    /// The same in parts of its own, but for the version of HTTP.
+    pub(crate) fn to_parts(self) -> Parts {
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = self.method.clone();
+        parts.uri = self.uri.clone();
+        parts.headers = self.headers.clone();
+        parts.extensions = self.extensions.clone();
+        parts
+    }
+
     /// The first cookie of this name.
     ///
     /// ```

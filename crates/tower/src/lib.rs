@@ -69,7 +69,7 @@ pub use guard::{Guarded, GuardedFuture, GuardedUnseen};
 pub use head::Head;
 pub use key::KeyBy;
 pub use missing_key::MissingKey;
-pub use rate::{ByLimit, ByPolicy, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Settle};
+pub use rate::{ByLimit, ByPolicy, RateLimitBuilder, RateLimitLayer, Settle};
 pub use refusal::{Reason, Refusal};
 pub use response::ResponseHead;
 pub use retry::{RetryBuilder, RetryPolicy, retry_after};

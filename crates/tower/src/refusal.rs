@@ -111,8 +111,8 @@ impl Refusal {
     }
 
     /// The response to an HTTP request, or to a call of gRPC.
-    pub(crate) fn response(self, is_grpc: bool) -> Response<Bytes> {
-        Denied::refused(self).respond(is_grpc)
+    pub(crate) fn answer(self, is_grpc: bool) -> Box<Response<Bytes>> {
+        Box::new(Denied::refused(self).respond(is_grpc))
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn check(refusal: Refusal, status: u16, retry_after: Option<&str>, body: &str) {
-        let response = refusal.response(false);
+        let response = refusal.answer(false);
         assert_eq!((response.status().as_u16(), refusal.status().as_u16()), (status, status));
         let mut headers = vec![("cache-control", "no-store"), ("content-type", "application/problem+json")];
         headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn check_grpc(refusal: Refusal, code: tonic::Code, message: &str) {
-        let response = refusal.response(true);
+        let response = refusal.answer(true);
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/grpc");
         assert!(response.body().is_empty(), "a status alone, without a message before it");

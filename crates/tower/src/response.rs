@@ -17,12 +17,13 @@ pub struct ResponseHead<'a> {
 impl<'a> ResponseHead<'a> {
     /// That of a response.
     pub fn of<B: Body>(response: &'a Response<B>) -> ResponseHead<'a> {
-        ResponseHead {
-            status: response.status(),
-            headers: response.headers(),
-            extensions: response.extensions(),
-            body_bytes: response.body().size_hint().exact(),
-        }
+        ResponseHead::with_body_of(response.body().size_hint().exact(), response)
+    }
+
+    /// The same of one whose body is so long, if that is known.
+    pub(crate) fn with_body_of<B>(body_bytes: Option<u64>, response: &'a Response<B>) -> ResponseHead<'a> {
+        let (status, headers, extensions) = (response.status(), response.headers(), response.extensions());
+        ResponseHead { status, headers, extensions, body_bytes }
     }
 
     /// The status.

@@ -10,13 +10,10 @@ mod builder;
 mod lesson;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
+use http::request::Parts;
 use tidegate_core::Time;
 use tidegate_core::adaptive::{AdaptiveLimit, Sample, Window};
 use tidegate_core::shed::{Judgement, Mode};
@@ -24,7 +21,8 @@ use tower_layer::Layer;
 
 use crate::ended::Ended;
 use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted};
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::grpc::is_call;
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -107,7 +105,7 @@ impl Shared {
     fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>) -> Entered<AdaptivePermit, AdaptiveWait> {
         match gate.enter(&self.switch, None) {
             Entry::In(granted) => Entered::In(self.permit_at_gate(granted)),
-            Entry::Wait(wait) => Entered::wait(AdaptiveWait::One { wait }),
+            Entry::Wait(wait) => Entered::wait(AdaptiveWait::One(wait)),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
@@ -134,7 +132,7 @@ impl Shared {
         }
         match gate.enter(part) {
             DividedEntry::In(permit) => Entered::In(self.permit_of_part(permit)),
-            DividedEntry::Wait(wait) => Entered::wait(AdaptiveWait::Part { wait }),
+            DividedEntry::Wait(wait) => Entered::wait(AdaptiveWait::Part(wait)),
             DividedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
     }
@@ -182,6 +180,7 @@ impl Shared {
 
 impl Doorkeeper for AdaptiveLayer {
     type Permit = AdaptivePermit;
+    type Held = AdaptivePermit;
     type Wait = AdaptiveWait;
 
     #[inline]
@@ -195,11 +194,18 @@ impl Doorkeeper for AdaptiveLayer {
         shared.enter(head)
     }
 
-    fn waited(&self, told: Result<Came, Reason>) -> Result<Option<AdaptivePermit>, Refusal> {
-        match told {
-            Err(_) if self.0.switch.lets_late_in() => Ok(None),
-            told => self.0.waited(told).map(Some),
-        }
+    fn wait(self, wait: AdaptiveWait, parts: Parts) -> Waiting<AdaptivePermit> {
+        Box::pin(async move {
+            let told = match wait {
+                AdaptiveWait::One(wait) => wait.await.map(Came::Gate),
+                AdaptiveWait::Part(wait) => wait.await.map(Came::Part),
+            };
+            let permit = match told {
+                Err(_) if self.0.switch.lets_late_in() => Ok(None),
+                told => self.0.waited(told).map(Some).map_err(|refusal| refusal.answer(is_call(&parts.headers))),
+            };
+            (parts, permit)
+        })
     }
 
     const LEARNS: bool = true;
@@ -209,30 +215,16 @@ impl Doorkeeper for AdaptiveLayer {
     }
 }
 
-pin_project! {
-    /// Waits for a place.
-    #[project = WaitProjection]
-    pub enum AdaptiveWait {
-        One { #[pin] wait: GateWait },
-        Part { #[pin] wait: DividedWait },
-    }
+/// What somebody waits for.
+pub enum AdaptiveWait {
+    One(GateWait),
+    Part(DividedWait),
 }
 
 /// What was waited for.
-pub enum Came {
+enum Came {
     Gate(Granted),
     Part(DividedPermit),
-}
-
-impl Future for AdaptiveWait {
-    type Output = Result<Came, Reason>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            WaitProjection::One { wait } => wait.poll(context).map_ok(Came::Gate),
-            WaitProjection::Part { wait } => wait.poll(context).map_ok(Came::Part),
-        }
-    }
 }
 
 impl<S> Layer<S> for AdaptiveLayer {

@@ -2,20 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
+use http::request::Parts;
 use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Busy, Key, Permit, Semaphore};
 use tower_layer::Layer;
 
 use super::{KeyedConcurrencyBuilder, KeyedConcurrencyHandle};
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Wait};
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::grpc::is_call;
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -97,7 +95,7 @@ impl Shared {
         match &self.pool {
             Pool::Queued(gate) if mode == Mode::Enforce => match gate.enter(key) {
                 KeyedEntry::In(permit) => Entered::In(permit.into()),
-                KeyedEntry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Key { wait }),
+                KeyedEntry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Key(wait)),
                 KeyedEntry::Refused(reason) => Entered::refused(self.refusal(reason)),
             },
             pool => match pool.try_enter(key) {
@@ -111,7 +109,7 @@ impl Shared {
     fn enter_nameless(&self) -> Entering {
         match self.nameless.enter(&self.switch, None) {
             Entry::In(granted) => Entered::with(KeyedConcurrencyPermit::of(granted)),
-            Entry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Nameless { wait }),
+            Entry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Nameless(wait)),
             Entry::Refused(reason) => Entered::refused(self.refusal(as_client(reason))),
         }
     }
@@ -146,6 +144,7 @@ impl Pool {
 
 impl Doorkeeper for KeyedConcurrencyLayer {
     type Permit = KeyedConcurrencyPermit;
+    type Held = KeyedConcurrencyPermit;
     type Wait = KeyedConcurrencyWait;
 
     #[inline]
@@ -153,36 +152,26 @@ impl Doorkeeper for KeyedConcurrencyLayer {
         self.0.enter(head)
     }
 
-    fn waited(&self, told: Told) -> Result<Option<KeyedConcurrencyPermit>, Refusal> {
-        match told {
-            Ok(permit) => Ok(permit),
-            Err(_) if self.0.switch.lets_late_in() => Ok(None),
-            Err(reason) => Err(self.0.refusal(as_client(reason))),
-        }
+    fn wait(self, wait: KeyedConcurrencyWait, parts: Parts) -> Waiting<KeyedConcurrencyPermit> {
+        Box::pin(async move {
+            let told = match wait {
+                KeyedConcurrencyWait::Nameless(wait) => wait.await.map(KeyedConcurrencyPermit::of),
+                KeyedConcurrencyWait::Key(wait) => wait.await.map(|permit| Some(permit.into())),
+            };
+            let permit = match told {
+                Ok(permit) => Ok(permit),
+                Err(_) if self.0.switch.lets_late_in() => Ok(None),
+                Err(reason) => Err(self.0.refusal(as_client(reason)).answer(is_call(&parts.headers))),
+            };
+            (parts, permit)
+        })
     }
 }
 
-/// What somebody who waited is told.
-type Told = Result<Option<KeyedConcurrencyPermit>, Reason>;
-
-pin_project! {
-    /// Waits for a place.
-    #[project = WaitProjection]
-    pub enum KeyedConcurrencyWait {
-        Nameless { #[pin] wait: GateWait },
-        Key { #[pin] wait: Wait<KeyedPermit, KeyedPlace> },
-    }
-}
-
-impl Future for KeyedConcurrencyWait {
-    type Output = Told;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Told> {
-        match self.project() {
-            WaitProjection::Nameless { wait } => wait.poll(context).map_ok(KeyedConcurrencyPermit::of),
-            WaitProjection::Key { wait } => wait.poll(context).map_ok(|permit| Some(permit.into())),
-        }
-    }
+/// What somebody waits for.
+pub enum KeyedConcurrencyWait {
+    Nameless(GateWait),
+    Key(Wait<KeyedPermit, KeyedPlace>),
 }
 
 impl<S> Layer<S> for KeyedConcurrencyLayer {

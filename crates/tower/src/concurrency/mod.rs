@@ -15,12 +15,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::error::ConfigError;
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen};
+use crate::grpc::is_call;
+use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Waiting};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -100,6 +102,7 @@ impl Shared {
 
 impl Doorkeeper for ConcurrencyLayer {
     type Permit = ConcurrencyPermit;
+    type Held = ConcurrencyPermit;
     type Wait = GateWait;
 
     #[inline]
@@ -107,12 +110,16 @@ impl Doorkeeper for ConcurrencyLayer {
         self.enter_unseen()
     }
 
-    fn waited(&self, told: Result<Granted, Reason>) -> Result<Option<ConcurrencyPermit>, Refusal> {
-        match told {
-            Ok(granted) => Ok(ConcurrencyPermit::of(granted)),
-            Err(_) if self.0.switch.lets_late_in() => Ok(None),
-            Err(reason) => Err(self.0.refusal(reason)),
-        }
+    fn wait(self, wait: GateWait, parts: Parts) -> Waiting<ConcurrencyPermit> {
+        Box::pin(async move {
+            let told = wait.await;
+            let permit = match told {
+                Ok(granted) => Ok(ConcurrencyPermit::of(granted)),
+                Err(_) if self.0.switch.lets_late_in() => Ok(None),
+                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
+            };
+            (parts, permit)
+        })
     }
 }
 

@@ -12,12 +12,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use tidegate_core::KeyBuf;
 use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::grpc::is_call;
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -137,6 +139,7 @@ impl Shared {
 
 impl Doorkeeper for FairLayer {
     type Permit = FairPermit;
+    type Held = FairPermit;
     type Wait = GateWait;
 
     #[inline]
@@ -147,12 +150,16 @@ impl Doorkeeper for FairLayer {
         }
     }
 
-    fn waited(&self, told: Result<Granted, Reason>) -> Result<Option<FairPermit>, Refusal> {
-        match told {
-            Ok(granted) => Ok(FairPermit::of(granted)),
-            Err(_) if self.0.switch.lets_late_in() => Ok(None),
-            Err(reason) => Err(self.0.refusal(reason)),
-        }
+    fn wait(self, wait: GateWait, parts: Parts) -> Waiting<FairPermit> {
+        Box::pin(async move {
+            let told = wait.await;
+            let permit = match told {
+                Ok(granted) => Ok(FairPermit::of(granted)),
+                Err(_) if self.0.switch.lets_late_in() => Ok(None),
+                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
+            };
+            (parts, permit)
+        })
     }
 }
 

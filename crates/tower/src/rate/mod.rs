@@ -3,8 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | what users set up | `builder.rs` |
-//! | the layer and its service | `mod.rs` |
-//! | one request's way through it | `future.rs` |
+//! | the layer, and one request's way through it | `mod.rs` |
 //! | deciding by one limit, in memory | `limit.rs` |
 //! | deciding by the rules of an engine, whose stores may be shared | `policy.rs` |
 //! | shadow mode that waits for no store | `watch.rs` |
@@ -13,30 +12,24 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
-use http_body::Body;
+use http::{HeaderMap, Response};
 use tidegate_core::shed::Judgement;
 use tidegate_engine::http_headers::Header;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::answer::{Denied, add};
-use crate::{Head, LayerBody, Mode, ResponseHead, Speaks, Switch};
+use crate::guard::{Answer, Closing, Doorkeeper, Entered, Guarded, Out, Waiting};
+use crate::{Head, Mode, ResponseHead, Speaks, Switch};
 
 mod builder;
-mod future;
 mod limit;
 mod policy;
 mod watch;
 
 pub use builder::{ByLimit, ByPolicy, RateLimitBuilder};
-pub use future::RateLimitFuture;
-use future::{Owed, Rare, Rest};
 use limit::LimitJudge;
 pub use limit::Settle;
 use policy::{PolicyJudge, Report};
@@ -81,86 +74,60 @@ impl RateLimitLayer {
 }
 
 impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimit<S>;
+    type Service = Guarded<S, RateLimitLayer>;
 
-    fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::optional(inner, Some(self))
+    fn layer(&self, inner: S) -> Guarded<S, RateLimitLayer> {
+        Guarded::new(inner, self.clone())
     }
 }
 
-/// A service behind a [`RateLimitLayer`].
-#[derive(Clone, Debug)]
-pub struct RateLimit<S> {
-    inner: S,
-    /// Nothing if all pass.
-    shared: Option<Arc<Shared>>,
-}
+impl Doorkeeper for RateLimitLayer {
+    type Permit = Owed;
+    type Held = ();
+    type Wait = StoreAsked;
 
-impl<S> RateLimit<S> {
-    /// A service behind a layer, or behind none: stacks need not have one.
-    pub(crate) fn optional(inner: S, layer: Option<&RateLimitLayer>) -> RateLimit<S> {
-        RateLimit { inner, shared: layer.map(|layer| Arc::clone(&layer.shared)) }
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for RateLimit<S>
-where
-    S: Service<Request<B>, Response = Response<R>> + Clone,
-    R: Body,
-{
-    type Response = Response<LayerBody<R>>;
-    type Error = S::Error;
-    type Future = RateLimitFuture<S, B, S::Future, R>;
+    const TELLS: bool = true;
 
     #[inline]
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    fn enter(&self, head: Head<'_>) -> Entered<Owed, StoreAsked> {
+        let shared = &self.shared;
+        if shared.switch.mode() == Mode::Off {
+            return Entered::Uncounted;
+        }
+        match shared.judge_at_once(head) {
+            Some(Verdict::Pass(None)) => Entered::Uncounted,
+            Some(Verdict::Pass(Some(ticket))) => Entered::In(shared.owed(ticket)),
+            verdict => shared.go_on(head, verdict),
+        }
     }
 
-    #[inline]
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The service is called in one place: of two futures that are made, the compiler would copy one to the other.
-        let rest = match self.shared.as_ref().filter(|shared| shared.switch.mode() != Mode::Off) {
-            None => Rest::Nothing,
-            Some(shared) => match shared.judge_at_once(Head::of(&request)) {
-                Some(Verdict::Pass(None)) => Rest::Nothing,
-                Some(Verdict::Pass(Some(ticket))) => Rest::of(Some(shared.owed(ticket))),
-                verdict => return RateLimitFuture::rare(go_on(shared, &mut self.inner, request, verdict)),
-            },
-        };
-        RateLimitFuture::calling(self.inner.call(request), rest)
+    fn wait(self, _: StoreAsked, parts: Parts) -> Waiting<Owed> {
+        let judged = Shared::judge(self.shared, parts);
+        Box::pin(async move {
+            let (parts, shared, verdict) = judged.await;
+            let settled = shared.settle_on(verdict, &parts.headers);
+            (parts, settled)
+        })
+    }
+
+    fn tell<B>(owed: &mut Owed, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
+        owed.shared.finish(std::mem::take(&mut owed.ticket), body_bytes, response)
     }
 }
 
-/// What is done with a request that is denied, that a store has to be asked about, or that is only watched: out of the way
-/// of those that pass at once.
-#[cold]
-#[inline(never)]
-fn go_on<S: Clone, B, R>(
-    shared: &Arc<Shared>,
-    inner: &mut S,
-    request: Request<B>,
-    verdict: Option<Verdict>,
-) -> Box<Rare<S, B, R>> {
-    // The one that is ready is called later; the next caller gets the other one ready.
-    let mut ready = || {
-        let next = inner.clone();
-        std::mem::replace(inner, next)
-    };
-    if let Some(verdict) = verdict {
-        return Box::new(match shared.settle_on(verdict, request.headers()) {
-            Ok(owed) => Rare::Passing { call: Some(Box::new((ready(), request, owed))) },
-            Err(answer) => Rare::Denied { answer: Some(answer) },
-        });
-    }
-    let (parts, body) = request.into_parts();
-    if shared.switch.mode() == Mode::Shadow {
-        let owed = shared.watch(parts.clone()).map(|ticket| (Arc::clone(shared), ticket));
-        return Box::new(Rare::Passing { call: Some(Box::new((ready(), Request::from_parts(parts, body), owed))) });
-    }
-    let judged = Shared::judge(Arc::clone(shared), parts);
-    Box::new(Rare::Asking { judged, waiting: Some((ready(), body)) })
+/// What is owed to the response of a request that passed.
+pub struct Owed {
+    shared: Arc<Shared>,
+    ticket: Ticket,
 }
+
+/// Nothing is held while a body is sent.
+impl From<Owed> for () {
+    fn from(_: Owed) {}
+}
+
+/// A shared store has to be asked.
+pub struct StoreAsked;
 
 /// What all services of a layer share.
 struct Shared {
@@ -212,10 +179,7 @@ enum Later {
     Watch(Box<Watch>),
 }
 
-/// What the layer answers itself.
-type Answer = Box<Response<Bytes>>;
 type Judged = Pin<Box<dyn Future<Output = (Parts, Arc<Shared>, Verdict)> + Send>>;
-type Reported = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Shared {
     /// The verdict, if no store has to be waited for.
@@ -238,17 +202,35 @@ impl Shared {
         })
     }
 
-    /// What is owed to the response of a request that passed. What only watches must not be felt.
+    /// What becomes of a request that is denied, that a store has to be asked about, or that is only watched: out of the
+    /// way of those that pass at once.
+    #[cold]
+    #[inline(never)]
+    fn go_on(self: &Arc<Shared>, head: Head<'_>, verdict: Option<Verdict>) -> Entered<Owed, StoreAsked> {
+        match verdict {
+            Some(verdict) => match self.settle_on(verdict, head.headers()) {
+                Ok(owed) => Entered::with(owed),
+                Err(answer) => Entered::Out(Out::Answered(answer)),
+            },
+            None if self.switch.mode() == Mode::Shadow => {
+                let ticket = self.watch(head.to_parts());
+                Entered::with(ticket.map(|ticket| Owed { shared: Arc::clone(self), ticket }))
+            }
+            None => Entered::wait(StoreAsked),
+        }
+    }
+
+    /// What only watches must not be felt.
     #[inline]
-    fn owed(self: &Arc<Shared>, mut ticket: Ticket) -> (Arc<Shared>, Ticket) {
+    fn owed(self: &Arc<Shared>, mut ticket: Ticket) -> Owed {
         if self.switch.mode() != Mode::Enforce {
             ticket.told = Told::Nothing;
         }
-        (Arc::clone(self), ticket)
+        Owed { shared: Arc::clone(self), ticket }
     }
 
     /// What a verdict comes to in the present mode: what is left to do when the request has passed, or the answer.
-    fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Owed, Answer> {
+    fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Option<Owed>, Answer> {
         match verdict {
             Verdict::Pass(ticket) => Ok(ticket.map(|ticket| self.owed(ticket))),
             Verdict::Deny(_) if self.switch.mode() != Mode::Enforce => {
@@ -263,8 +245,13 @@ impl Shared {
     }
 
     /// Tells and counts what is left when the response is there. What has to be waited for is returned.
-    fn finish<R: Body>(self: Arc<Self>, ticket: Ticket, response: &mut Response<R>) -> Option<Reported> {
-        let head = ResponseHead::of(response);
+    fn finish<B>(
+        self: &Arc<Shared>,
+        ticket: Ticket,
+        body_bytes: Option<u64>,
+        response: &mut Response<B>,
+    ) -> Option<Closing> {
+        let head = ResponseHead::with_body_of(body_bytes, response);
         let reported = match (ticket.later, &self.judge) {
             (Later::Settle(taken), Judge::Limit(judge)) => {
                 judge.settle(&taken, head);
@@ -284,9 +271,10 @@ impl Shared {
             }
             _ => {}
         }
-        reported.map(|(report, told)| -> Reported {
+        reported.map(|(report, told)| -> Closing {
+            let shared = Arc::clone(self);
             Box::pin(async move {
-                if let Judge::Policy(judge) = &self.judge {
+                if let Judge::Policy(judge) = &shared.judge {
                     judge.report(&report, &told).await;
                 }
             })

@@ -18,13 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use http::request::Parts;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Key, KeyBuf, Permit, Semaphore};
 use tidegate_engine::Engine;
 use tower_layer::Layer;
 
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::grpc::is_call;
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
 use crate::head::Head;
 use crate::key::{Extractor, Room};
 use crate::missing_key::{MissingKey, Named, named_by};
@@ -206,6 +208,7 @@ impl Choice {
 
 impl Doorkeeper for SharedConcurrencyLayer {
     type Permit = SharedPermit;
+    type Held = SharedPermit;
     type Wait = Asked;
 
     fn enter(&self, head: Head<'_>) -> Entered<SharedPermit, Asked> {
@@ -226,11 +229,15 @@ impl Doorkeeper for SharedConcurrencyLayer {
         }
     }
 
-    fn waited(&self, told: Result<SharedPermit, Reason>) -> Result<Option<SharedPermit>, Refusal> {
-        match told {
-            Err(_) if self.0.switch.lets_late_in() => Ok(None),
-            told => told.map(Some).map_err(|reason| self.0.refusal(reason)),
-        }
+    fn wait(self, asked: Asked, parts: Parts) -> Waiting<SharedPermit> {
+        Box::pin(async move {
+            let permit = match asked.await {
+                Ok(permit) => Ok(Some(permit)),
+                Err(_) if self.0.switch.lets_late_in() => Ok(None),
+                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
+            };
+            (parts, permit)
+        })
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::request::Parts;
 use tidegate_core::Dice;
 use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejection, WorkerShedder};
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
-use crate::guard::{Doorkeeper, Entered, Guarded};
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -208,11 +208,12 @@ impl Shared {
 
 impl Doorkeeper for ShedLayer {
     type Permit = ShedPermit;
+    type Held = ShedPermit;
     /// Nobody waits here.
-    type Wait = Pending<Infallible>;
+    type Wait = Infallible;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit, Pending<Infallible>> {
+    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit, Infallible> {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
@@ -232,7 +233,7 @@ impl Doorkeeper for ShedLayer {
         }
     }
 
-    fn waited(&self, never: Infallible) -> Result<Option<ShedPermit>, Refusal> {
+    fn wait(self, never: Infallible, _: Parts) -> Waiting<ShedPermit> {
         match never {}
     }
 }

@@ -8,7 +8,7 @@ use tidegate_core::bounds::FLEET_MAX;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::{Criticality, Mode};
 
-use super::counted::Counted;
+use super::door::Counts;
 use super::{Parts, StackLayer};
 use crate::bounds::{
     DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, STACK_RESERVED_SHARE, STACK_WAITING_PER_PLACE, WAIT_MAX,
@@ -178,8 +178,8 @@ impl StackBuilder {
                 Some(plan(capacity).retry_after(self.retry_after).build()?)
             }
         };
-        let (shed, fair, concurrency) = (Counted::new(shed), Counted::new(fair), Counted::new(concurrency));
-        let stack = StackLayer(Arc::new(Parts { name: self.name, shed, rate: self.rate, fair, concurrency }));
+        let counts = Counts::default();
+        let stack = StackLayer(Arc::new(Parts { name: self.name, shed, rate: self.rate, fair, concurrency, counts }));
         if let Some(mode) = self.mode {
             stack.handle().set_mode(mode);
         }

@@ -85,19 +85,19 @@ impl StackHandle {
     /// The handle of the shedder, if there is one.
     #[must_use]
     pub fn shed(&self) -> Option<ShedHandle> {
-        self.0.shed.layer().map(crate::ShedLayer::handle)
+        self.0.shed.as_ref().map(crate::ShedLayer::handle)
     }
 
     /// The handle of the turns, if there are any.
     #[must_use]
     pub fn fair(&self) -> Option<FairHandle> {
-        self.0.fair.layer().map(crate::FairLayer::handle)
+        self.0.fair.as_ref().map(crate::FairLayer::handle)
     }
 
     /// The handle of the limit on what is in progress, if there is one.
     #[must_use]
     pub fn concurrency(&self) -> Option<ConcurrencyHandle> {
-        self.0.concurrency.layer().map(crate::ConcurrencyLayer::handle)
+        self.0.concurrency.as_ref().map(crate::ConcurrencyLayer::handle)
     }
 
     /// What all parts have done, and how they stand. Numbers are read one after another while requests go on, so that sums
@@ -105,25 +105,25 @@ impl StackHandle {
     #[must_use]
     pub fn stats(&self) -> StackStats {
         let parts = &*self.0;
+        let allowed = |part| parts.counts.allowed(part);
         StackStats {
             shed: self.shed().map(|shed| PartStats {
                 in_flight: Some(shed.in_flight()),
                 limit: shed.room(),
-                ..PartStats::new(Part::Shed, shed.switch(), parts.shed.allowed())
+                ..PartStats::new(Part::Shed, shed.switch(), allowed(Part::Shed))
             }),
-            // What the rate lets go on comes to the turns, or to where they would be.
-            rate: parts.rate.as_ref().map(|rate| PartStats::new(Part::Rate, rate.switch(), parts.fair.came())),
+            rate: parts.rate.as_ref().map(|rate| PartStats::new(Part::Rate, rate.switch(), allowed(Part::Rate))),
             fair: self.fair().map(|fair| PartStats {
                 in_flight: Some(fair.in_flight()),
                 queued: Some(fair.waiting() as u64),
                 limit: Some(fair.limit()),
-                ..PartStats::new(Part::Fair, fair.switch(), parts.fair.allowed())
+                ..PartStats::new(Part::Fair, fair.switch(), allowed(Part::Fair))
             }),
             concurrency: self.concurrency().map(|held| PartStats {
                 in_flight: Some(held.in_flight()),
                 queued: Some(held.waiting() as u64),
                 limit: Some(held.limit()),
-                ..PartStats::new(Part::Concurrency, held.switch(), parts.concurrency.allowed())
+                ..PartStats::new(Part::Concurrency, held.switch(), allowed(Part::Concurrency))
             }),
             shed_by_class: self.shed().map(|shed| Criticality::ALL.map(|class| (class, shed.shed(class)))),
         }

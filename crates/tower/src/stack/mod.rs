@@ -4,12 +4,12 @@
 //! |---|---|
 //! | the layer, and why it has this order | `mod.rs` |
 //! | how it is set up, and what holds if nothing is said | `builder.rs` |
-//! | a layer that may be missing, and is counted | `counted.rs` |
+//! | one request's way through the parts, and who is counted | `door.rs` |
 //! | its switches, and what it tells of itself | `handle.rs` |
 //! | that as Prometheus reads it | `metrics.rs` |
 
 mod builder;
-mod counted;
+mod door;
 mod handle;
 mod metrics;
 
@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::guard::{Guarded, GuardedUnseen};
-use crate::{ConcurrencyLayer, FairLayer, RateLimit, RateLimitLayer, ShedLayer};
-use counted::Counted;
+use crate::guard::Guarded;
+use crate::{ConcurrencyLayer, FairLayer, RateLimitLayer, ShedLayer};
+use door::Counts;
 
 pub use builder::StackBuilder;
 pub use handle::{Part, PartStats, StackHandle, StackStats};
@@ -59,15 +59,15 @@ pub use handle::{Part, PartStats, StackHandle, StackStats};
 pub struct StackLayer(Arc<Parts>);
 
 /// A service behind a [`StackLayer`].
-pub type Stacked<S> =
-    Guarded<RateLimit<Guarded<GuardedUnseen<S, Counted<ConcurrencyLayer>>, Counted<FairLayer>>>, Counted<ShedLayer>>;
+pub type Stacked<S> = Guarded<S, StackLayer>;
 
 struct Parts {
     name: Box<str>,
-    shed: Counted<ShedLayer>,
+    shed: Option<ShedLayer>,
     rate: Option<RateLimitLayer>,
-    fair: Counted<FairLayer>,
-    concurrency: Counted<ConcurrencyLayer>,
+    fair: Option<FairLayer>,
+    concurrency: Option<ConcurrencyLayer>,
+    counts: Counts,
 }
 
 impl StackLayer {
@@ -88,10 +88,7 @@ impl<S> Layer<S> for StackLayer {
     type Service = Stacked<S>;
 
     fn layer(&self, inner: S) -> Stacked<S> {
-        let parts = &*self.0;
-        let held = GuardedUnseen::new(inner, parts.concurrency.clone());
-        let fair = Guarded::new(held, parts.fair.clone());
-        Guarded::new(RateLimit::optional(fair, parts.rate.as_ref()), parts.shed.clone())
+        Guarded::new(inner, self.clone())
     }
 }
 

@@ -1,0 +1,247 @@
+//! One request's way through the parts of a stack.
+//!
+//! It is one way and not one layer behind another: so a request is looked at where it lies, and there is one future, one
+//! response and one permit for all parts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::Response;
+use http::request::Parts as RequestParts;
+
+use super::{Part, Parts, StackLayer};
+use crate::RateLimitLayer;
+use crate::concurrency::ConcurrencyPermit;
+use crate::fair::FairPermit;
+use crate::gate::GateWait;
+use crate::grpc::is_call;
+use crate::guard::{Answer, Blind, Closing, Doorkeeper, Entered, Out, Waiting};
+use crate::head::Head;
+use crate::rate::{Owed, StoreAsked};
+use crate::shed::ShedPermit;
+
+/// Who went on, of all that came. None ever shrinks: sums of them are counters as well.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// All parts at once. Nearly all do, and one number for all parts is what that costs.
+    at_once: AtomicU64,
+    /// A part, by those whom not all parts let go on at once.
+    late: [AtomicU64; Part::ALL.len()],
+}
+
+impl Counts {
+    /// Who went on behind a part, in any mode. Where a closure panicked, nobody came.
+    pub(super) fn allowed(&self, part: Part) -> u64 {
+        let late = self.late.get(part as usize).map_or(0, |late| late.load(Ordering::Relaxed));
+        self.at_once.load(Ordering::Relaxed) + late
+    }
+
+    fn went_on(&self, part: Part) {
+        if let Some(late) = self.late.get(part as usize) {
+            late.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a request has of each part. What is told first is dropped first: who comes next finds room from within.
+#[derive(Default)]
+pub struct StackPermit {
+    concurrency: Option<ConcurrencyPermit>,
+    fair: Option<FairPermit>,
+    rate: Option<Owed>,
+    shed: Option<ShedPermit>,
+}
+
+/// What of it is held until the body of the response has ended.
+#[derive(Debug)]
+pub struct StackHeld {
+    _concurrency: Option<ConcurrencyPermit>,
+    _fair: Option<FairPermit>,
+    _shed: Option<ShedPermit>,
+}
+
+impl From<StackPermit> for StackHeld {
+    #[inline]
+    fn from(permit: StackPermit) -> StackHeld {
+        StackHeld { _concurrency: permit.concurrency, _fair: permit.fair, _shed: permit.shed }
+    }
+}
+
+/// Where a request waits, and what it has of the parts before.
+pub struct StackWait {
+    permit: StackPermit,
+    place: Place,
+}
+
+enum Place {
+    Rate(StoreAsked),
+    Fair(GateWait),
+    Concurrency(GateWait),
+    /// It is refused, and the rate is still to be told.
+    Refused(Answer),
+}
+
+impl Doorkeeper for StackLayer {
+    type Permit = StackPermit;
+    type Held = StackHeld;
+    type Wait = StackWait;
+
+    const TELLS: bool = true;
+
+    #[inline]
+    fn enter(&self, head: Head<'_>) -> Entered<StackPermit, StackWait> {
+        let parts = &*self.0;
+        let mut permit = StackPermit::default();
+        if let Some(shed) = &parts.shed {
+            match shed.enter(head) {
+                Entered::In(held) => permit.shed = Some(held),
+                Entered::Uncounted => {}
+                Entered::Out(out) => return parts.kept_out(head, Part::Shed, permit, out, |never| match never {}),
+            }
+        }
+        if let Some(rate) = &parts.rate {
+            match rate.enter(head) {
+                Entered::In(owed) => permit.rate = Some(owed),
+                Entered::Uncounted => {}
+                Entered::Out(out) => return parts.kept_out(head, Part::Rate, permit, out, Place::Rate),
+            }
+        }
+        if let Some(fair) = &parts.fair {
+            match fair.enter(head) {
+                Entered::In(held) => permit.fair = Some(held),
+                Entered::Uncounted => {}
+                Entered::Out(out) => return parts.kept_out(head, Part::Fair, permit, out, Place::Fair),
+            }
+        }
+        if let Some(concurrency) = &parts.concurrency {
+            match concurrency.enter_unseen() {
+                Entered::In(held) => permit.concurrency = Some(held),
+                Entered::Uncounted => {}
+                Entered::Out(out) => return parts.kept_out(head, Part::Concurrency, permit, out, Place::Concurrency),
+            }
+        }
+        parts.counts.at_once.fetch_add(1, Ordering::Relaxed);
+        Entered::In(permit)
+    }
+
+    fn wait(self, wait: StackWait, request: RequestParts) -> Waiting<StackPermit> {
+        Box::pin(go_on(self.0, wait, request))
+    }
+
+    #[inline]
+    fn tells(permit: &StackPermit) -> bool {
+        permit.rate.is_some()
+    }
+
+    fn tell<B>(permit: &mut StackPermit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
+        RateLimitLayer::tell(&mut permit.rate.take()?, body_bytes, response)
+    }
+}
+
+impl Parts {
+    /// One that a part does not let go on at once. The parts before it did.
+    #[cold]
+    #[inline(never)]
+    fn kept_out<W>(
+        &self,
+        head: Head<'_>,
+        part: Part,
+        permit: StackPermit,
+        out: Out<W>,
+        place: impl FnOnce(W) -> Place,
+    ) -> Entered<StackPermit, StackWait> {
+        Part::ALL.into_iter().take_while(|before| *before != part).for_each(|before| self.counts.went_on(before));
+        let answer = match out {
+            Out::Wait(wait) => return Entered::wait(StackWait { permit, place: place(*wait) }),
+            Out::Refused(refusal) => refusal.answer(is_call(head.headers())),
+            Out::Answered(answer) => answer,
+        };
+        match permit.rate {
+            Some(_) => Entered::wait(StackWait { permit, place: Place::Refused(answer) }),
+            None => Entered::Out(Out::Answered(answer)),
+        }
+    }
+}
+
+/// The head of a request, and what it has of a part, or the answer.
+type Told<P> = (RequestParts, Result<Option<P>, Answer>);
+
+/// Waits where a request waits, and then at each part behind that has it wait again. Who is refused behind the rate may
+/// get back what it took there.
+async fn go_on(parts: Arc<Parts>, wait: StackWait, request: RequestParts) -> Told<StackPermit> {
+    let StackWait { mut permit, place } = wait;
+    let (request, told) = pass(&parts, &mut permit, place, request).await;
+    let mut answer = match told {
+        Ok(()) => return (request, Ok(Some(permit))),
+        Err(answer) => answer,
+    };
+    let body_bytes = answer.body().len() as u64;
+    let closing = permit.rate.and_then(|mut owed| RateLimitLayer::tell(&mut owed, Some(body_bytes), &mut answer));
+    if let Some(closing) = closing {
+        closing.await;
+    }
+    (request, Err(answer))
+}
+
+/// Passes the parts from where a request waits.
+async fn pass(
+    parts: &Parts,
+    permit: &mut StackPermit,
+    place: Place,
+    mut request: RequestParts,
+) -> (RequestParts, Result<(), Answer>) {
+    let (asked, in_turn, in_line) = match place {
+        Place::Rate(asked) => (Some(asked), None, None),
+        Place::Fair(wait) => (None, Some(wait), None),
+        Place::Concurrency(wait) => (None, None, Some(wait)),
+        Place::Refused(answer) => return (request, Err(answer)),
+    };
+    if let (Some(rate), Some(asked)) = (&parts.rate, asked) {
+        let told;
+        (request, told) = rate.clone().wait(asked, request).await;
+        match told {
+            Ok(owed) => permit.rate = owed,
+            Err(answer) => return (request, Err(answer)),
+        }
+        parts.counts.went_on(Part::Rate);
+    }
+    if in_line.is_none() {
+        if let Some(fair) = &parts.fair {
+            let entered = in_turn.map_or_else(|| fair.enter(Head::of_parts(&request)), Entered::wait);
+            let told;
+            (request, told) = through(fair, entered, request).await;
+            match told {
+                Ok(held) => permit.fair = held,
+                Err(answer) => return (request, Err(answer)),
+            }
+        }
+        parts.counts.went_on(Part::Fair);
+    }
+    if let Some(concurrency) = &parts.concurrency {
+        let entered = in_line.map_or_else(|| concurrency.enter_unseen(), Entered::wait);
+        let told;
+        (request, told) = through(concurrency, entered, request).await;
+        match told {
+            Ok(held) => permit.concurrency = held,
+            Err(answer) => return (request, Err(answer)),
+        }
+    }
+    parts.counts.went_on(Part::Concurrency);
+    (request, Ok(()))
+}
+
+/// What comes of a part, after a wait if it has the request wait.
+async fn through<D: Doorkeeper>(
+    part: &D,
+    entered: Entered<D::Permit, D::Wait>,
+    request: RequestParts,
+) -> Told<D::Permit> {
+    let told = match entered {
+        Entered::In(permit) => Ok(Some(permit)),
+        Entered::Uncounted => Ok(None),
+        Entered::Out(Out::Wait(wait)) => return part.clone().wait(*wait, request).await,
+        Entered::Out(Out::Refused(refusal)) => Err(refusal.answer(is_call(&request.headers))),
+        Entered::Out(Out::Answered(answer)) => Err(answer),
+    };
+    (request, told)
+}
