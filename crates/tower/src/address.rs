@@ -105,7 +105,7 @@ impl ClientAddress {
 pub(crate) struct Address {
     clients: Arc<Clients>,
     peer: Peer,
-    /// If the peer always is the client.
+    /// If the peer always is the client: then no header is looked at, and its bits are all that is needed.
     masks: Option<Masks>,
 }
 
@@ -125,7 +125,7 @@ impl Masks {
 }
 
 impl Address {
-    /// The bytes of the address, in a place for them.
+    /// The bytes of what [`Address::find`] finds, in a place for them.
     #[inline]
     pub(crate) fn bytes<'a>(&self, head: Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
         let Some(masks) = self.masks else { return Some(octets(self.find(head)?, place)) };

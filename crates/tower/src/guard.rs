@@ -1,4 +1,4 @@
-//! The one service behind the layers that let requests in, have them wait or refuse them, and its future.
+//! The services behind the layers that let requests in, have them wait or refuse them, and their one future.
 //!
 //! A permit is given back when the body of the response has ended, which `body.rs` sees to: until then there is work.
 //!
@@ -35,7 +35,7 @@ pub trait Doorkeeper: Clone {
     /// What a request waits for.
     type Wait;
 
-    /// Whether it is told how requests end.
+    /// Whether it is told how requests end. Only one that adds nothing to responses can be.
     const LEARNS: bool = false;
 
     /// Whether it may add to responses.
@@ -60,7 +60,8 @@ pub trait Doorkeeper: Clone {
         true
     }
 
-    /// Adds to a response, whose body is so long, if that is known. What the response has to wait for comes back. Only called if [`Doorkeeper::tells`].
+    /// Adds to a response, whose body is so long, if that is known. What the response has to wait for comes back. Only called
+    /// if [`Doorkeeper::tells`].
     fn tell<B>(permit: &mut Self::Permit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
         let _ = (permit, body_bytes, response);
         None
@@ -98,7 +99,7 @@ pub enum Out<W> {
     Wait(Box<W>),
     /// It is refused.
     Refused(Box<Refusal>),
-    /// The same, in other words.
+    /// The same, in the layer's own words.
     Answered(Answer),
 }
 
@@ -198,7 +199,7 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Guarded`] service.
+    /// The response of a [`Guarded`] or [`GuardedUnseen`] service.
     pub struct GuardedFuture<S, D, A>
     where
         S: Service<Request<A>>,
@@ -231,7 +232,7 @@ enum Rare<S: Service<Request<A>>, D: Doorkeeper, A> {
     Closing { closing: Closing, response: Option<(S::Response, Pass<S, D, A>)> },
 }
 
-/// What comes of it.
+/// What comes of what is not just passed on, in the end.
 enum Turn<S, A, B, D: Doorkeeper> {
     In(Box<(S, Request<A>, Option<D::Permit>)>),
     Answer(Box<Response<LayerBody<B, D::Held>>>),
@@ -306,6 +307,7 @@ where
         answer.map_or(Poll::Pending, |answer| Poll::Ready(Turn::Answer(Box::new(answer))))
     }
 }
+
 impl<S, D, A, B> Future for GuardedFuture<S, D, A>
 where
     S: Service<Request<A>, Response = Response<B>, Error: 'static>,
@@ -344,7 +346,8 @@ where
     D: Doorkeeper,
     B: Body,
 {
-    /// The same where something may be told in the response, which then may have to wait.
+    /// The same where something may be told in the response, which then may have to wait. It is apart because the loop and
+    /// the look at the response would cost those who tell nothing.
     #[inline]
     fn poll_telling(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held<S, D, A, B>> {
         let mut this = self.project();
@@ -394,6 +397,7 @@ where
         Ok(response.map(|body| LayerBody::holding(body, held)))
     }
 
+    /// The same, and the doorkeeper hears how the request ended.
     #[inline]
     fn learn_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Held<S, D, A, B> {
         if let Pass::Permit(permit) = self {
@@ -402,7 +406,7 @@ where
         self.hold(result)
     }
 
-    /// The same with what is told in it; nothing if it has to wait.
+    /// The response with what is told in it; nothing if it has to wait.
     #[inline]
     fn tell_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Option<Held<S, D, A, B>> {
         if !matches!(self, Pass::Permit(permit) if D::tells(permit)) {

@@ -12,7 +12,7 @@
 //! | all that protects a service, as one layer | `stack/` |
 //! | clients that come back when they were told to | `retry/` |
 //! | who is in, who waits, and in which order | `gate/` |
-//! | the one service and future behind the layers that let in | `guard.rs` |
+//! | the services behind the layers that let in, and their one future | `guard.rs` |
 //! | whom a request counts on | `key.rs`, `address.rs` |
 //! | requests that do not tell who they are from | `missing_key.rs` |
 //! | what a closure sees of a request, of a response and of an end | `head.rs`, `response.rs`, `ended.rs` |

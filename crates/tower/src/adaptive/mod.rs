@@ -145,6 +145,7 @@ impl Shared {
         }
     }
 
+    /// For those who find no place, for partitions, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(self: &Arc<Shared>, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         match (self.switch.mode(), &self.places) {

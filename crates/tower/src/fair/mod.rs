@@ -31,8 +31,8 @@ pub use builder::FairBuilder;
 /// tenants in turn (deficit round robin), in proportion to their weights: who asks for a hundred times as much waits
 /// in a longer line of its own, and nobody else does.
 ///
-/// Who a request is from is asked only where it makes a difference: when all places are taken, or when those without a
-/// tenant are skipped or denied.
+/// Who a request is from is asked only where it makes a difference: when all places are taken, when those without a
+/// tenant are skipped or denied, and in [`Mode::Shadow`].
 ///
 /// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
 /// gRPC). A place is free again when the body of the response has ended, or when the caller has gone away.
@@ -111,6 +111,7 @@ impl Shared {
         if all_count { self.gate.try_enter() } else { None }
     }
 
+    /// For those whose tenant makes a difference, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
         let mode = self.switch.mode();

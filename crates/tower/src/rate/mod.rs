@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// The verdict of a store that may have to be waited for. Only this is boxed.
+    /// The verdict of a store that may have to be waited for.
     fn judge(shared: Arc<Shared>, parts: Parts) -> Judged {
         Box::pin(async move {
             let head = Head::of_parts(&parts);
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// What only watches must not be felt.
+    /// What is owed to the response. What only watches must not be felt.
     #[inline]
     fn owed(self: &Arc<Shared>, mut ticket: Ticket) -> Owed {
         if self.switch.mode() != Mode::Enforce {

@@ -23,9 +23,9 @@ use crate::shed::ShedPermit;
 /// Who went on, of all that came. None ever shrinks: sums of them are counters as well.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// All parts at once. Nearly all do, and one number for all parts is what that costs.
+    /// Past all parts at once, as nearly all do: so it costs one number and not one for each part.
     at_once: AtomicU64,
-    /// A part, by those whom not all parts let go on at once.
+    /// Behind each part, of those whom not all parts let go on at once.
     late: [AtomicU64; Part::ALL.len()],
 }
 
@@ -43,7 +43,8 @@ impl Counts {
     }
 }
 
-/// What a request has of each part. What is told first is dropped first: who comes next finds room from within.
+/// What a request has of each part, from within: fields are dropped in this order, so that who is let in at an outer part
+/// finds room at the inner ones.
 #[derive(Default)]
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,

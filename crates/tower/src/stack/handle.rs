@@ -191,8 +191,7 @@ pub struct PartStats {
     pub in_flight: Option<u64>,
     /// Requests that wait before it now. Nothing where nobody waits.
     pub queued: Option<u64>,
-    /// How many may be behind it. For a shedder: besides critical requests. Nothing
-    /// where no number is fixed.
+    /// How many may be behind it. For a shedder: besides critical requests. Nothing where no number is fixed.
     pub limit: Option<u64>,
 }
 
