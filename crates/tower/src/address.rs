@@ -212,3 +212,29 @@ impl fmt::Debug for Peer {
         formatter.write_str("Peer")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The quick way to the bytes of an address tells the same as the way that rules go, for each length of a prefix.
+    #[test]
+    fn both_ways_tell_clients_apart_by_the_same_bits() {
+        let addresses = ["203.0.113.77", "255.255.255.255", "::ffff:203.0.113.77", "::1", "2001:db8:a:b:c:d:e:f"];
+        let mut request = http::Request::new(());
+        for address in addresses.map(|text| text.parse::<IpAddr>().unwrap()) {
+            request.extensions_mut().insert(address);
+            for (v4, v6) in (0..=128).map(|bits: u8| (bits.min(32), bits)) {
+                let written = ClientAddress::new().ipv4_prefix(v4).ipv6_prefix(v6);
+                let Ok(compiled) = written.compile() else { continue };
+                let (head, mut place, mut other) = (Head::of(&request), [0; 16], [0; 16]);
+                assert!(compiled.masks.is_some());
+                let quick = compiled.bytes(head, &mut place).unwrap();
+                let told = octets(compiled.find(head).unwrap(), &mut other);
+                assert_eq!(quick, told, "{address} by {v4} and {v6} bits");
+            }
+        }
+        let behind_a_proxy = ClientAddress::new().trusted_hops(1).compile().unwrap();
+        assert!(behind_a_proxy.masks.is_none(), "there the peer is not the client");
+    }
+}

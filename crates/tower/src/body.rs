@@ -32,12 +32,6 @@ pin_project! {
 }
 
 impl<B, P> LayerBody<B, P> {
-    /// What the service behind the layer answered.
-    #[inline]
-    pub(crate) fn passed(body: B) -> LayerBody<B, P> {
-        LayerBody { kind: Kind::Passed { body }, permit: None }
-    }
-
     /// What the service behind the layer answered, and the permit of its request.
     #[inline]
     pub(crate) fn holding(body: B, permit: Option<P>) -> LayerBody<B, P> {
@@ -53,7 +47,7 @@ impl<B, P> LayerBody<B, P> {
 /// Layers of others answer with an empty body of it, as those of tower-http for timeouts do.
 impl<B: Default, P> Default for LayerBody<B, P> {
     fn default() -> LayerBody<B, P> {
-        LayerBody::passed(B::default())
+        LayerBody::holding(B::default(), None)
     }
 }
 

@@ -168,16 +168,6 @@ pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(
     if (1..=max).contains(&value) { Ok(()) } else { Err(ConfigError::number(field, value, format!("1 to {max}"))) }
 }
 
-/// Checks that where there is no key nothing is said of keys.
-pub(crate) fn check_keyless(keys: bool, missing_key: bool, too_many_requests: bool) -> Result<(), ConfigError> {
-    for (field, is_said) in [("keys", keys), ("missing_key", missing_key), ("too_many_requests", too_many_requests)] {
-        if is_said {
-            return Err(ConfigError::unused(field, "without a key", "set key too, or leave it out"));
-        }
-    }
-    Ok(())
-}
-
 /// Checks a name that stands in headers or metrics.
 pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
     let length = name.len();

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -22,7 +22,8 @@ use crate::body::LayerBody;
 use crate::ended::Ended;
 use crate::grpc::is_call;
 use crate::head::Head;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
+use crate::switch::Switch;
 
 /// What a layer knows: whom to let in, and what to do when a request has been answered.
 pub trait Doorkeeper: Clone {
@@ -75,7 +76,25 @@ pub trait Blind: Doorkeeper {
 }
 
 /// Waits until a request is let in: with a permit if it is counted, or with an answer if it is not let in after all.
-pub(crate) type Waiting<P> = Pin<Box<dyn Future<Output = (Parts, Result<Option<P>, Answer>)> + Send>>;
+pub(crate) type Waiting<P> = Pin<Box<dyn Future<Output = Waited<P>> + Send>>;
+
+/// The head of a request that has waited, and its permit if it is counted, or the answer if it is not let in.
+pub(crate) type Waited<P> = (Parts, Result<Option<P>, Answer>);
+
+/// What comes of having waited, by what was told. Who waited in vain goes on if the layer does not act any more.
+pub(crate) fn waited<P>(
+    parts: Parts,
+    told: Result<P, Reason>,
+    switch: &Switch,
+    refusal: impl FnOnce(Reason) -> Refusal,
+) -> Waited<P> {
+    let permit = match told {
+        Ok(permit) => Ok(Some(permit)),
+        Err(_) if switch.lets_late_in() => Ok(None),
+        Err(reason) => Err(refusal(reason).answer(is_call(&parts.headers))),
+    };
+    (parts, permit)
+}
 
 /// What a response waits for.
 pub(crate) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -101,6 +120,17 @@ pub enum Out<W> {
     Refused(Box<Refusal>),
     /// The same, in the layer's own words.
     Answered(Answer),
+}
+
+impl<W> Out<W> {
+    /// What is waited for, or the answer to a request with these headers.
+    pub(crate) fn wait_or_answer(self, headers: &HeaderMap) -> Result<Box<W>, Answer> {
+        match self {
+            Out::Wait(wait) => Ok(wait),
+            Out::Refused(refusal) => Err(refusal.answer(is_call(headers))),
+            Out::Answered(answer) => Err(answer),
+        }
+    }
 }
 
 impl<P, W> Entered<P, W> {
@@ -259,19 +289,16 @@ where
     #[cold]
     #[inline(never)]
     fn new(inner: &mut S, doorkeeper: &D, request: Request<A>, out: Out<D::Wait>) -> Box<Rare<S, D, A>> {
-        let answer = match out {
-            Out::Wait(wait) => {
+        Box::new(match out.wait_or_answer(request.headers()) {
+            Ok(wait) => {
                 // The one that is ready waits along; who calls next must find its clone ready first.
                 let clone = inner.clone();
                 let ready = std::mem::replace(inner, clone);
                 let (parts, body) = request.into_parts();
-                let waiting = doorkeeper.clone().wait(*wait, parts);
-                return Box::new(Rare::Waiting { waiting, held: Some((ready, body)) });
+                Rare::Waiting { waiting: doorkeeper.clone().wait(*wait, parts), held: Some((ready, body)) }
             }
-            Out::Refused(refusal) => refusal.answer(is_call(request.headers())),
-            Out::Answered(answer) => answer,
-        };
-        Box::new(Rare::Refused { answer: Some(answer) })
+            Err(answer) => Rare::Refused { answer: Some(answer) },
+        })
     }
 }
 
@@ -314,7 +341,7 @@ where
     D: Doorkeeper,
     B: Body,
 {
-    type Output = Held<S, D, A, B>;
+    type Output = HeldResponse<S, D, A, B>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -349,7 +376,7 @@ where
     /// The same where something may be told in the response, which then may have to wait. It is apart because the loop and
     /// the look at the response would cost those who tell nothing.
     #[inline]
-    fn poll_telling(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held<S, D, A, B>> {
+    fn poll_telling(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<HeldResponse<S, D, A, B>> {
         let mut this = self.project();
         loop {
             if this.serving.is_none() {
@@ -373,7 +400,8 @@ where
 }
 
 /// What a service behind a layer answers in the end.
-type Held<S, D, A, B> = Result<Response<LayerBody<B, <D as Doorkeeper>::Held>>, <S as Service<Request<A>>>::Error>;
+type HeldResponse<S, D, A, B> =
+    Result<Response<LayerBody<B, <D as Doorkeeper>::Held>>, <S as Service<Request<A>>>::Error>;
 
 impl<S, D, A, B> Pass<S, D, A>
 where
@@ -383,7 +411,7 @@ where
 {
     /// The response, with the permit until its body has ended.
     #[inline(always)]
-    fn hold(&mut self, result: Result<Response<B>, S::Error>) -> Held<S, D, A, B> {
+    fn hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
         let permit = match std::mem::replace(self, Pass::Nothing) {
             Pass::Permit(permit) => Some(permit),
             Pass::Nothing | Pass::Rare(_) => None,
@@ -399,7 +427,7 @@ where
 
     /// The same, and the doorkeeper hears how the request ended.
     #[inline]
-    fn learn_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Held<S, D, A, B> {
+    fn learn_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
         if let Pass::Permit(permit) = self {
             D::answered(permit, Ended::of(&result));
         }
@@ -408,18 +436,18 @@ where
 
     /// The response with what is told in it; nothing if it has to wait.
     #[inline]
-    fn tell_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Option<Held<S, D, A, B>> {
+    fn tell_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Option<HeldResponse<S, D, A, B>> {
         if !matches!(self, Pass::Permit(permit) if D::tells(permit)) {
             return Some(self.hold(result));
         }
         match result {
             Ok(response) => self.tell(response),
-            Err(error) => Some(Err(error)),
+            Err(error) => Some(self.hold(Err(error))),
         }
     }
 
     #[inline]
-    fn tell(&mut self, mut response: Response<B>) -> Option<Held<S, D, A, B>> {
+    fn tell(&mut self, mut response: Response<B>) -> Option<HeldResponse<S, D, A, B>> {
         let Pass::Permit(permit) = self else { return None };
         let body_bytes = response.body().size_hint().exact();
         let Some(closing) = D::tell(permit, body_bytes, &mut response) else { return Some(self.hold(Ok(response))) };

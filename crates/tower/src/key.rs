@@ -157,7 +157,7 @@ pub(crate) struct Extractor(Box<[Part]>);
 
 /// Where the bytes of a key are that do not stand in the request. It is its caller's, so that nothing is handed about.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct KeyRoom {
     octets: [u8; 16],
     owned: Vec<u8>,
     joined: Option<KeyBuf>,
@@ -173,7 +173,7 @@ pub(crate) enum NoKey {
 impl Extractor {
     /// The key of a request: of one part its bytes, of several each with its length before it.
     #[inline]
-    pub(crate) fn key<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Result<&'a [u8], NoKey> {
+    pub(crate) fn key<'a>(&self, head: Head<'a>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
         match &*self.0 {
             [part] => part.bytes(head, room).ok_or(NoKey::Missing),
             parts => joined(parts, head, room),
@@ -184,15 +184,15 @@ impl Extractor {
     pub(crate) fn entry(&self, head: Head<'_>) -> Option<String> {
         match self.0.first()? {
             Part::Address(address) => address.find(head).map(|address| address.to_string()),
-            part => String::from_utf8(part.bytes(head, &mut Room::default())?.to_vec()).ok(),
+            part => String::from_utf8(part.bytes(head, &mut KeyRoom::default())?.to_vec()).ok(),
         }
     }
 }
 
 #[cold]
-fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut Room) -> Result<&'a [u8], NoKey> {
+fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
     let mut rooms = Vec::new();
-    rooms.resize_with(parts.len(), Room::default);
+    rooms.resize_with(parts.len(), KeyRoom::default);
     let values = parts.iter().zip(&mut rooms).map(|(part, room)| part.bytes(head, room).ok_or(NoKey::Missing));
     match KeyBuf::from_parts(values.collect::<Result<Vec<_>, _>>()?) {
         Ok(key) => Ok(room.joined.insert(key).as_key().as_bytes()),
@@ -204,37 +204,37 @@ fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut Room) -> Result<&'a 
 impl Part {
     /// Its bytes; nothing if they are missing or empty.
     #[inline]
-    fn bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
+    fn bytes<'a>(&self, head: Head<'a>, room: &'a mut KeyRoom) -> Option<&'a [u8]> {
         let bytes = match self {
             Part::Address(address) => address.bytes(head, &mut room.octets)?,
             Part::Header(name) => head.headers().get(name)?.as_bytes(),
-            part => part.other_bytes(head, room)?,
+            Part::Everyone => b"everyone",
+            Part::Cookie(name) => head.cookie(name)?.as_bytes(),
+            Part::ApiKey => api_key(head)?,
+            Part::Path => room.path(head),
+            Part::Custom(custom) => room.keep(custom(head)?),
         };
         (!bytes.is_empty()).then_some(bytes)
     }
+}
 
-    /// Those of the others, apart from those that are asked for most.
-    #[inline(never)]
-    fn other_bytes<'a>(&self, head: Head<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
-        let bytes = match self {
-            Part::Everyone => Cow::Borrowed(&b"everyone"[..]),
-            Part::Address(address) => return address.bytes(head, &mut room.octets),
-            Part::Header(name) => Cow::Borrowed(head.headers().get(name)?.as_bytes()),
-            Part::Cookie(name) => Cow::Borrowed(head.cookie(name)?.as_bytes()),
-            Part::ApiKey => Cow::Borrowed(api_key(head)?),
-            Part::Path => match canonical_path(head.uri().path()) {
-                Cow::Borrowed(path) => Cow::Borrowed(path.as_bytes()),
-                Cow::Owned(path) => Cow::Owned(path.into_bytes()),
-            },
-            Part::Custom(custom) => custom(head)?,
-        };
-        Some(match bytes {
+impl KeyRoom {
+    fn path<'a>(&'a mut self, head: Head<'a>) -> &'a [u8] {
+        match canonical_path(head.uri().path()) {
+            Cow::Borrowed(path) => path.as_bytes(),
+            Cow::Owned(path) => self.keep(Cow::Owned(path.into_bytes())),
+        }
+    }
+
+    /// Bytes that nobody else keeps.
+    fn keep<'a>(&'a mut self, bytes: Cow<'a, [u8]>) -> &'a [u8] {
+        match bytes {
             Cow::Borrowed(bytes) => bytes,
             Cow::Owned(bytes) => {
-                room.owned = bytes;
-                &room.owned
+                self.owned = bytes;
+                &self.owned
             }
-        })
+        }
     }
 }
 

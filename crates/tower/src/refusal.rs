@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use tidegate_core::shed::Criticality;
 use tidegate_engine::Denial;
 use tidegate_engine::http_headers::Problem;
 
 use crate::answer::Denied;
 use crate::grpc::code;
+use crate::guard::Answer;
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +111,7 @@ impl Refusal {
     }
 
     /// The response to an HTTP request, or to a call of gRPC.
-    pub(crate) fn answer(self, is_grpc: bool) -> Box<Response<Bytes>> {
+    pub(crate) fn answer(self, is_grpc: bool) -> Answer {
         Box::new(Denied::refused(self).respond(is_grpc))
     }
 }

@@ -21,8 +21,7 @@ use tower_layer::Layer;
 
 use crate::ended::Ended;
 use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted};
-use crate::grpc::is_call;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -137,14 +136,6 @@ impl Shared {
         }
     }
 
-    fn waited(self: &Arc<Shared>, told: Result<Came, Reason>) -> Result<AdaptivePermit, Refusal> {
-        match told {
-            Ok(Came::Gate(granted)) => Ok(self.permit_at_gate(granted)),
-            Ok(Came::Part(permit)) => Ok(self.permit_of_part(permit)),
-            Err(reason) => Err(self.refusal(reason)),
-        }
-    }
-
     /// For those who find no place, for partitions, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(self: &Arc<Shared>, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
@@ -198,14 +189,10 @@ impl Doorkeeper for AdaptiveLayer {
     fn wait(self, wait: AdaptiveWait, parts: Parts) -> Waiting<AdaptivePermit> {
         Box::pin(async move {
             let told = match wait {
-                AdaptiveWait::One(wait) => wait.await.map(Came::Gate),
-                AdaptiveWait::Part(wait) => wait.await.map(Came::Part),
+                AdaptiveWait::One(wait) => wait.await.map(|granted| self.0.permit_at_gate(granted)),
+                AdaptiveWait::Part(wait) => wait.await.map(|permit| self.0.permit_of_part(permit)),
             };
-            let permit = match told {
-                Err(_) if self.0.switch.lets_late_in() => Ok(None),
-                told => self.0.waited(told).map(Some).map_err(|refusal| refusal.answer(is_call(&parts.headers))),
-            };
-            (parts, permit)
+            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
         })
     }
 
@@ -220,12 +207,6 @@ impl Doorkeeper for AdaptiveLayer {
 pub enum AdaptiveWait {
     One(GateWait),
     Part(DividedWait),
-}
-
-/// What was waited for.
-enum Came {
-    Gate(Granted),
-    Part(DividedPermit),
 }
 
 impl<S> Layer<S> for AdaptiveLayer {
@@ -295,18 +276,24 @@ impl AdaptiveHandle {
     /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
     pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
         let told = match &self.0.places {
-            Places::One(gate) => match gate.enter_or_wait(None) {
-                Entry::In(granted) => Ok(Came::Gate(granted)),
-                Entry::Wait(wait) => wait.await.map(Came::Gate),
-                Entry::Refused(reason) => Err(reason),
-            },
-            Places::Divided { gate, .. } => match gate.enter(None) {
-                DividedEntry::In(permit) => Ok(Came::Part(permit)),
-                DividedEntry::Wait(wait) => wait.await.map(Came::Part),
-                DividedEntry::Refused(reason) => Err(reason),
-            },
+            Places::One(gate) => {
+                let told = match gate.enter_or_wait(None) {
+                    Entry::In(granted) => Ok(granted),
+                    Entry::Wait(wait) => wait.await,
+                    Entry::Refused(reason) => Err(reason),
+                };
+                told.map(|granted| self.0.permit_at_gate(granted))
+            }
+            Places::Divided { gate, .. } => {
+                let told = match gate.enter(None) {
+                    DividedEntry::In(permit) => Ok(permit),
+                    DividedEntry::Wait(wait) => wait.await,
+                    DividedEntry::Refused(reason) => Err(reason),
+                };
+                told.map(|permit| self.0.permit_of_part(permit))
+            }
         };
-        self.0.waited(told)
+        told.map_err(|reason| self.0.refusal(reason))
     }
 }
 

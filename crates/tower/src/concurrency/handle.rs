@@ -62,8 +62,7 @@ impl ConcurrencyHandle {
             Entry::Wait(wait) => wait.await,
             Entry::Refused(reason) => Err(reason),
         };
-        let permit = told.and_then(|granted| ConcurrencyPermit::of(granted).ok_or(Reason::Busy));
-        permit.map_err(|reason| self.0.refusal(reason))
+        told.map(ConcurrencyPermit::of).map_err(|reason| self.0.refusal(reason))
     }
 
     /// Takes a place if one is free and nobody waits.

@@ -12,8 +12,7 @@ use tower_layer::Layer;
 
 use super::{KeyedConcurrencyBuilder, KeyedConcurrencyHandle};
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Wait};
-use crate::grpc::is_call;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -108,7 +107,7 @@ impl Shared {
     /// Those without a key are as one client.
     fn enter_nameless(&self) -> Entering {
         match self.nameless.enter(&self.switch, None) {
-            Entry::In(granted) => Entered::with(KeyedConcurrencyPermit::of(granted)),
+            Entry::In(granted) => Entered::In(KeyedConcurrencyPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Nameless(wait)),
             Entry::Refused(reason) => Entered::refused(self.refusal(as_client(reason))),
         }
@@ -156,14 +155,9 @@ impl Doorkeeper for KeyedConcurrencyLayer {
         Box::pin(async move {
             let told = match wait {
                 KeyedConcurrencyWait::Nameless(wait) => wait.await.map(KeyedConcurrencyPermit::of),
-                KeyedConcurrencyWait::Key(wait) => wait.await.map(|permit| Some(permit.into())),
+                KeyedConcurrencyWait::Key(wait) => wait.await.map(KeyedConcurrencyPermit::from),
             };
-            let permit = match told {
-                Ok(permit) => Ok(permit),
-                Err(_) if self.0.switch.lets_late_in() => Ok(None),
-                Err(reason) => Err(self.0.refusal(as_client(reason)).answer(is_call(&parts.headers))),
-            };
-            (parts, permit)
+            waited(parts, told, &self.0.switch, |reason| self.0.refusal(as_client(reason)))
         })
     }
 }
@@ -206,8 +200,8 @@ enum Held {
 }
 
 impl KeyedConcurrencyPermit {
-    fn of(granted: Granted) -> Option<KeyedConcurrencyPermit> {
-        granted.into_permit().map(|permit| KeyedConcurrencyPermit(Held::Nameless { _permit: permit }))
+    fn of(granted: Granted) -> KeyedConcurrencyPermit {
+        KeyedConcurrencyPermit(Held::Nameless { _permit: granted.into_permit() })
     }
 }
 

@@ -21,8 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::ConfigError;
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::grpc::is_call;
-use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Waiting};
+use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Waiting, waited};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -93,7 +92,7 @@ impl Shared {
             return Entered::Uncounted;
         }
         match self.gate.enter(&self.switch, None) {
-            Entry::In(granted) => Entered::with(ConcurrencyPermit::of(granted)),
+            Entry::In(granted) => Entered::In(ConcurrencyPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(wait),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
@@ -112,13 +111,8 @@ impl Doorkeeper for ConcurrencyLayer {
 
     fn wait(self, wait: GateWait, parts: Parts) -> Waiting<ConcurrencyPermit> {
         Box::pin(async move {
-            let told = wait.await;
-            let permit = match told {
-                Ok(granted) => Ok(ConcurrencyPermit::of(granted)),
-                Err(_) if self.0.switch.lets_late_in() => Ok(None),
-                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
-            };
-            (parts, permit)
+            let told = wait.await.map(ConcurrencyPermit::of);
+            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
         })
     }
 }
@@ -158,7 +152,7 @@ pub struct ConcurrencyPermit {
 }
 
 impl ConcurrencyPermit {
-    fn of(granted: Granted) -> Option<ConcurrencyPermit> {
-        granted.into_permit().map(|permit| ConcurrencyPermit { _permit: permit })
+    fn of(granted: Granted) -> ConcurrencyPermit {
+        ConcurrencyPermit { _permit: granted.into_permit() }
     }
 }

@@ -18,8 +18,7 @@ use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::grpc::is_call;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -131,7 +130,7 @@ impl Shared {
             Named::Denied(reason) => return Entered::refused(self.refusal(reason)),
         };
         match self.gate.enter(&self.switch, Some((key, weight))) {
-            Entry::In(granted) => Entered::with(FairPermit::of(granted)),
+            Entry::In(granted) => Entered::In(FairPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(wait),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
         }
@@ -153,13 +152,8 @@ impl Doorkeeper for FairLayer {
 
     fn wait(self, wait: GateWait, parts: Parts) -> Waiting<FairPermit> {
         Box::pin(async move {
-            let told = wait.await;
-            let permit = match told {
-                Ok(granted) => Ok(FairPermit::of(granted)),
-                Err(_) if self.0.switch.lets_late_in() => Ok(None),
-                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
-            };
-            (parts, permit)
+            let told = wait.await.map(FairPermit::of);
+            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
         })
     }
 }
@@ -209,8 +203,8 @@ pub struct FairPermit {
 }
 
 impl FairPermit {
-    fn of(granted: Granted) -> Option<FairPermit> {
-        granted.into_permit().map(|permit| FairPermit { _permit: permit })
+    fn of(granted: Granted) -> FairPermit {
+        FairPermit { _permit: granted.into_permit() }
     }
 }
 

@@ -288,39 +288,40 @@ impl Drop for GatePermit {
 /// A place that is on its way to somebody, and how many were in when it was taken. Dropped on the way, it is given back,
 /// and goes to who waits.
 pub struct Granted {
-    /// Nothing once it has arrived.
-    gate: Option<Arc<Gate>>,
+    gate: Arc<Gate>,
     in_flight: u64,
+    /// Whether it has arrived, and somebody else gives it back.
+    has_arrived: bool,
 }
 
 impl Granted {
     fn new(gate: &Arc<Gate>, in_flight: u64) -> Granted {
-        Granted { gate: Some(Arc::clone(gate)), in_flight }
+        Granted { gate: Arc::clone(gate), in_flight, has_arrived: false }
     }
 
     /// The guard of the place.
-    pub(crate) fn into_permit(mut self) -> Option<GatePermit> {
-        self.gate.take().map(GatePermit)
+    pub(crate) fn into_permit(mut self) -> GatePermit {
+        self.has_arrived = true;
+        GatePermit(Arc::clone(&self.gate))
     }
 
     /// The place without a guard, and how many were in when it was taken. [`Gate::release`] gives it back.
     pub(crate) fn into_place(mut self) -> u64 {
-        self.gate = None;
+        self.has_arrived = true;
         self.in_flight
     }
 
     /// Gives the place back without serving who waits.
     fn give_back(mut self) {
-        if let Some(gate) = self.gate.take() {
-            let _: bool = gate.permits.release();
-        }
+        self.has_arrived = true;
+        let _: bool = self.gate.permits.release();
     }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        if let Some(gate) = &self.gate {
-            gate.release();
+        if !self.has_arrived {
+            self.gate.release();
         }
     }
 }

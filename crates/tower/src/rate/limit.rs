@@ -11,7 +11,7 @@ use tidegate_policy::{Headers, Shown};
 
 use super::{Later, Ticket, Told, Verdict};
 use crate::answer::{Denied, Why};
-use crate::key::{Extractor, Room};
+use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
 
@@ -82,7 +82,7 @@ impl LimitJudge {
     }
 
     pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
-        let mut room = Room::default();
+        let mut room = KeyRoom::default();
         let key = match named_by(self.key.key(head, &mut room), self.missing) {
             Named::Key(key) => Some(key),
             Named::Nobody => None,

@@ -9,8 +9,6 @@
 //! | shadow mode that waits for no store | `watch.rs` |
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,10 +100,9 @@ impl Doorkeeper for RateLimitLayer {
     }
 
     fn wait(self, _: StoreAsked, parts: Parts) -> Waiting<Owed> {
-        let judged = Shared::judge(self.shared, parts);
         Box::pin(async move {
-            let (parts, shared, verdict) = judged.await;
-            let settled = shared.settle_on(verdict, &parts.headers);
+            let verdict = self.shared.judge(&parts).await;
+            let settled = self.shared.settle_on(verdict, &parts.headers);
             (parts, settled)
         })
     }
@@ -179,8 +176,6 @@ enum Later {
     Watch(Box<Watch>),
 }
 
-type Judged = Pin<Box<dyn Future<Output = (Parts, Arc<Shared>, Verdict)> + Send>>;
-
 impl Shared {
     /// The verdict, if no store has to be waited for.
     fn judge_at_once(&self, head: Head<'_>) -> Option<Verdict> {
@@ -191,15 +186,12 @@ impl Shared {
     }
 
     /// The verdict of a store that may have to be waited for.
-    fn judge(shared: Arc<Shared>, parts: Parts) -> Judged {
-        Box::pin(async move {
-            let head = Head::of_parts(&parts);
-            let verdict = match &shared.judge {
-                Judge::Limit(judge) => judge.judge(head),
-                Judge::Policy(judge) => judge.judge(head).await,
-            };
-            (parts, shared, verdict)
-        })
+    async fn judge(&self, parts: &Parts) -> Verdict {
+        let head = Head::of_parts(parts);
+        match &self.judge {
+            Judge::Limit(judge) => judge.judge(head),
+            Judge::Policy(judge) => judge.judge(head).await,
+        }
     }
 
     /// What becomes of a request that is denied, that a store has to be asked about, or that is only watched: out of the
@@ -214,7 +206,7 @@ impl Shared {
             },
             None if self.switch.mode() == Mode::Shadow => {
                 let ticket = self.watch(head.to_parts());
-                Entered::with(ticket.map(|ticket| Owed { shared: Arc::clone(self), ticket }))
+                Entered::with(ticket.map(|ticket| self.owed(ticket)))
             }
             None => Entered::wait(StoreAsked),
         }
@@ -284,7 +276,7 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("RateLimit");
+        let mut shown = formatter.debug_struct("Shared");
         match &self.judge {
             Judge::Limit(judge) => shown.field("limit", judge.limit()),
             Judge::Policy(judge) => shown.field("domain", &judge.domain()),

@@ -43,9 +43,9 @@ impl Shared {
         let (runtime, started) = (Handle::try_current().ok()?, judge.now());
         let permit = Arc::clone(&self.watchers.0).try_acquire_owned().ok()?;
         let (tell, told) = oneshot::channel();
-        let judged = Shared::judge(Arc::clone(self), parts);
+        let shared = Arc::clone(self);
         runtime.spawn(async move {
-            let (_, shared, verdict) = judged.await;
+            let verdict = shared.judge(&parts).await;
             // Who waits for the service is bounded by that, and not by the store.
             drop(permit);
             shared.watched(verdict, told).await;

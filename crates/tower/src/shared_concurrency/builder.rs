@@ -16,7 +16,7 @@ use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
 use crate::bounds::{
     RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN, WATCHED_MAX,
 };
-use crate::error::{ConfigError, check_count, check_keyless, check_name, check_time};
+use crate::error::{ConfigError, check_count, check_name, check_time};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
 use crate::switch::Switch;
@@ -184,4 +184,14 @@ impl fmt::Debug for SharedConcurrencyBuilder {
         let mut shown = formatter.debug_struct("SharedConcurrencyBuilder");
         shown.field("name", &self.name).field("limit", &self.limit).field("lease", &self.lease).finish_non_exhaustive()
     }
+}
+
+/// Checks that where there is no key nothing is said of keys.
+fn check_keyless(keys: bool, missing_key: bool, too_many_requests: bool) -> Result<(), ConfigError> {
+    for (field, is_said) in [("keys", keys), ("missing_key", missing_key), ("too_many_requests", too_many_requests)] {
+        if is_said {
+            return Err(ConfigError::unused(field, "without a key", "set key too, or leave it out"));
+        }
+    }
+    Ok(())
 }

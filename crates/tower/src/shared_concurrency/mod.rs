@@ -25,10 +25,9 @@ use tidegate_core::{Key, KeyBuf, Permit, Semaphore};
 use tidegate_engine::Engine;
 use tower_layer::Layer;
 
-use crate::grpc::is_call;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
+use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
 use crate::head::Head;
-use crate::key::{Extractor, Room};
+use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{MissingKey, Named, named_by};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -136,7 +135,7 @@ impl Whose {
         match self {
             Whose::All { key } => Counted::On(key.clone()),
             Whose::Each { by, missing, nameless } => {
-                let mut room = Room::default();
+                let mut room = KeyRoom::default();
                 match named_by(by.key(head, &mut room), *missing) {
                     Named::Key(key) => match (keyed(name, key), missing) {
                         (Ok(key), _) => Counted::On(key),
@@ -230,14 +229,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
     }
 
     fn wait(self, asked: Asked, parts: Parts) -> Waiting<SharedPermit> {
-        Box::pin(async move {
-            let permit = match asked.await {
-                Ok(permit) => Ok(Some(permit)),
-                Err(_) if self.0.switch.lets_late_in() => Ok(None),
-                Err(reason) => Err(self.0.refusal(reason).answer(is_call(&parts.headers))),
-            };
-            (parts, permit)
-        })
+        Box::pin(async move { waited(parts, asked.await, &self.0.switch, |reason| self.0.refusal(reason)) })
     }
 }
 

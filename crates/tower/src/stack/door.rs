@@ -14,8 +14,7 @@ use crate::RateLimitLayer;
 use crate::concurrency::ConcurrencyPermit;
 use crate::fair::FairPermit;
 use crate::gate::GateWait;
-use crate::grpc::is_call;
-use crate::guard::{Answer, Blind, Closing, Doorkeeper, Entered, Out, Waiting};
+use crate::guard::{Answer, Blind, Closing, Doorkeeper, Entered, Out, Waited, Waiting};
 use crate::head::Head;
 use crate::rate::{Owed, StoreAsked};
 use crate::shed::ShedPermit;
@@ -152,24 +151,17 @@ impl Parts {
         place: impl FnOnce(W) -> Place,
     ) -> Entered<StackPermit, StackWait> {
         Part::ALL.into_iter().take_while(|before| *before != part).for_each(|before| self.counts.went_on(before));
-        let answer = match out {
-            Out::Wait(wait) => return Entered::wait(StackWait { permit, place: place(*wait) }),
-            Out::Refused(refusal) => refusal.answer(is_call(head.headers())),
-            Out::Answered(answer) => answer,
-        };
-        match permit.rate {
-            Some(_) => Entered::wait(StackWait { permit, place: Place::Refused(answer) }),
-            None => Entered::Out(Out::Answered(answer)),
+        match out.wait_or_answer(head.headers()) {
+            Ok(wait) => Entered::wait(StackWait { permit, place: place(*wait) }),
+            Err(answer) if permit.rate.is_some() => Entered::wait(StackWait { permit, place: Place::Refused(answer) }),
+            Err(answer) => Entered::Out(Out::Answered(answer)),
         }
     }
 }
 
-/// The head of a request, and what it has of a part, or the answer.
-type Told<P> = (RequestParts, Result<Option<P>, Answer>);
-
 /// Waits where a request waits, and then at each part behind that has it wait again. Who is refused behind the rate may
 /// get back what it took there.
-async fn go_on(parts: Arc<Parts>, wait: StackWait, request: RequestParts) -> Told<StackPermit> {
+async fn go_on(parts: Arc<Parts>, wait: StackWait, request: RequestParts) -> Waited<StackPermit> {
     let StackWait { mut permit, place } = wait;
     let (request, told) = pass(&parts, &mut permit, place, request).await;
     let mut answer = match told {
@@ -236,13 +228,14 @@ async fn through<D: Doorkeeper>(
     part: &D,
     entered: Entered<D::Permit, D::Wait>,
     request: RequestParts,
-) -> Told<D::Permit> {
-    let told = match entered {
-        Entered::In(permit) => Ok(Some(permit)),
-        Entered::Uncounted => Ok(None),
-        Entered::Out(Out::Wait(wait)) => return part.clone().wait(*wait, request).await,
-        Entered::Out(Out::Refused(refusal)) => Err(refusal.answer(is_call(&request.headers))),
-        Entered::Out(Out::Answered(answer)) => Err(answer),
+) -> Waited<D::Permit> {
+    let out = match entered {
+        Entered::In(permit) => return (request, Ok(Some(permit))),
+        Entered::Uncounted => return (request, Ok(None)),
+        Entered::Out(out) => out,
     };
-    (request, told)
+    match out.wait_or_answer(&request.headers) {
+        Ok(wait) => part.clone().wait(*wait, request).await,
+        Err(answer) => (request, Err(answer)),
+    }
 }

@@ -137,6 +137,19 @@ async fn one_line_for_all_is_not_fair() {
     assert!(worst < 0.5, "{worst}");
 }
 
+/// Who a request is from is asked when all places are taken, and a closure that panics then takes none along.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_for_a_tenant_while_there_is_room() {
+    let layer = FairLayer::builder(1, |_| panic!("asked")).build().unwrap();
+    let service = layer.layer(Slow::taking(100));
+    let first = send(&service, request(&[])).await;
+    assert_eq!((layer.handle().in_flight(), layer.handle().waiting()), (1, 0));
+    assert!(send(&service, request(&[])).await.await.unwrap_err().is_panic());
+    pass(100).await;
+    assert_eq!(first.await.unwrap().status(), 200);
+    assert_eq!((layer.handle().in_flight(), layer.handle().waiting()), (0, 0));
+}
+
 #[test]
 fn bad_configurations_are_refused() {
     for (built, expected) in [
