@@ -127,7 +127,7 @@ impl Masks {
 impl Address {
     /// The bytes of what [`Address::find`] finds, in a place for them.
     #[inline]
-    pub(crate) fn bytes<'a>(&self, head: Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
+    pub(crate) fn bytes<'a>(&self, head: &Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
         let Some(masks) = self.masks else { return Some(octets(self.find(head)?, place)) };
         let Mapped(bits) = (self.peer.0)(head)?;
         Some(match v4_of(bits) {
@@ -136,7 +136,7 @@ impl Address {
         })
     }
 
-    pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
+    pub(crate) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = self.peer.find(head)?;
         // Looked up when the first is asked for: where no proxy is trusted nobody asks.
         let lines = iter::once_with(|| head.headers().get_all(self.clients.header_name()));
@@ -184,23 +184,23 @@ fn octets(address: IpAddr, place: &mut [u8; 16]) -> &[u8] {
 
 /// Where the peer's address stands in a request.
 #[derive(Clone)]
-pub(crate) struct Peer(Arc<dyn Fn(Head<'_>) -> Option<Mapped> + Send + Sync>);
+pub(crate) struct Peer(Arc<dyn Fn(&Head<'_>) -> Option<Mapped> + Send + Sync>);
 
 impl Peer {
     pub(crate) fn from_extension<T: Send + Sync + 'static>(
         address: impl Fn(&T) -> Option<IpAddr> + Send + Sync + 'static,
     ) -> Peer {
-        Peer(Arc::new(move |head| address(head.extensions().get::<T>()?).map(Mapped::from)))
+        Peer(Arc::new(move |head: &Head<'_>| address(head.extensions().get::<T>()?).map(Mapped::from)))
     }
 
-    pub(crate) fn find(&self, head: Head<'_>) -> Option<IpAddr> {
+    pub(crate) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         (self.0)(head).map(|Mapped(bits)| IpAddr::V6(bits.into()).to_canonical())
     }
 }
 
 impl Default for Peer {
     fn default() -> Peer {
-        Peer(Arc::new(|head| {
+        Peer(Arc::new(|head: &Head<'_>| {
             let socket = head.extensions().get::<SocketAddr>().map(SocketAddr::ip);
             socket.or_else(|| head.extensions().get::<IpAddr>().copied()).map(Mapped::from)
         }))
@@ -227,7 +227,7 @@ mod tests {
             for (v4, v6) in (0..=128).map(|bits: u8| (bits.min(32), bits)) {
                 let written = ClientAddress::new().ipv4_prefix(v4).ipv6_prefix(v6);
                 let Ok(compiled) = written.compile() else { continue };
-                let (head, mut place, mut other) = (Head::of(&request), [0; 16], [0; 16]);
+                let (head, mut place, mut other) = (&Head::of(&request), [0; 16], [0; 16]);
                 assert!(compiled.masks.is_some());
                 let quick = compiled.bytes(head, &mut place).unwrap();
                 let told = octets(compiled.find(head).unwrap(), &mut other);

@@ -42,8 +42,9 @@ pub trait Doorkeeper: Clone {
     /// Whether it may add to responses.
     const TELLS: bool = false;
 
-    /// Lets a request in, or has it wait, or refuses it.
-    fn enter(&self, head: Head<'_>) -> Entered<Self::Permit, Self::Wait>;
+    /// Lets a request in, or has it wait, or refuses it. The head is lent: four words that are copied right after they were
+    /// written take longer than what they point to.
+    fn enter(&self, head: &Head<'_>) -> Entered<Self::Permit, Self::Wait>;
 
     /// Waits with the head of a request. Dropped before it is ready, it leaves what it waits in.
     fn wait(self, wait: Self::Wait, parts: Parts) -> Waiting<Self::Permit>;
@@ -180,7 +181,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<A>) -> GuardedFuture<S, D, A> {
-        let pass = match self.doorkeeper.enter(Head::of(&request)) {
+        let pass = match self.doorkeeper.enter(&Head::of(&request)) {
             Entered::In(permit) => Pass::Permit(permit),
             Entered::Uncounted => Pass::Nothing,
             Entered::Out(out) => return GuardedFuture::kept_out(&mut self.inner, &self.doorkeeper, request, out),

@@ -173,7 +173,7 @@ pub(crate) enum NoKey {
 impl Extractor {
     /// The key of a request: of one part its bytes, of several each with its length before it.
     #[inline]
-    pub(crate) fn key<'a>(&self, head: Head<'a>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
+    pub(crate) fn key<'a>(&self, head: &Head<'a>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
         match &*self.0 {
             [part] => part.bytes(head, room).ok_or(NoKey::Missing),
             parts => joined(parts, head, room),
@@ -181,7 +181,7 @@ impl Extractor {
     }
 
     /// The value of an entry; nothing if it is missing, or is not text.
-    pub(crate) fn entry(&self, head: Head<'_>) -> Option<String> {
+    pub(crate) fn entry(&self, head: &Head<'_>) -> Option<String> {
         match self.0.first()? {
             Part::Address(address) => address.find(head).map(|address| address.to_string()),
             part => String::from_utf8(part.bytes(head, &mut KeyRoom::default())?.to_vec()).ok(),
@@ -190,7 +190,7 @@ impl Extractor {
 }
 
 #[cold]
-fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
+fn joined<'a>(parts: &[Part], head: &Head<'_>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
     let mut rooms = Vec::new();
     rooms.resize_with(parts.len(), KeyRoom::default);
     let values = parts.iter().zip(&mut rooms).map(|(part, room)| part.bytes(head, room).ok_or(NoKey::Missing));
@@ -204,7 +204,7 @@ fn joined<'a>(parts: &[Part], head: Head<'_>, room: &'a mut KeyRoom) -> Result<&
 impl Part {
     /// Its bytes; nothing if they are missing or empty.
     #[inline]
-    fn bytes<'a>(&self, head: Head<'a>, room: &'a mut KeyRoom) -> Option<&'a [u8]> {
+    fn bytes<'a>(&self, head: &Head<'a>, room: &'a mut KeyRoom) -> Option<&'a [u8]> {
         let bytes = match self {
             Part::Address(address) => address.bytes(head, &mut room.octets)?,
             Part::Header(name) => head.headers().get(name)?.as_bytes(),
@@ -212,14 +212,14 @@ impl Part {
             Part::Cookie(name) => head.cookie(name)?.as_bytes(),
             Part::ApiKey => api_key(head)?,
             Part::Path => room.path(head),
-            Part::Custom(custom) => room.keep(custom(head)?),
+            Part::Custom(custom) => room.keep(custom(*head)?),
         };
         (!bytes.is_empty()).then_some(bytes)
     }
 }
 
 impl KeyRoom {
-    fn path<'a>(&'a mut self, head: Head<'a>) -> &'a [u8] {
+    fn path<'a>(&'a mut self, head: &Head<'a>) -> &'a [u8] {
         match canonical_path(head.uri().path()) {
             Cow::Borrowed(path) => path.as_bytes(),
             Cow::Owned(path) => self.keep(Cow::Owned(path.into_bytes())),
@@ -238,7 +238,7 @@ impl KeyRoom {
     }
 }
 
-fn api_key<'a>(head: Head<'a>) -> Option<&'a [u8]> {
+fn api_key<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
     const BEARER: &[u8] = b"bearer ";
     if let Some(key) = head.headers().get("x-api-key") {
         return Some(key.as_bytes());

@@ -138,11 +138,11 @@ impl Shared {
 
     /// For those who find no place, for partitions, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
-    fn enter(self: &Arc<Shared>, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
+    fn enter(self: &Arc<Shared>, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         match (self.switch.mode(), &self.places) {
             (Mode::Off, _) => Entered::Uncounted,
             (_, Places::One(gate)) => self.enter_gate(gate),
-            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(head), mode),
+            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(*head), mode),
         }
     }
 
@@ -176,7 +176,7 @@ impl Doorkeeper for AdaptiveLayer {
     type Wait = AdaptiveWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
+    fn enter(&self, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
         if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.switch.mode())
             && let Some(in_flight) = gate.try_take()

@@ -79,12 +79,12 @@ impl Shared {
         }
     }
 
-    fn enter(&self, head: Head<'_>) -> Entering {
+    fn enter(&self, head: &Head<'_>) -> Entering {
         let mode = self.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let bytes = (self.key)(head);
+        let bytes = (self.key)(*head);
         let key = match named(bytes.as_deref(), self.missing) {
             Named::Key(key) => key,
             Named::Nobody => return self.enter_nameless(),
@@ -147,7 +147,7 @@ impl Doorkeeper for KeyedConcurrencyLayer {
     type Wait = KeyedConcurrencyWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entering {
+    fn enter(&self, head: &Head<'_>) -> Entering {
         self.0.enter(head)
     }
 

@@ -105,7 +105,7 @@ impl Doorkeeper for ConcurrencyLayer {
     type Wait = GateWait;
 
     #[inline]
-    fn enter(&self, _: Head<'_>) -> Entered<ConcurrencyPermit, GateWait> {
+    fn enter(&self, _: &Head<'_>) -> Entered<ConcurrencyPermit, GateWait> {
         self.enter_unseen()
     }
 

@@ -112,12 +112,12 @@ impl Shared {
 
     /// For those whose tenant makes a difference, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
-    fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
+    fn enter(&self, head: &Head<'_>) -> Entered<FairPermit, GateWait> {
         let mode = self.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let tenant = (self.tenant)(head);
+        let tenant = (self.tenant)(*head);
         let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
         let (key, weight) = match named(tenant.as_ref().map(|tenant| &*tenant.key), self.missing) {
             Named::Key(key) => (key, weight),
@@ -143,7 +143,7 @@ impl Doorkeeper for FairLayer {
     type Wait = GateWait;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<FairPermit, GateWait> {
+    fn enter(&self, head: &Head<'_>) -> Entered<FairPermit, GateWait> {
         match self.0.enter_unnamed() {
             Some(permit) => Entered::In(FairPermit { _permit: permit }),
             None => self.0.enter(head),

@@ -81,7 +81,7 @@ impl LimitJudge {
         self.limiter.limit()
     }
 
-    pub(super) fn judge(&self, head: Head<'_>) -> Verdict {
+    pub(super) fn judge(&self, head: &Head<'_>) -> Verdict {
         let mut room = KeyRoom::default();
         let key = match named_by(self.key.key(head, &mut room), self.missing) {
             Named::Key(key) => Some(key),
@@ -89,7 +89,7 @@ impl LimitJudge {
             Named::Skipped => return Verdict::Pass(None),
             Named::Denied(reason) => return Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(reason)))),
         };
-        let units = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let units = self.cost.as_ref().map_or(1, |cost| cost(*head));
         let decision = self.decide(key, Op::Take(units));
         if !decision.is_allowed() {
             return Verdict::Deny(Box::new(self.denied(&decision)));

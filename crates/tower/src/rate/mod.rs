@@ -87,7 +87,7 @@ impl Doorkeeper for RateLimitLayer {
     const TELLS: bool = true;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<Owed, StoreAsked> {
+    fn enter(&self, head: &Head<'_>) -> Entered<Owed, StoreAsked> {
         let shared = &self.shared;
         if shared.switch.mode() == Mode::Off {
             return Entered::Uncounted;
@@ -178,7 +178,7 @@ enum Later {
 
 impl Shared {
     /// The verdict, if no store has to be waited for.
-    fn judge_at_once(&self, head: Head<'_>) -> Option<Verdict> {
+    fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         match &self.judge {
             Judge::Limit(judge) => Some(judge.judge(head)),
             Judge::Policy(judge) => judge.judge_at_once(head),
@@ -187,7 +187,7 @@ impl Shared {
 
     /// The verdict of a store that may have to be waited for.
     async fn judge(&self, parts: &Parts) -> Verdict {
-        let head = Head::of_parts(parts);
+        let head = &Head::of_parts(parts);
         match &self.judge {
             Judge::Limit(judge) => judge.judge(head),
             Judge::Policy(judge) => judge.judge(head).await,
@@ -198,7 +198,7 @@ impl Shared {
     /// way of those that pass at once.
     #[cold]
     #[inline(never)]
-    fn go_on(self: &Arc<Shared>, head: Head<'_>, verdict: Option<Verdict>) -> Entered<Owed, StoreAsked> {
+    fn go_on(self: &Arc<Shared>, head: &Head<'_>, verdict: Option<Verdict>) -> Entered<Owed, StoreAsked> {
         match verdict {
             Some(verdict) => match self.settle_on(verdict, head.headers()) {
                 Ok(owed) => Entered::with(owed),

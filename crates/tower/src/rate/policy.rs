@@ -60,7 +60,7 @@ impl PolicyJudge {
     }
 
     /// The verdict, if the engine has to wait for no shared store.
-    pub(super) fn judge_at_once(&self, head: Head<'_>) -> Option<Verdict> {
+    pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         let asked = Asked::new(head.method(), head.uri(), head.headers());
         let Some(about) = self.about(head, &asked.headers) else { return Some(without_entry()) };
         let checked = {
@@ -70,7 +70,7 @@ impl PolicyJudge {
         Some(self.verdict(checked, head, about))
     }
 
-    pub(super) async fn judge(&self, head: Head<'_>) -> Verdict {
+    pub(super) async fn judge(&self, head: &Head<'_>) -> Verdict {
         let asked = Asked::new(head.method(), head.uri(), head.headers());
         let Some(about) = self.about(head, &asked.headers) else { return without_entry() };
         let checked = {
@@ -84,7 +84,7 @@ impl PolicyJudge {
         Request { domain: &self.domain, descriptors, http: Some(http), cost: about.cost }
     }
 
-    fn verdict(&self, checked: Result<Outcome, RequestError>, head: Head<'_>, about: About) -> Verdict {
+    fn verdict(&self, checked: Result<Outcome, RequestError>, head: &Head<'_>, about: About) -> Verdict {
         let now = self.now();
         let Ok(outcome) = checked else {
             // More limits apply than can be charged at once: nobody knows whether it would pass.
@@ -121,7 +121,7 @@ impl PolicyJudge {
     }
 
     /// What is asked about beside the request itself; nothing if an entry is missing and that is to be denied.
-    fn about(&self, head: Head<'_>, headers: &[(&str, &str)]) -> Option<About> {
+    fn about(&self, head: &Head<'_>, headers: &[(&str, &str)]) -> Option<About> {
         let mut entries = Entries::with_capacity(self.descriptors.len());
         for descriptor in &self.descriptors {
             let mut values = Vec::with_capacity(descriptor.len());
@@ -135,7 +135,7 @@ impl PolicyJudge {
             entries.push(values);
         }
         let address = self.peer.find(head).map(|peer| self.engine.policy().client_address(peer, headers));
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(*head)).min(COST_MAX);
         Some(About { entries, address, cost })
     }
 

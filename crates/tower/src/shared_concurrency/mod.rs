@@ -131,7 +131,7 @@ impl SharedConcurrencyLayer {
 }
 
 impl Whose {
-    fn counted(&self, name: &str, head: Head<'_>) -> Counted {
+    fn counted(&self, name: &str, head: &Head<'_>) -> Counted {
         match self {
             Whose::All { key } => Counted::On(key.clone()),
             Whose::Each { by, missing, nameless } => {
@@ -210,7 +210,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
     type Held = SharedPermit;
     type Wait = Asked;
 
-    fn enter(&self, head: Head<'_>) -> Entered<SharedPermit, Asked> {
+    fn enter(&self, head: &Head<'_>) -> Entered<SharedPermit, Asked> {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {

@@ -213,13 +213,13 @@ impl Doorkeeper for ShedLayer {
     type Wait = Infallible;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<ShedPermit, Infallible> {
+    fn enter(&self, head: &Head<'_>) -> Entered<ShedPermit, Infallible> {
         let shared = &self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let class = (shared.class)(head);
+        let class = (shared.class)(*head);
         let judgement = mode.judge(|| shared.sheds(class));
         if judgement != Judgement::Pass {
             shared.switch.count(judgement);

@@ -89,7 +89,7 @@ impl Doorkeeper for StackLayer {
     const TELLS: bool = true;
 
     #[inline]
-    fn enter(&self, head: Head<'_>) -> Entered<StackPermit, StackWait> {
+    fn enter(&self, head: &Head<'_>) -> Entered<StackPermit, StackWait> {
         let parts = &*self.0;
         let mut permit = StackPermit::default();
         if let Some(shed) = &parts.shed {
@@ -144,7 +144,7 @@ impl Parts {
     #[inline(never)]
     fn kept_out<W>(
         &self,
-        head: Head<'_>,
+        head: &Head<'_>,
         part: Part,
         permit: StackPermit,
         out: Out<W>,
@@ -200,7 +200,7 @@ async fn pass(
     }
     if in_line.is_none() {
         if let Some(fair) = &parts.fair {
-            let entered = in_turn.map_or_else(|| fair.enter(Head::of_parts(&request)), Entered::wait);
+            let entered = in_turn.map_or_else(|| fair.enter(&Head::of_parts(&request)), Entered::wait);
             let told;
             (request, told) = through(fair, entered, request).await;
             match told {
