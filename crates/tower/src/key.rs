@@ -32,7 +32,7 @@ use crate::{ClientAddress, ConfigError, Head};
 #[derive(Clone)]
 pub struct KeyBy(Vec<Result<Part, ConfigError>>);
 
-type Custom = dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync;
+type Custom = dyn for<'a> Fn(&Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync;
 
 #[derive(Clone)]
 enum Part {
@@ -100,7 +100,7 @@ impl KeyBy {
     where
         F: for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync + 'static,
     {
-        KeyBy::part(Part::Custom(Arc::new(key)))
+        KeyBy::part(Part::Custom(Arc::new(move |head: &Head<'_>| key(*head))))
     }
 
     /// Both together: distinct pairs count apart.
@@ -212,7 +212,7 @@ impl Part {
             Part::Cookie(name) => head.cookie(name)?.as_bytes(),
             Part::ApiKey => api_key(head)?,
             Part::Path => room.path(head),
-            Part::Custom(custom) => room.keep(custom(*head)?),
+            Part::Custom(custom) => room.keep(custom(head)?),
         };
         (!bytes.is_empty()).then_some(bytes)
     }

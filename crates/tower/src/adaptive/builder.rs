@@ -78,7 +78,7 @@ impl AdaptiveBuilder {
     where
         F: Fn(Head<'_>) -> Option<usize> + Send + Sync + 'static,
     {
-        AdaptiveBuilder { partitions: Some((shares.into(), Box::new(partition))), ..self }
+        AdaptiveBuilder { partitions: Some((shares.into(), Box::new(move |head| partition(*head)))), ..self }
     }
 
     /// How a request went. If nothing is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED,

@@ -70,7 +70,7 @@ struct Learner {
     window: Option<Window>,
 }
 
-type PartitionOf = Box<dyn Fn(Head<'_>) -> Option<usize> + Send + Sync>;
+type PartitionOf = Box<dyn Fn(&Head<'_>) -> Option<usize> + Send + Sync>;
 type Judge = Box<dyn Fn(Ended<'_>) -> Lesson + Send + Sync>;
 
 impl AdaptiveLayer {
@@ -142,7 +142,7 @@ impl Shared {
         match (self.switch.mode(), &self.places) {
             (Mode::Off, _) => Entered::Uncounted,
             (_, Places::One(gate)) => self.enter_gate(gate),
-            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(*head), mode),
+            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(head), mode),
         }
     }
 

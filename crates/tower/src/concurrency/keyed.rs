@@ -47,7 +47,7 @@ pub(super) enum Pool {
     Queued(Arc<KeyedGate>),
 }
 
-pub(super) type KeyOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync>;
+pub(super) type KeyOf = Box<dyn for<'a> Fn(&Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync>;
 
 type Entering = Entered<KeyedConcurrencyPermit, KeyedConcurrencyWait>;
 
@@ -58,7 +58,7 @@ impl KeyedConcurrencyLayer {
     where
         F: for<'a> Fn(Head<'a>) -> Option<Cow<'a, [u8]>> + Send + Sync + 'static,
     {
-        KeyedConcurrencyBuilder::new(limit, Box::new(key))
+        KeyedConcurrencyBuilder::new(limit, Box::new(move |head| key(*head)))
     }
 
     /// What this layer is asked and told from outside.
@@ -84,7 +84,7 @@ impl Shared {
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let bytes = (self.key)(*head);
+        let bytes = (self.key)(head);
         let key = match named(bytes.as_deref(), self.missing) {
             Named::Key(key) => key,
             Named::Nobody => return self.enter_nameless(),

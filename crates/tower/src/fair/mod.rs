@@ -55,7 +55,7 @@ struct Shared {
     retry_after: Duration,
 }
 
-type TenantOf = Box<dyn for<'a> Fn(Head<'a>) -> Option<Tenant<'a>> + Send + Sync>;
+type TenantOf = Box<dyn for<'a> Fn(&Head<'a>) -> Option<Tenant<'a>> + Send + Sync>;
 
 /// Who a request is from, and how much it counts beside the others.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl FairLayer {
     where
         F: for<'a> Fn(Head<'a>) -> Option<Tenant<'a>> + Send + Sync + 'static,
     {
-        FairBuilder::new(limit, Box::new(tenant))
+        FairBuilder::new(limit, Box::new(move |head| tenant(*head)))
     }
 
     /// What this layer is asked and told from outside.
@@ -117,7 +117,7 @@ impl Shared {
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let tenant = (self.tenant)(*head);
+        let tenant = (self.tenant)(head);
         let weight = tenant.as_ref().map_or(1, |tenant| tenant.weight);
         let (key, weight) = match named(tenant.as_ref().map(|tenant| &*tenant.key), self.missing) {
             Named::Key(key) => (key, weight),

@@ -178,7 +178,7 @@ impl RateLimitBuilder<ByLimit> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.by.cost = Some(Arc::new(cost));
+        self.by.cost = Some(Arc::new(move |head: &Head<'_>| cost(*head)));
         self
     }
 
@@ -271,7 +271,7 @@ impl RateLimitBuilder<ByPolicy> {
 
     /// How many units a request takes where no rule says otherwise: 1 unless told otherwise.
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.by.cost = Some(Arc::new(cost));
+        self.by.cost = Some(Arc::new(move |head: &Head<'_>| cost(*head)));
         self
     }
 

@@ -30,7 +30,7 @@ pub enum Settle {
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-pub(super) type CostOf = Arc<dyn Fn(Head<'_>) -> u64 + Send + Sync>;
+pub(super) type CostOf = Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>;
 pub(super) type SettleBy = Arc<dyn Fn(ResponseHead<'_>) -> Settle + Send + Sync>;
 
 pub(super) struct LimitJudge {
@@ -89,7 +89,7 @@ impl LimitJudge {
             Named::Skipped => return Verdict::Pass(None),
             Named::Denied(reason) => return Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(reason)))),
         };
-        let units = self.cost.as_ref().map_or(1, |cost| cost(*head));
+        let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         let decision = self.decide(key, Op::Take(units));
         if !decision.is_allowed() {
             return Verdict::Deny(Box::new(self.denied(&decision)));

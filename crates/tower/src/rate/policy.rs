@@ -135,7 +135,7 @@ impl PolicyJudge {
             entries.push(values);
         }
         let address = self.peer.find(head).map(|peer| self.engine.policy().client_address(peer, headers));
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(*head)).min(COST_MAX);
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
         Some(About { entries, address, cost })
     }
 

@@ -64,7 +64,7 @@ impl ShedBuilder {
     where
         F: Fn(Head<'_>) -> Criticality + Send + Sync + 'static,
     {
-        ShedBuilder { class: Box::new(class), ..self }
+        ShedBuilder { class: Box::new(move |head| class(*head)), ..self }
     }
 
     /// When those who are shed are told to come back: after a second, if nothing is said.
@@ -120,7 +120,7 @@ impl ShedBuilder {
     }
 }
 
-fn by_method(head: Head<'_>) -> Criticality {
+fn by_method(head: &Head<'_>) -> Criticality {
     match *head.method() {
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Criticality::Get,
         _ => Criticality::Post,

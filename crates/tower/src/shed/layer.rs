@@ -66,7 +66,7 @@ pub(super) struct Worker {
     pub(super) dice: Dice,
 }
 
-pub(super) type ClassOf = Box<dyn Fn(Head<'_>) -> Criticality + Send + Sync>;
+pub(super) type ClassOf = Box<dyn Fn(&Head<'_>) -> Criticality + Send + Sync>;
 
 pub(super) type BacklogOf = Box<dyn Fn() -> Backlog + Send + Sync>;
 
@@ -219,7 +219,7 @@ impl Doorkeeper for ShedLayer {
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
-        let class = (shared.class)(*head);
+        let class = (shared.class)(head);
         let judgement = mode.judge(|| shared.sheds(class));
         if judgement != Judgement::Pass {
             shared.switch.count(judgement);
