@@ -184,7 +184,9 @@ fn octets(address: IpAddr, place: &mut [u8; 16]) -> &[u8] {
 
 /// Where the peer's address stands in a request.
 #[derive(Clone)]
-pub(crate) struct Peer(Arc<dyn Fn(&Head<'_>) -> Option<Mapped> + Send + Sync>);
+pub(crate) struct Peer(Arc<PeerOf>);
+
+type PeerOf = dyn Fn(&Head<'_>) -> Option<Mapped> + Send + Sync;
 
 impl Peer {
     pub(crate) fn from_extension<T: Send + Sync + 'static>(
