@@ -19,7 +19,6 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::LayerBody;
-use crate::ended::Ended;
 use crate::grpc::is_call;
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
@@ -36,9 +35,6 @@ pub trait Doorkeeper: Clone {
     /// What a request waits for.
     type Wait;
 
-    /// Whether it is told how requests end. Only one that adds nothing to responses can be.
-    const LEARNS: bool = false;
-
     /// Whether it may add to responses.
     const TELLS: bool = false;
 
@@ -48,12 +44,6 @@ pub trait Doorkeeper: Clone {
 
     /// Waits with the head of a request. Dropped before it is ready, it leaves what it waits in.
     fn wait(self, wait: Self::Wait, parts: Parts) -> Waiting<Self::Permit>;
-
-    /// A request that was let in has been answered, or has failed. Its permit is dropped when the body of the response
-    /// has ended; that of one whose caller has left, without a call of this. Only called if [`Doorkeeper::LEARNS`].
-    fn answered(permit: &Self::Permit, end: Ended<'_>) {
-        let _ = (permit, end);
-    }
 
     /// Whether something is to be told in a response. Only asked if [`Doorkeeper::TELLS`].
     #[inline]
@@ -67,6 +57,21 @@ pub trait Doorkeeper: Clone {
     fn tell<B>(permit: &mut Self::Permit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
         let _ = (permit, body_bytes, response);
         None
+    }
+}
+
+/// A doorkeeper that may be told how requests end, before a service with these errors.
+///
+/// What it asks of errors it asks for itself: `'static`, which is not proven of a `Box<dyn Error>` in a task of its own,
+/// would be asked of all services behind all layers otherwise.
+pub trait Learns<E>: Doorkeeper {
+    /// Whether it is told. Who is told adds nothing to responses.
+    const LEARNS: bool = false;
+
+    /// A request that was let in has been answered, or has failed. Its permit is dropped when the body of the response
+    /// has ended; that of one whose caller has left, without a call of this. Only called if [`Learns::LEARNS`].
+    fn answered<B>(permit: &Self::Permit, result: &Result<Response<B>, E>) {
+        let _ = (permit, result);
     }
 }
 
@@ -166,8 +171,8 @@ impl<S, D> Guarded<S, D> {
 
 impl<S, D, A, B> Service<Request<A>> for Guarded<S, D>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static> + Clone,
-    D: Doorkeeper,
+    S: Service<Request<A>, Response = Response<B>> + Clone,
+    D: Learns<S::Error>,
     B: Body,
 {
     type Response = Response<LayerBody<B, D::Held>>;
@@ -205,8 +210,8 @@ impl<S, D> GuardedUnseen<S, D> {
 
 impl<S, D, A, B> Service<Request<A>> for GuardedUnseen<S, D>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static> + Clone,
-    D: Blind,
+    S: Service<Request<A>, Response = Response<B>> + Clone,
+    D: Blind + Learns<S::Error>,
     B: Body,
 {
     type Response = Response<LayerBody<B, D::Held>>;
@@ -305,8 +310,8 @@ where
 
 impl<S, D, A, B> Rare<S, D, A>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
-    D: Doorkeeper,
+    S: Service<Request<A>, Response = Response<B>>,
+    D: Learns<S::Error>,
     B: Body,
 {
     /// Whoever polls what is ready gets no second answer. What was waited for must not be polled again either.
@@ -338,8 +343,8 @@ where
 
 impl<S, D, A, B> Future for GuardedFuture<S, D, A>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
-    D: Doorkeeper,
+    S: Service<Request<A>, Response = Response<B>>,
+    D: Learns<S::Error>,
     B: Body,
 {
     type Output = HeldResponse<S, D, A, B>;
@@ -370,8 +375,8 @@ where
 
 impl<S, D, A, B> GuardedFuture<S, D, A>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
-    D: Doorkeeper,
+    S: Service<Request<A>, Response = Response<B>>,
+    D: Learns<S::Error>,
     B: Body,
 {
     /// The same where something may be told in the response, which then may have to wait. It is apart because the loop and
@@ -406,8 +411,8 @@ type HeldResponse<S, D, A, B> =
 
 impl<S, D, A, B> Pass<S, D, A>
 where
-    S: Service<Request<A>, Response = Response<B>, Error: 'static>,
-    D: Doorkeeper,
+    S: Service<Request<A>, Response = Response<B>>,
+    D: Learns<S::Error>,
     B: Body,
 {
     /// The response, with the permit until its body has ended.
@@ -430,7 +435,7 @@ where
     #[inline]
     fn learn_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
         if let Pass::Permit(permit) = self {
-            D::answered(permit, Ended::of(&result));
+            D::answered(permit, &result);
         }
         self.hold(result)
     }
@@ -452,7 +457,11 @@ where
         let Pass::Permit(permit) = self else { return None };
         let body_bytes = response.body().size_hint().exact();
         let Some(closing) = D::tell(permit, body_bytes, &mut response) else { return Some(self.hold(Ok(response))) };
-        let pass = std::mem::replace(self, Pass::Nothing);
+        let mut pass = std::mem::replace(self, Pass::Nothing);
+        if response.body().is_end_stream() {
+            // Nothing is held any more, however long it takes to tell.
+            pass = Pass::Nothing;
+        }
         *self = Pass::Rare(Box::new(Rare::Closing { closing, response: Some((response, pass)) }));
         None
     }

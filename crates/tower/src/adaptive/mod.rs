@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::Response;
 use http::request::Parts;
 use tidegate_core::Time;
 use tidegate_core::adaptive::{AdaptiveLimit, Sample, Window};
@@ -21,7 +22,7 @@ use tower_layer::Layer;
 
 use crate::ended::Ended;
 use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
+use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -195,11 +196,13 @@ impl Doorkeeper for AdaptiveLayer {
             waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
         })
     }
+}
 
+impl<E: 'static> Learns<E> for AdaptiveLayer {
     const LEARNS: bool = true;
 
-    fn answered(permit: &AdaptivePermit, end: Ended<'_>) {
-        permit.learn((permit.shared.judge)(end));
+    fn answered<B>(permit: &AdaptivePermit, result: &Result<Response<B>, E>) {
+        permit.learn((permit.shared.judge)(Ended::of(result)));
     }
 }
 

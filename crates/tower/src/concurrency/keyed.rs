@@ -12,7 +12,7 @@ use tower_layer::Layer;
 
 use super::{KeyedConcurrencyBuilder, KeyedConcurrencyHandle};
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted, KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace, Wait};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
+use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -161,6 +161,8 @@ impl Doorkeeper for KeyedConcurrencyLayer {
         })
     }
 }
+
+impl<E> Learns<E> for KeyedConcurrencyLayer {}
 
 /// What somebody waits for.
 pub enum KeyedConcurrencyWait {

@@ -21,7 +21,7 @@ use tower_layer::Layer;
 
 use crate::error::ConfigError;
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Waiting, waited};
+use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
@@ -116,6 +116,8 @@ impl Doorkeeper for ConcurrencyLayer {
         })
     }
 }
+
+impl<E> Learns<E> for ConcurrencyLayer {}
 
 impl Blind for ConcurrencyLayer {
     #[inline]

@@ -18,7 +18,7 @@ use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
+use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
@@ -157,6 +157,8 @@ impl Doorkeeper for FairLayer {
         })
     }
 }
+
+impl<E> Learns<E> for FairLayer {}
 
 impl<S> Layer<S> for FairLayer {
     type Service = Guarded<S, FairLayer>;

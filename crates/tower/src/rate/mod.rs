@@ -19,7 +19,7 @@ use tidegate_engine::http_headers::Header;
 use tower_layer::Layer;
 
 use crate::answer::{Denied, add};
-use crate::guard::{Answer, Closing, Doorkeeper, Entered, Guarded, Out, Waiting};
+use crate::guard::{Answer, Closing, Doorkeeper, Entered, Guarded, Learns, Out, Waiting};
 use crate::{Head, Mode, ResponseHead, Speaks, Switch};
 
 mod builder;
@@ -111,6 +111,8 @@ impl Doorkeeper for RateLimitLayer {
         owed.shared.finish(std::mem::take(&mut owed.ticket), body_bytes, response)
     }
 }
+
+impl<E> Learns<E> for RateLimitLayer {}
 
 /// What is owed to the response of a request that passed.
 pub struct Owed {

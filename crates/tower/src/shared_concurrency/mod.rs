@@ -25,7 +25,7 @@ use tidegate_core::{Key, KeyBuf, Permit, Semaphore};
 use tidegate_engine::Engine;
 use tower_layer::Layer;
 
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting, waited};
+use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{MissingKey, Named, named_by};
@@ -232,6 +232,8 @@ impl Doorkeeper for SharedConcurrencyLayer {
         Box::pin(async move { waited(parts, asked.await, &self.0.switch, |reason| self.0.refusal(reason)) })
     }
 }
+
+impl<E> Learns<E> for SharedConcurrencyLayer {}
 
 impl<S> Layer<S> for SharedConcurrencyLayer {
     type Service = Guarded<S, SharedConcurrencyLayer>;

@@ -12,7 +12,7 @@ use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejec
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
-use crate::guard::{Doorkeeper, Entered, Guarded, Waiting};
+use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
@@ -237,6 +237,8 @@ impl Doorkeeper for ShedLayer {
         match never {}
     }
 }
+
+impl<E> Learns<E> for ShedLayer {}
 
 impl<S> Layer<S> for ShedLayer {
     type Service = Guarded<S, ShedLayer>;

@@ -14,7 +14,7 @@ use crate::RateLimitLayer;
 use crate::concurrency::ConcurrencyPermit;
 use crate::fair::FairPermit;
 use crate::gate::GateWait;
-use crate::guard::{Answer, Blind, Closing, Doorkeeper, Entered, Out, Waited, Waiting};
+use crate::guard::{Answer, Blind, Closing, Doorkeeper, Entered, Learns, Out, Waited, Waiting};
 use crate::head::Head;
 use crate::rate::{Owed, StoreAsked};
 use crate::shed::ShedPermit;
@@ -69,8 +69,9 @@ impl From<StackPermit> for StackHeld {
 
 /// Where a request waits, and what it has of the parts before.
 pub struct StackWait {
-    permit: StackPermit,
+    // Before the permit: who comes next, with what is given back, finds this line left.
     place: Place,
+    permit: StackPermit,
 }
 
 enum Place {
@@ -138,6 +139,8 @@ impl Doorkeeper for StackLayer {
     }
 }
 
+impl<E> Learns<E> for StackLayer {}
+
 impl Parts {
     /// One that a part does not let go on at once. The parts before it did.
     #[cold]
@@ -169,7 +172,10 @@ async fn go_on(parts: Arc<Parts>, wait: StackWait, request: RequestParts) -> Wai
         Err(answer) => answer,
     };
     let body_bytes = answer.body().len() as u64;
-    let closing = permit.rate.and_then(|mut owed| RateLimitLayer::tell(&mut owed, Some(body_bytes), &mut answer));
+    let owed = permit.rate.take();
+    // It has no place any more, however long it takes to tell.
+    drop(permit);
+    let closing = owed.and_then(|mut owed| RateLimitLayer::tell(&mut owed, Some(body_bytes), &mut answer));
     if let Some(closing) = closing {
         closing.await;
     }

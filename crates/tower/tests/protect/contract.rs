@@ -9,10 +9,10 @@ use http::{Request, Response};
 use tidegate_core::Dice;
 use tidegate_core::adaptive::{Aimd, AimdConfig};
 use tidegate_tower::{
-    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyedConcurrencyLayer, Lesson, Queue, ShapeLayer, Shaper, ShaperConfig,
-    Tenant,
+    AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyBy, KeyedConcurrencyLayer, Lesson, Queue, RateLimitLayer,
+    ShapeLayer, Shaper, ShaperConfig, ShedLayer, StackLayer, Tenant,
 };
-use tower::{Layer, Service, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Slow, read, request};
 
@@ -130,4 +130,26 @@ async fn many_threads_lose_nothing() {
         assert_eq!(keyed.handle().in_flight(tidegate_core::Key::new(&port.to_be_bytes()).unwrap()), 0);
     }
     assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 200);
+}
+
+/// Calls a service whose errors are boxed, in a task of its own. A macro, since a function would say of the service what
+/// the compiler has to find out.
+macro_rules! fails_in_a_task {
+    ($layer:expr) => {{
+        let fails = |_: Request<String>| ready(Err::<Response<String>, BoxError>("failed".into()));
+        let service = $layer.layer(service_fn(fails));
+        let task = tokio::spawn(async move { service.oneshot(request(&[])).await.map(drop) });
+        assert_eq!(task.await.unwrap().unwrap_err().to_string(), "failed");
+    }};
+}
+
+/// That this compiles is what it is about: a layer that looks at no error asks nothing of errors.
+#[tokio::test]
+async fn services_with_boxed_errors_are_called_in_tasks() {
+    fails_in_a_task!(RateLimitLayer::limit("1/hour".parse().unwrap(), KeyBy::everyone()).build().unwrap());
+    fails_in_a_task!(ConcurrencyLayer::new(1).unwrap());
+    fails_in_a_task!(KeyedConcurrencyLayer::builder(1, |_| None).build().unwrap());
+    fails_in_a_task!(FairLayer::builder(1, |_| None).build().unwrap());
+    fails_in_a_task!(ShedLayer::fleet(10, 0.2).build().unwrap());
+    fails_in_a_task!(StackLayer::builder(1).build().unwrap());
 }

@@ -7,6 +7,7 @@ mod order;
 mod servers;
 mod store_gone;
 mod switches;
+mod telling;
 #[path = "../support/tenants.rs"]
 mod tenants;
 

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use tidegate_core::FakeClock;
 use tidegate_core::fair::FairConfig;
 use tidegate_tower::{KeyBy, RateLimitLayer, Refusal, Settle, StackBuilder, StackHandle, StackLayer};
-use tower::{Layer, ServiceExt};
+use tower::ServiceExt;
 
 use super::{Work, class, critical, grpc, request, send, settle, status, tenant};
 
@@ -139,23 +139,6 @@ async fn the_rate_can_give_back_what_was_refused_behind_it() {
     work.release(1);
     assert_eq!(third.await.unwrap().status(), 200);
     assert_eq!(status(send(&service, request("a")).await).await, 429);
-}
-
-/// Whoever keeps the future of a service that failed keeps no place.
-#[tokio::test(start_paused = true)]
-async fn a_service_that_fails_leaves_its_places_at_once() {
-    let rate = RateLimitLayer::limit("3/hour".parse().unwrap(), KeyBy::header("tenant")).build().unwrap();
-    let stack = StackLayer::builder(1).class(class).rate(rate).tenant(tenant).build().unwrap();
-    let fails = tower::service_fn(|_: http::Request<()>| async { Err::<http::Response<String>, _>("broken") });
-    let mut failed = std::pin::pin!(stack.layer(fails).oneshot(request("a")));
-    assert_eq!(polled(failed.as_mut()).await.unwrap_err(), "broken");
-    let stats = stack.handle().stats();
-    assert!(stats.parts().all(|part| part.in_flight.unwrap_or(0) == 0), "{stats:?}");
-}
-
-/// Polls a future to its end and leaves it with its owner.
-async fn polled<F: Future>(mut future: std::pin::Pin<&mut F>) -> F::Output {
-    std::future::poll_fn(|context| future.as_mut().poll(context)).await
 }
 
 /// A stream is work until it has ended, for every part.
