@@ -415,7 +415,8 @@ where
     D: Learns<S::Error>,
     B: Body,
 {
-    /// The response, with the permit until its body has ended.
+    /// The response, with the permit until its body has ended. Always inlined: called, it would need a pointer to the
+    /// future, which then stays in memory and is copied.
     #[inline(always)]
     fn hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
         let permit = match std::mem::replace(self, Pass::Nothing) {
