@@ -51,7 +51,7 @@ pub use leased::{LeasedSemaphore, NoRoom};
 pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
-pub use permit_counter::PermitCounter;
+pub use permit_counter::{PermitCounter, Released};
 pub use permits::{Holders, PermitOp, Permits};
 pub use rate::Rate;
 pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};

@@ -23,7 +23,19 @@ use crate::sync::{AtomicU64, Ordering};
 /// ```
 pub struct PermitCounter(AtomicU64);
 
+/// What comes of giving a permit back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// There is nothing else to do.
+    Done,
+    /// Somebody waits: the caller takes the lock that keeps them, and serves them.
+    Waited,
+    /// It was the last one of a counter that is closed: nobody else uses that any more.
+    Last,
+}
+
 /// The word, taken apart: the lower half counts who is in, the upper one is the limit below a mark that somebody waits.
+/// A counter that is closed has no limit and the mark, so that who gives permits back looks at one bit.
 #[derive(Clone, Copy)]
 struct Parts {
     in_use: u64,
@@ -55,6 +67,10 @@ impl Parts {
 
     fn has_room(self) -> bool {
         self.in_use < self.limit
+    }
+
+    fn is_closed(self) -> bool {
+        self.limit == 0
     }
 }
 
@@ -101,11 +117,41 @@ impl PermitCounter {
         (before.has_room() && !before.waited_for).then(|| before.one_more().in_use)
     }
 
-    /// Gives a permit back. True if somebody waits: then the caller takes the lock that keeps them, and serves them.
+    /// Gives a permit back.
     #[inline]
     #[must_use = "those who wait must be served"]
-    pub fn release(&self) -> bool {
-        self.update(|parts| Parts { in_use: parts.in_use.saturating_sub(1), ..parts }).waited_for
+    pub fn release(&self) -> Released {
+        let before = self.update(|parts| Parts { in_use: parts.in_use.saturating_sub(1), ..parts });
+        match (before.waited_for, before.is_closed(), before.in_use) {
+            (false, ..) => Released::Done,
+            (true, false, _) => Released::Waited,
+            (true, true, 1) => Released::Last,
+            (true, true, _) => Released::Done,
+        }
+    }
+
+    /// Lets nobody in any more, which nobody must ask for either: neither who waits nor who changes the limit. True if
+    /// nobody is in; else one of those who are gives the last permit back, and is told so.
+    ///
+    /// So a counter can live for as long as permits are out, without each of them keeping it alive:
+    ///
+    /// ```
+    /// use tidegate::{PermitCounter, Released};
+    ///
+    /// let permits = PermitCounter::new(2)?;
+    /// assert_eq!((permits.try_acquire(), permits.try_acquire()), (Some(1), Some(2)));
+    /// assert!(!permits.close());
+    /// assert_eq!((permits.release(), permits.release()), (Released::Done, Released::Last));
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    #[must_use = "what nobody is in any more is nobody's"]
+    pub fn close(&self) -> bool {
+        self.update(|parts| Parts { limit: 0, waited_for: true, ..parts }).in_use == 0
+    }
+
+    /// Begins anew, as another counter does: for one that is closed and whose last permit has been given back.
+    pub fn reopen(&self, fresh: PermitCounter) {
+        self.0.store(fresh.parts().word(), Ordering::Release);
     }
 
     /// Nobody waits any more. To be called under the lock that kept them.
@@ -174,13 +220,13 @@ mod tests {
         let permits = PermitCounter::new(1).unwrap();
         assert_eq!(permits.acquire_or_wait(), Some(1));
         assert_eq!(permits.acquire_or_wait(), None);
-        assert!(permits.release(), "somebody waits");
+        assert_eq!(permits.release(), Released::Waited);
         assert_eq!(permits.try_acquire(), None);
         assert_eq!(permits.acquire_or_wait(), None);
         assert_eq!(permits.try_acquire_for_waiting(), Some(1));
         assert_eq!(permits.try_acquire_for_waiting(), None);
         permits.nobody_waits();
-        assert!(!permits.release());
+        assert_eq!(permits.release(), Released::Done);
         assert_eq!(permits.try_acquire(), Some(1));
     }
 
@@ -191,9 +237,9 @@ mod tests {
             assert!(permits.try_acquire().is_some());
         }
         assert!(!permits.set_limit(2));
-        assert!(!permits.release());
+        assert_eq!(permits.release(), Released::Done);
         assert_eq!((permits.try_acquire(), permits.in_use()), (None, 2));
-        assert!(!permits.release());
+        assert_eq!(permits.release(), Released::Done);
         assert_eq!(permits.try_acquire(), Some(2));
         assert_eq!(permits.acquire_anyway(), 3);
         assert!(!permits.set_limit(0));
@@ -205,8 +251,23 @@ mod tests {
     #[test]
     fn what_was_never_taken_gives_nothing_back() {
         let permits = PermitCounter::new(1).unwrap();
-        assert!(!permits.release());
+        assert_eq!(permits.release(), Released::Done);
         assert_eq!((permits.in_use(), permits.limit()), (0, 1));
+    }
+
+    #[test]
+    fn a_counter_that_is_closed_lets_nobody_in_and_tells_its_last() {
+        let permits = PermitCounter::new(2).unwrap();
+        assert!(permits.try_acquire().is_some() && permits.try_acquire().is_some());
+        assert!(!permits.close());
+        assert_eq!((permits.release(), permits.in_use()), (Released::Done, 1));
+        assert_eq!((permits.try_acquire(), permits.try_acquire_for_waiting()), (None, None));
+        assert_eq!(permits.release(), Released::Last);
+        assert_eq!(permits.release(), Released::Done, "it was never taken");
+        permits.reopen(PermitCounter::new(1).unwrap());
+        assert_eq!((permits.try_acquire(), permits.try_acquire()), (Some(1), None));
+        assert_eq!(permits.release(), Released::Done);
+        assert!(permits.close(), "nobody is in");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use shuttle::thread;
 use tidegate_core::{
-    Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, PermitCounter, Rate, Semaphore, Time,
+    Charge, DirectLimiter, FakeClock, Key, Limit, MemoryStore, Op, PermitCounter, Rate, Released, Semaphore, Time,
 };
 
 use shapes::every_shape;
@@ -338,7 +338,7 @@ impl Queue {
     }
 
     fn release(&self) {
-        if self.permits.release() {
+        if self.permits.release() == Released::Waited {
             self.serve();
         }
     }
@@ -401,7 +401,7 @@ fn a_counter_never_admits_more_than_its_limit() {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
                         thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        assert!(!permits.release());
+                        assert_eq!(permits.release(), Released::Done);
                     } else if number == 0 {
                         assert!(!permits.set_limit(1));
                     }
@@ -411,5 +411,25 @@ fn a_counter_never_admits_more_than_its_limit() {
         };
         sum_of((0..3).map(enter).collect());
         assert_eq!(permits.in_use(), 0);
+    });
+}
+
+#[test]
+fn exactly_one_gives_the_last_permit_of_a_closed_counter_back() {
+    check(SCHEDULES, || {
+        let permits = Arc::new(PermitCounter::new(2).unwrap());
+        assert!(permits.try_acquire().is_some());
+        let holders: Vec<Task> = vec![
+            {
+                let permits = Arc::clone(&permits);
+                Box::new(move || u64::from(permits.release() == Released::Last))
+            },
+            {
+                let permits = Arc::clone(&permits);
+                Box::new(move || u64::from(permits.try_acquire().is_some() && permits.release() == Released::Last))
+            },
+            Box::new(move || u64::from(permits.close())),
+        ];
+        assert_eq!(sum_of(holders), 1);
     });
 }

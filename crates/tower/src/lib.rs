@@ -22,7 +22,7 @@
 //! | whether a layer acts, and what it has done | `switch.rs` |
 //! | numbers as Prometheus reads them | `exposition.rs` |
 //! | time as the runtime's timers have it | `runtime_clock.rs` |
-//! | locks over arithmetic | `lock.rs` |
+//! | locks over arithmetic, and numbers that outlive their layer | `lock.rs`, `spare.rs` |
 //! | what is wrong with the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -52,6 +52,7 @@ mod runtime_clock;
 mod shape;
 mod shared_concurrency;
 mod shed;
+mod spare;
 mod stack;
 mod switch;
 

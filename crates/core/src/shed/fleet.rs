@@ -4,14 +4,14 @@ use super::error::{check_count, check_range};
 use super::{Criticality, ShedError};
 use crate::adaptive::whole;
 use crate::bounds::FLEET_MAX;
+use crate::sync::{AtomicU64, Ordering};
 
-/// Counts what is in flight besides critical requests, and sheds what is over their share. Critical ones are never shed
-/// here: the reserve is theirs, and what the others leave.
-#[derive(Clone, Debug)]
+/// Sheds what is over the share that critical requests leave to the others. Critical ones are never shed here: the reserve
+/// is theirs, and what the others leave. Who is in flight is counted elsewhere.
+#[derive(Debug)]
 pub struct FleetShedder {
     reserved: f64,
-    room: u64,
-    others: u64,
+    room: AtomicU64,
 }
 
 impl FleetShedder {
@@ -23,42 +23,26 @@ impl FleetShedder {
     pub fn new(capacity: u64, reserved: f64) -> Result<FleetShedder, ShedError> {
         check_count("capacity", capacity, FLEET_MAX)?;
         check_range("reserved", reserved, 0.0, 1.0)?;
-        Ok(FleetShedder { reserved, room: room(capacity, reserved), others: 0 })
+        Ok(FleetShedder { reserved, room: AtomicU64::new(room(capacity, reserved)) })
     }
 
-    /// Lets a request in, or not. Whoever was let in must be given back by [`FleetShedder::release`].
-    #[must_use = "a request that was let in must be released"]
-    pub fn try_acquire(&mut self, class: Criticality) -> bool {
-        if class == Criticality::Critical {
-            return true;
-        }
-        let admitted = self.others < self.room;
-        self.others += u64::from(admitted);
-        admitted
-    }
-
-    /// A request that was let in has ended.
-    pub fn release(&mut self, class: Criticality) {
-        if class != Criticality::Critical {
-            self.others = self.others.saturating_sub(1);
-        }
+    /// Whether a request is shed while so many are in flight besides critical ones.
+    #[inline]
+    #[must_use]
+    pub fn sheds(&self, class: Criticality, others: u64) -> bool {
+        class != Criticality::Critical && others >= self.room()
     }
 
     /// The fleet has grown or shrunk. Who is in stays.
-    pub fn set_capacity(&mut self, capacity: u64) {
-        self.room = room(capacity.min(FLEET_MAX), self.reserved);
+    pub fn set_capacity(&self, capacity: u64) {
+        self.room.store(room(capacity.min(FLEET_MAX), self.reserved), Ordering::Relaxed);
     }
 
     /// How many may be in flight besides critical ones.
+    #[inline]
     #[must_use]
     pub fn room(&self) -> u64 {
-        self.room
-    }
-
-    /// How many are in flight besides critical ones.
-    #[must_use]
-    pub fn others(&self) -> u64 {
-        self.others
+        self.room.load(Ordering::Relaxed)
     }
 }
 
@@ -74,23 +58,15 @@ mod tests {
 
     #[test]
     fn others_stay_within_their_share() {
-        let mut fleet = FleetShedder::new(10, 0.2).unwrap();
-        for _ in 0..8 {
-            assert!(fleet.try_acquire(Criticality::Get));
-        }
+        let fleet = FleetShedder::new(10, 0.2).unwrap();
         for class in [Criticality::Test, Criticality::Get, Criticality::Post] {
-            assert!(!fleet.try_acquire(class), "{class:?}");
+            assert!(!fleet.sheds(class, 7), "{class:?}");
+            assert!(fleet.sheds(class, 8), "{class:?}");
         }
-        for _ in 0..20 {
-            assert!(fleet.try_acquire(Criticality::Critical), "critical ones are never shed here");
-        }
-        fleet.release(Criticality::Critical);
-        assert!(!fleet.try_acquire(Criticality::Post), "and leave no room for others");
-        fleet.release(Criticality::Get);
-        assert!(fleet.try_acquire(Criticality::Post));
+        assert!(!fleet.sheds(Criticality::Critical, u64::MAX), "critical ones are never shed here");
         fleet.set_capacity(5);
-        assert_eq!((fleet.room(), fleet.others()), (4, 8));
-        assert!(!fleet.try_acquire(Criticality::Post));
+        assert_eq!(fleet.room(), 4);
+        assert!(fleet.sheds(Criticality::Post, 4) && !fleet.sheds(Criticality::Post, 3));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //! | the order of one line | `line.rs` |
 //! | a gate and a line for each key | `keyed.rs` |
 //! | a gate with shares, and a line for each | `divided.rs` |
+//! | what permits point to | `counter.rs` |
 //!
 //! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`]). Who must wait takes a lock, joins
 //! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
 //! told: that wakes tasks.
 
+mod counter;
 mod divided;
 mod keyed;
 mod line;
@@ -25,7 +27,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tidegate_core::fair::{DeficitRoundRobin, Ticket};
 use tidegate_core::shed::{Judgement, Mode};
-use tidegate_core::{Key, PermitCounter, Time};
+use tidegate_core::{Key, Released, Time};
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
@@ -34,6 +36,7 @@ use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 use crate::switch::Switch;
 
+use counter::Counter;
 pub(crate) use divided::{DividedEntry, DividedGate, DividedPermit, DividedWait};
 pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
 pub(crate) use line::Line;
@@ -41,7 +44,7 @@ pub use line::Queue;
 
 /// Permits, and those who wait for one.
 pub(crate) struct Gate {
-    permits: PermitCounter,
+    counter: &'static Counter,
     room: Mutex<Room>,
     deadline: Duration,
     clock: RuntimeClock,
@@ -79,8 +82,10 @@ pub(crate) enum Entry {
 impl Gate {
     pub(crate) fn new(limit: u64, room: Room, deadline: Duration) -> Result<Arc<Gate>, ConfigError> {
         check_limit(limit)?;
-        let permits = PermitCounter::new(limit)?;
-        Ok(Arc::new(Gate { permits, room: Mutex::new(room), deadline, clock: RuntimeClock::start() }))
+        let counter = Counter::with_limit(limit)?;
+        let gate = Arc::new(Gate { counter, room: Mutex::new(room), deadline, clock: RuntimeClock::start() });
+        counter.belongs_to(&gate);
+        Ok(gate)
     }
 
     /// A gate with one line, or none.
@@ -96,8 +101,8 @@ impl Gate {
     /// A layer in [`Mode::Shadow`] has nobody wait, and counts who would have had to.
     pub(crate) fn enter(self: &Arc<Gate>, switch: &Switch, tenant: Option<(Key<'_>, u64)>) -> Entry {
         if switch.mode() == Mode::Shadow {
-            let in_flight = self.permits.acquire_anyway();
-            let had_room = in_flight <= self.permits.limit();
+            let in_flight = self.counter.permits.acquire_anyway();
+            let had_room = in_flight <= self.counter.permits.limit();
             switch.count(if had_room { Judgement::Pass } else { Judgement::WouldShed });
             return Entry::In(Granted::new(self, in_flight));
         }
@@ -114,22 +119,20 @@ impl Gate {
 
     /// Lets somebody in if there is room and nobody waits.
     #[inline]
-    pub(crate) fn try_enter(self: &Arc<Gate>) -> Option<GatePermit> {
-        self.try_take().map(|_| GatePermit(Arc::clone(self)))
+    pub(crate) fn try_enter(&self) -> Option<GatePermit> {
+        self.try_take().map(|_| GatePermit(self.counter))
     }
 
     /// The same for one who holds the gate anyway and calls [`Gate::release`] in the end. Tells how many are in.
     #[inline]
     pub(crate) fn try_take(&self) -> Option<u64> {
-        self.permits.try_acquire()
+        self.counter.permits.try_acquire()
     }
 
     /// Gives a place back, which goes to who waits.
     #[inline]
-    pub(crate) fn release(self: &Arc<Gate>) {
-        if self.permits.release() {
-            self.serve();
-        }
+    pub(crate) fn release(&self) {
+        self.counter.release();
     }
 
     #[cold]
@@ -141,7 +144,7 @@ impl Gate {
         // Before anything is changed: outside of a runtime there are no timers, and this panics.
         let (tell, told) = oneshot::channel();
         let told = timeout(self.deadline, told);
-        if let Some(in_flight) = self.permits.acquire_or_wait() {
+        if let Some(in_flight) = self.counter.permits.acquire_or_wait() {
             return Entry::In(Granted::new(self, in_flight));
         }
         let spot = room.push(tenant, Waiter { since: self.clock.now(), tell });
@@ -153,15 +156,15 @@ impl Gate {
     }
 
     pub(crate) fn set_limit(&self, limit: u64) -> bool {
-        self.permits.set_limit(limit)
+        self.counter.permits.set_limit(limit)
     }
 
     pub(crate) fn limit(&self) -> u64 {
-        self.permits.limit()
+        self.counter.permits.limit()
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
-        self.permits.in_use()
+        self.counter.permits.in_use()
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -199,15 +202,15 @@ impl Gate {
     fn next(&self, shed: &mut Vec<Waiter<Granted>>) -> Option<(Waiter<Granted>, u64)> {
         let mut room = self.lock();
         if room.len() == 0 {
-            self.permits.nobody_waits();
+            self.counter.permits.nobody_waits();
             return None;
         }
-        let in_flight = self.permits.try_acquire_for_waiting()?;
+        let in_flight = self.counter.permits.try_acquire_for_waiting()?;
         let next = room.pop(self.clock.now(), shed);
         self.settle(&room);
         if next.is_none() {
             // All who waited were shed, and whoever comes now finds nobody waiting.
-            let _: bool = self.permits.release();
+            let _: Released = self.counter.permits.release();
         }
         next.map(|waiter| (waiter, in_flight))
     }
@@ -223,13 +226,19 @@ impl Gate {
     /// Takes the mark away that somebody waits, if nobody does.
     fn settle(&self, room: &Room) {
         if room.len() == 0 {
-            self.permits.nobody_waits();
+            self.counter.permits.nobody_waits();
         }
     }
 
     /// Whoever panicked under this lock left the room whole: what may panic comes before what changes anything.
     fn lock(&self) -> MutexGuard<'_, Room> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.counter.close();
     }
 }
 
@@ -270,7 +279,7 @@ impl Room {
 /// A place behind a gate. It is given back when this is dropped, and goes to who waits.
 ///
 /// One word, since it is moved with each request and each response.
-pub(crate) struct GatePermit(Arc<Gate>);
+pub(crate) struct GatePermit(&'static Counter);
 
 impl fmt::Debug for GatePermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -302,7 +311,7 @@ impl Granted {
     /// The guard of the place.
     pub(crate) fn into_permit(mut self) -> GatePermit {
         self.has_arrived = true;
-        GatePermit(Arc::clone(&self.gate))
+        GatePermit(self.gate.counter)
     }
 
     /// The place without a guard, and how many were in when it was taken. [`Gate::release`] gives it back.
@@ -314,7 +323,7 @@ impl Granted {
     /// Gives the place back without serving who waits.
     fn give_back(mut self) {
         self.has_arrived = true;
-        let _: bool = self.gate.permits.release();
+        let _: Released = self.gate.counter.permits.release();
     }
 }
 

@@ -1,7 +1,6 @@
 //! How a shedding layer is set up.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tidegate_core::shed::{
 
 use super::layer::{BacklogOf, ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
 use super::seed;
+use super::tally::Tally;
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::head::Head;
@@ -94,7 +94,7 @@ impl ShedBuilder {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
         let dice = Dice::new(self.seed.unwrap_or_else(seed));
         let kind = match self.planned {
-            Planned::Fleet { capacity, reserved } => Kind::Fleet(Mutex::new(FleetShedder::new(capacity, reserved)?)),
+            Planned::Fleet { capacity, reserved } => Kind::Fleet(FleetShedder::new(capacity, reserved)?),
             Planned::Worker { config, measure } => {
                 match &measure {
                     Measure::Busy { workers } => check_count("workers", *workers, WORKERS_MAX)?,
@@ -111,7 +111,7 @@ impl ShedBuilder {
         Ok(ShedLayer(Arc::new(Shared {
             kind,
             class: self.class,
-            in_flight: AtomicU64::new(0),
+            tally: Tally::new(),
             shed: Default::default(),
             clock: RuntimeClock::start(),
             switch,

@@ -12,6 +12,7 @@ use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejec
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
+use super::tally::{Place, Tally};
 use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
@@ -48,7 +49,7 @@ pub struct ShedLayer(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) kind: Kind,
     pub(super) class: ClassOf,
-    pub(super) in_flight: AtomicU64,
+    pub(super) tally: &'static Tally,
     pub(super) shed: [AtomicU64; 4],
     pub(super) clock: RuntimeClock,
     pub(super) switch: Switch,
@@ -56,7 +57,7 @@ pub(super) struct Shared {
 }
 
 pub(super) enum Kind {
-    Fleet(Mutex<FleetShedder>),
+    Fleet(FleetShedder),
     Worker { state: Mutex<Worker>, measure: Measure },
     Queue { ramp: QueueRejection, dice: Mutex<Dice>, backlog: BacklogOf },
 }
@@ -179,13 +180,18 @@ impl ShedLayer {
 }
 
 impl Shared {
-    /// Whether a request is shed, as each kind says.
-    fn sheds(&self, class: Criticality) -> bool {
-        match &self.kind {
-            Kind::Fleet(fleet) => !lock(fleet).try_acquire(class),
+    /// Lets a request in, or not, as each kind says.
+    #[inline]
+    fn try_enter(&self, class: Criticality) -> Option<Place> {
+        let sheds = match &self.kind {
+            Kind::Fleet(fleet) if class != Criticality::Critical => {
+                return self.tally.enter_fleet_if(|others| !fleet.sheds(class, others));
+            }
+            // What is reserved for these, others count.
+            Kind::Fleet(_) => false,
             Kind::Worker { state, measure } => {
                 // Before the lock, since it may be a closure of the user's.
-                let utilisation = measure.utilisation_now(self.in_flight.load(Ordering::Relaxed));
+                let utilisation = measure.utilisation_now(self.tally.in_flight());
                 let mut worker = lock(state);
                 worker.shedder.observe(self.clock.now(), utilisation);
                 let roll = worker.dice.roll();
@@ -195,14 +201,29 @@ impl Shared {
                 let Backlog { waiting, limit } = backlog();
                 ramp.sheds(class, waiting, limit, lock(dice).roll())
             }
-        }
+        };
+        (!sheds).then(|| self.tally.enter())
     }
 
-    /// What the fleet's shedder counts is given back only by those it has let in.
-    fn permit(self: &Arc<Shared>, class: Criticality, judgement: Judgement) -> ShedPermit {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let counted = judgement == Judgement::Pass;
-        ShedPermit { shared: Arc::clone(self), class, counted }
+    /// What becomes of one that is to be shed.
+    #[cold]
+    #[inline(never)]
+    fn shed(&self, mode: Mode, class: Criticality) -> Entered<ShedPermit, Infallible> {
+        let judgement = mode.judge(|| true);
+        self.switch.count(judgement);
+        if let Some(count) = self.shed.get(class as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        match judgement {
+            Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), self.retry_after)),
+            Judgement::Pass | Judgement::WouldShed => Entered::In(ShedPermit { _place: self.tally.enter() }),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.tally.close();
     }
 }
 
@@ -214,22 +235,15 @@ impl Doorkeeper for ShedLayer {
 
     #[inline]
     fn enter(&self, head: &Head<'_>) -> Entered<ShedPermit, Infallible> {
-        let shared = &self.0;
+        let shared = &*self.0;
         let mode = shared.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
         let class = (shared.class)(head);
-        let judgement = mode.judge(|| shared.sheds(class));
-        if judgement != Judgement::Pass {
-            shared.switch.count(judgement);
-            if let Some(count) = shared.shed.get(class as usize) {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        match judgement {
-            Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), shared.retry_after)),
-            Judgement::Pass | Judgement::WouldShed => Entered::In(shared.permit(class, judgement)),
+        match shared.try_enter(class) {
+            Some(place) => Entered::In(ShedPermit { _place: place }),
+            None => shared.shed(mode, class),
         }
     }
 
@@ -274,7 +288,7 @@ impl ShedHandle {
     /// How many are in progress behind this layer.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.0.in_flight.load(Ordering::Relaxed)
+        self.0.tally.in_flight()
     }
 
     /// For a worker's shedder: from 0, nothing is shed, to 3, all but critical requests are.
@@ -290,7 +304,7 @@ impl ShedHandle {
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         match &self.0.kind {
-            Kind::Fleet(fleet) => Some(lock(fleet).room()),
+            Kind::Fleet(fleet) => Some(fleet.room()),
             Kind::Worker { .. } | Kind::Queue { .. } => None,
         }
     }
@@ -298,7 +312,7 @@ impl ShedHandle {
     /// For a fleet's shedder: the fleet has grown or shrunk. Who is in stays.
     pub fn set_capacity(&self, capacity: u64) {
         if let Kind::Fleet(fleet) = &self.0.kind {
-            lock(fleet).set_capacity(capacity);
+            fleet.set_capacity(capacity);
         }
     }
 }
@@ -312,24 +326,11 @@ impl fmt::Debug for ShedHandle {
 
 /// A request that was not shed. It counts as in progress until this is dropped.
 pub struct ShedPermit {
-    shared: Arc<Shared>,
-    class: Criticality,
-    /// Whether the shedder let it in, and not only the mode.
-    counted: bool,
-}
-
-impl Drop for ShedPermit {
-    #[inline]
-    fn drop(&mut self) {
-        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if let (Kind::Fleet(fleet), true) = (&self.shared.kind, self.counted) {
-            lock(fleet).release(self.class);
-        }
-    }
+    _place: Place,
 }
 
 impl fmt::Debug for ShedPermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ShedPermit").field("class", &self.class).finish_non_exhaustive()
+        formatter.debug_struct("ShedPermit").finish_non_exhaustive()
     }
 }

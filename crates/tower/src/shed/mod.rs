@@ -4,12 +4,14 @@
 //! |---|---|
 //! | the layer for services: the fleet's, the worker's and the queue's shedder | `layer.rs` |
 //! | how it is set up | `builder.rs` |
+//! | who is in progress behind it | `tally.rs` |
 //! | the layer for clients, which hold back when they are refused | `throttle.rs` |
 //!
 //! A queue that has stood too long is shed by the queue itself: [`Queue::codel`](crate::Queue::codel).
 
 mod builder;
 mod layer;
+mod tally;
 mod throttle;
 
 pub use builder::ShedBuilder;

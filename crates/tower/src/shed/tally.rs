@@ -1,0 +1,107 @@
+//! Who is in progress behind a shedder.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::spare::Spare;
+
+static SPARE: Spare<Tally> = Spare::new();
+
+/// How many are in progress, and how many of them a fleet's shedder counts: in one word, and in cache lines of its own.
+///
+/// The lower half counts all, 31 bits above it those of the fleet. Neither can overflow: there is no memory for so many
+/// requests. The highest bit says that the layer is gone.
+#[repr(align(128))]
+pub(super) struct Tally(AtomicU64);
+
+const ONE: u64 = 1;
+const ONE_OF_FLEET: u64 = 1 << FLEET_SHIFT | ONE;
+const FLEET_SHIFT: u32 = 32;
+const CLOSED: u64 = 1 << 63;
+
+impl Tally {
+    /// One with nobody in.
+    pub(super) fn new() -> &'static Tally {
+        SPARE.take().unwrap_or_else(|| Box::leak(Box::new(Tally(AtomicU64::new(0)))))
+    }
+
+    /// How many are in progress.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & ((1 << FLEET_SHIFT) - 1)
+    }
+
+    #[inline]
+    pub(super) fn enter(&'static self) -> Place {
+        self.0.fetch_add(ONE, Ordering::Relaxed);
+        Place { tally: self, counted: ONE }
+    }
+
+    /// The same as one of the fleet's, if as many as there are of those allow it.
+    #[inline]
+    pub(super) fn enter_fleet_if(&'static self, may: impl Fn(u64) -> bool) -> Option<Place> {
+        let next = |word: u64| may(word >> FLEET_SHIFT).then(|| word + ONE_OF_FLEET);
+        let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        entered.is_ok().then_some(Place { tally: self, counted: ONE_OF_FLEET })
+    }
+
+    /// The layer is gone: nobody enters any more.
+    pub(super) fn close(&'static self) {
+        if self.0.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
+            self.put_back();
+        }
+    }
+
+    #[cold]
+    fn put_back(&'static self) {
+        self.0.store(0, Ordering::Relaxed);
+        SPARE.put(self);
+    }
+}
+
+/// One that is in progress until this is dropped.
+pub(super) struct Place {
+    tally: &'static Tally,
+    /// What it is counted as.
+    counted: u64,
+}
+
+impl Drop for Place {
+    #[inline]
+    fn drop(&mut self) {
+        let before = self.tally.0.fetch_sub(self.counted, Ordering::AcqRel);
+        if before == CLOSED | self.counted {
+            self.tally.put_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_some_as_the_fleets() {
+        let tally = Tally::new();
+        let (one, other) = (tally.enter(), tally.enter_fleet_if(|others| others < 1));
+        assert!(other.is_some() && tally.enter_fleet_if(|others| others < 1).is_none());
+        assert_eq!(tally.in_flight(), 2);
+        drop(other);
+        assert!(tally.enter_fleet_if(|others| others < 1).is_some());
+        drop(one);
+        assert_eq!(tally.in_flight(), 0);
+        tally.close();
+    }
+
+    #[test]
+    fn who_stays_longer_than_the_layer_is_counted_until_it_leaves() {
+        let tally = Tally::new();
+        let (first, second) = (tally.enter(), tally.enter_fleet_if(|_| true));
+        tally.close();
+        drop(first);
+        assert_eq!(tally.in_flight(), 1);
+        let other = Tally::new();
+        assert!(!std::ptr::eq(tally, other), "it is still in use");
+        drop(second);
+        assert_eq!(tally.in_flight(), 0);
+        other.close();
+    }
+}
