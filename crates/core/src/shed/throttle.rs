@@ -34,6 +34,8 @@ pub struct ClientThrottle {
     sum: Bucket,
     /// Since the epoch, counted in buckets.
     latest: u64,
+    /// How long a bucket lasts.
+    width_nanos: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +53,8 @@ impl ClientThrottle {
         check_range("k", config.k, 1.0, 100.0)?;
         check_time("window", config.window, ClientThrottleConfig::default().window)?;
         let buckets = [Bucket::default(); THROTTLE_BUCKETS];
-        Ok(ClientThrottle { config, buckets, sum: Bucket::default(), latest: 0 })
+        let width_nanos = u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX) / THROTTLE_BUCKETS as u64;
+        Ok(ClientThrottle { config, buckets, sum: Bucket::default(), latest: 0, width_nanos: width_nanos.max(1) })
     }
 
     /// Counts a request and tells whether to refuse it here, for a number that the caller rolled.
@@ -85,8 +88,7 @@ impl ClientThrottle {
 
     /// Forgets the buckets that have left the window.
     fn move_on(&mut self, now: Time) {
-        let width = (self.config.window.as_nanos() / THROTTLE_BUCKETS as u128).max(1);
-        let bucket = u64::try_from(u128::from(now.as_nanos()) / width).unwrap_or(u64::MAX);
+        let bucket = now.as_nanos() / self.width_nanos;
         let count = THROTTLE_BUCKETS as u64;
         if bucket.abs_diff(self.latest) >= count {
             // All are too old, or the clock was set back by more than the window.

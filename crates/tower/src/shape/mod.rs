@@ -2,10 +2,12 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | whose turn it is, and when | `mod.rs` |
+//! | whose turn it is | `mod.rs` |
+//! | when the next may go | `pace.rs` |
 //! | the layer for clients | `layer.rs` |
 
 mod layer;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +18,12 @@ use tidegate_core::{Rate, Time};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-use crate::bounds::{QUEUE_DEPTH_MAX, SHAPE_CATCH_UP, SHAPE_COST_MAX, WAIT_MAX};
+use crate::bounds::{QUEUE_DEPTH_MAX, SHAPE_COST_MAX, WAIT_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::runtime_clock::{RuntimeClock, between};
 
 pub use layer::{Shape, ShapeFuture, ShapeLayer, Shaped};
+use pace::Pace;
 
 /// How many may wait before a [`Shaper`], and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +66,11 @@ struct Shared {
     unit: Duration,
     config: ShaperConfig,
     clock: RuntimeClock,
+    pace: Pace,
     line: Mutex<Line>,
 }
 
 struct Line {
-    /// When the next may go.
-    free: Time,
     waiting: BTreeMap<u64, Waiter>,
     /// The costs of all who wait.
     cost: u128,
@@ -115,9 +117,9 @@ impl Shaper {
     pub fn new(rate: Rate, config: ShaperConfig) -> Result<Shaper, ConfigError> {
         check_count("depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("wait", config.wait, WAIT_MAX)?;
-        let line = Line { free: Time::default(), waiting: BTreeMap::new(), cost: 0, next: 0 };
-        let unit = time_at(rate, 1);
-        Ok(Shaper(Arc::new(Shared { rate, unit, config, clock: RuntimeClock::start(), line: Mutex::new(line) })))
+        let line = Mutex::new(Line { waiting: BTreeMap::new(), cost: 0, next: 0 });
+        let (unit, pace) = (time_at(rate, 1), Pace::new());
+        Ok(Shaper(Arc::new(Shared { rate, unit, config, clock: RuntimeClock::start(), pace, line })))
     }
 
     /// Waits until a call of this cost may go; those behind it then wait for `cost` intervals.
@@ -149,27 +151,27 @@ impl Shaper {
         }
         let shared = &*self.0;
         let now = shared.clock.now();
-        let mut line = shared.lock();
-        if line.waiting.is_empty() && line.free <= now {
-            line.go(now, shared.time_of(u128::from(cost)));
-            return Ok(());
-        }
-        Err(self.join(line, now, cost))
+        if shared.pace.try_go(now, shared.time_of(u128::from(cost))) { Ok(()) } else { Err(self.join(now, cost)) }
     }
 
+    /// Puts a call in line. It may have become free meanwhile: then it is the first, and waits for nothing.
     #[cold]
-    fn join(&self, mut line: MutexGuard<'_, Line>, now: Time, cost: u64) -> NotNow {
-        let shared = &*self.0;
-        let config = &shared.config;
+    fn join(&self, now: Time, cost: u64) -> NotNow {
+        let (shared, config) = (&*self.0, &self.0.config);
+        let mut line = shared.lock();
         if line.waiting.len() >= config.depth {
             return NotNow::Refused(ShapeError::Full { max: config.depth });
         }
-        let wait = between(now, line.free.plus(shared.time_of(line.cost)));
+        let is_first = line.waiting.is_empty();
+        shared.pace.is_waited_for();
+        let wait = between(now, shared.pace.free().plus(shared.time_of(line.cost)));
         if wait > config.wait {
+            if is_first {
+                shared.pace.nobody_waits();
+            }
             return NotNow::Refused(ShapeError::TooLong { wait, max: config.wait });
         }
         let (tell, told) = oneshot::channel();
-        let is_first = line.waiting.is_empty();
         line.next += 1;
         let place = line.next;
         line.waiting.insert(place, Waiter { cost, first: (!is_first).then_some(tell) });
@@ -199,6 +201,9 @@ impl Shared {
     fn leave(&self, place: u64) {
         let mut line = self.lock();
         let tell = line.remove(place);
+        if line.waiting.is_empty() {
+            self.pace.nobody_waits();
+        }
         drop(line);
         if let Some(tell) = tell {
             // If nobody listens any more, it is about to leave, and then tells the next.
@@ -208,13 +213,6 @@ impl Shared {
 }
 
 impl Line {
-    /// A call goes. The next is counted from when this one was due, and not from when the timer woke it: each would be
-    /// a little later than the one before, and a fast rate would never be reached.
-    fn go(&mut self, now: Time, takes: Duration) {
-        let due = if between(self.free, now) <= SHAPE_CATCH_UP { self.free } else { now };
-        self.free = due.plus(takes);
-    }
-
     fn remove(&mut self, place: u64) -> Option<oneshot::Sender<()>> {
         let left = self.waiting.remove(&place)?;
         self.cost = self.cost.saturating_sub(u128::from(left.cost));
@@ -243,12 +241,12 @@ impl Turn {
             // Who is before tells before it leaves, in any case.
             let _ = told.await;
         }
-        let free = self.shared.lock().free;
-        sleep_until(self.shared.clock.instant(free)).await;
+        // It is the first, so that nobody else goes meanwhile.
+        sleep_until(self.shared.clock.instant(self.shared.pace.free())).await;
         let now = self.shared.clock.now();
-        let mut line = self.shared.lock();
+        let line = self.shared.lock();
         let cost = line.waiting.get(&self.place).map_or(0, |waiter| u128::from(waiter.cost));
-        line.go(now, self.shared.time_of(cost));
+        self.shared.pace.go(now, self.shared.time_of(cost));
     }
 }
 

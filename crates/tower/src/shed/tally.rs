@@ -40,7 +40,7 @@ impl Tally {
     pub(super) fn enter_fleet_if(&'static self, may: impl Fn(u64) -> bool) -> Option<Place> {
         let next = |word: u64| may(word >> FLEET_SHIFT).then(|| word + ONE_OF_FLEET);
         let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        entered.is_ok().then_some(Place { tally: self, counted: ONE_OF_FLEET })
+        entered.ok().map(|_| Place { tally: self, counted: ONE_OF_FLEET })
     }
 
     /// The layer is gone: nobody enters any more.

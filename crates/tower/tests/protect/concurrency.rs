@@ -144,6 +144,49 @@ async fn permits_are_guards_without_a_service_too() {
     assert_eq!(handle.in_flight(), 0);
 }
 
+#[test]
+fn a_permit_that_outlives_its_layer_is_nobody_elses() {
+    let layer = |limit| ConcurrencyLayer::new(limit).unwrap().handle();
+    let gone = layer(2);
+    let (first, second) = (gone.try_acquire().unwrap(), gone.try_acquire().unwrap());
+    drop(gone);
+    let others: Vec<_> = (0..100).map(|_| layer(1)).collect();
+    let taken: Vec<_> = others.iter().map(|other| other.try_acquire().unwrap()).collect();
+    drop((first, second));
+    // What those two were counted in is now used again.
+    let later: Vec<_> = (0..100).map(|_| layer(3)).collect();
+    for (limit, handle) in others.iter().map(|handle| (1, handle)).chain(later.iter().map(|handle| (3, handle))) {
+        assert_eq!((handle.limit(), handle.in_flight()), (limit, if limit == 1 { 1 } else { 0 }));
+    }
+    drop(taken);
+    assert!(others.iter().all(|other| other.in_flight() == 0));
+}
+
+#[test]
+fn layers_come_and_go_while_permits_of_others_are_given_back() {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let mut held = std::collections::VecDeque::new();
+                for round in 0..5_000 {
+                    let handle = ConcurrencyLayer::new(2).unwrap().handle();
+                    assert_eq!(handle.in_flight(), 0, "a new layer has nobody in");
+                    held.push_back(handle.try_acquire().unwrap());
+                    let other = handle.try_acquire().unwrap();
+                    assert!(handle.try_acquire().is_err());
+                    if (round + thread) % 3 == 0 {
+                        held.push_back(other);
+                    }
+                    drop(handle);
+                    while held.len() > 5 {
+                        held.pop_front();
+                    }
+                }
+            });
+        }
+    });
+}
+
 /// Whether it counts requests or has tenants take turns: who chose too long a key hears how long it may be.
 #[tokio::test(start_paused = true)]
 async fn too_long_a_key_is_called_so() {
