@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use arrayvec::ArrayVec;
 use tidegate_core::Decision;
 use tidegate_policy::{Ask, Descriptor, Request};
 
@@ -38,7 +39,7 @@ impl Engine {
             Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
         );
         let units = if is_refund { 0 } else { asked.cost };
-        let mut amounts = Vec::with_capacity(4);
+        let mut amounts: ArrayVec<(Counter, u64), 4> = ArrayVec::new();
         amounts.push((Counter::Hits, units));
         let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
         match (over, denies) {
@@ -57,9 +58,7 @@ impl Engine {
                 }
             }
         }
-        for (counter, amount) in &amounts {
-            record.all.add(*counter, *amount);
-        }
+        record.all.add_all(&amounts);
         let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
@@ -80,9 +79,25 @@ impl Engine {
     }
 }
 
+/// Rounded down, as four times the number could be too large to divide.
+fn four_fifths(number: u64) -> u64 {
+    number - number.div_ceil(5)
+}
+
 /// How many of the units just taken lie above four fifths of the limit.
 fn near(decision: &Decision, units: u64) -> u64 {
     let used = decision.limit().saturating_sub(decision.remaining());
-    let threshold = u64::try_from(u128::from(decision.limit()) * 4 / 5).unwrap_or(u64::MAX);
-    used.saturating_sub(threshold).min(units)
+    used.saturating_sub(four_fifths(decision.limit())).min(units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_fifths_are_rounded_down() {
+        for number in (0..100).chain(u64::MAX - 10..=u64::MAX) {
+            assert_eq!(u128::from(four_fifths(number)), u128::from(number) * 4 / 5, "{number}");
+        }
+    }
 }

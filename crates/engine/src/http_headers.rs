@@ -76,11 +76,12 @@ pub struct LimitNumbers<'a> {
 /// All headers of an outcome. `unsaid` is the family of rules that do not say one; if that is none, nothing at all is
 /// told of them.
 pub fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
-    let mut told = Vec::new();
     if is_hidden_denial(outcome) {
         return Vec::new();
     }
-    for judgement in outcome.judgements().filter(is_visible) {
+    let judgements = outcome.judgements();
+    let mut told = Vec::with_capacity(judgements.len().min(POLICIES_TOLD_MAX));
+    for judgement in judgements.filter(is_visible) {
         if let Some(one) = LimitNumbers::of(&judgement, unsaid, now) {
             push(&mut told, one);
         }

@@ -34,13 +34,13 @@ pub enum Denial {
 }
 
 /// What one limit of one rule said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) descriptor: u32,
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
     /// Of a limit that the request brought with it.
-    pub(crate) own: Option<OwnLimit>,
+    pub(crate) own: Option<Box<OwnLimit>>,
     pub(crate) answer: Answer,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
@@ -229,8 +229,8 @@ impl Outcome {
                 descriptor: judged.descriptor as usize,
                 rule,
                 limit,
-                own: judged.own.and_then(|own| own.limit),
-                shown: judged.own.map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
+                own: judged.own.as_ref().and_then(|own| own.limit),
+                shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
                 answer: judged.answer,
                 veto: judged.veto,
                 mode: effective(judged.mode, self.shadow),

@@ -49,7 +49,10 @@ impl Purpose {
     }
 }
 
-/// The charges of a request. Their keys stand one after the other in `keys`.
+/// Bytes of all keys of a request, mostly: they are made room for at once.
+const KEYS_BYTES: usize = 128;
+
+/// The charges of a request. Their keys stand one after the other in `keys`, with the parts that they are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) planned: Vec<Planned>,
@@ -77,7 +80,8 @@ pub(crate) struct Planned {
     pub(crate) descriptor: u32,
     pub(crate) rule: Option<RuleId>,
     pub(crate) limit: u32,
-    pub(crate) own: Option<OwnLimit>,
+    /// Few requests bring one, and the others need not carry room for it about.
+    pub(crate) own: Option<Box<OwnLimit>>,
     pub(crate) key: Range<usize>,
     pub(crate) step: Step,
     /// Units that the request asks for here.
@@ -145,7 +149,7 @@ impl Plan {
         if request.descriptors.len() > DESCRIPTORS_MAX {
             return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
         }
-        let mut plan = Plan { long_keys, ..Plan::default() };
+        let mut plan = Plan { long_keys, keys: Vec::with_capacity(KEYS_BYTES), ..Plan::default() };
         let mut found = Vec::new();
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
@@ -155,6 +159,10 @@ impl Plan {
             }
             found.clear();
             active.policy.find(domain, &question, &mut found);
+            // Mostly there is one, and a list that grows by itself has room for four from the start.
+            if plan.planned.is_empty() {
+                plan.planned.reserve_exact(found.len());
+            }
             for id in &found {
                 plan.add_rule(active, number, *id, &question, descriptor.ask)?;
                 if plan.planned.len() > CHARGES_MAX {
@@ -221,7 +229,7 @@ impl Plan {
             descriptor,
             rule: None,
             limit: 0,
-            own: Some(own),
+            own: Some(Box::new(own)),
             key,
             step,
             cost: question.cost,
@@ -282,7 +290,7 @@ impl Plan {
         ask: Option<Ask>,
         first: Planned,
     ) -> Result<(), RequestError> {
-        let parts_start = self.keys.len();
+        let start = self.keys.len();
         match rule.key(question, &mut self.keys) {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
@@ -295,7 +303,7 @@ impl Plan {
                 return Ok(());
             }
         }
-        let parts = self.keys.split_off(parts_start);
+        let parts = &(start..self.keys.len());
         let count = rule.count(question);
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
@@ -305,20 +313,20 @@ impl Plan {
             let namespace = penalty::namespace(rule);
             match active.store_of(rule) {
                 // It costs nothing to look at once.
-                Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, &parts)?,
+                Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, parts)?,
                 _ => {
                     if let Some(length) = rule.penalty {
-                        looks.penalty = Some((self.push_key(Purpose::Penalty, namespace, &parts)?, length));
+                        looks.penalty = Some((self.push_key(Purpose::Penalty, namespace, parts)?, length));
                     }
                     if may_be_blocked(active, rule) {
-                        looks.block = Some(self.push_key(Purpose::Blocked, namespace, &parts)?);
+                        looks.block = Some(self.push_key(Purpose::Blocked, namespace, parts)?);
                     }
                 }
             }
         }
-        let tag = self.push_tag(rule, &parts);
+        let tag = self.push_tag(rule, parts);
         for (number, limit) in (0..).zip(&rule.limits) {
-            let key = self.push_key(Purpose::Rule, &limit.namespace, &parts)?;
+            let key = self.push_key(Purpose::Rule, &limit.namespace, parts)?;
             let step = match looked {
                 Looked::Denied(left) => {
                     let wait = self.wait(active, limit, &key, units(count))?;
@@ -342,9 +350,9 @@ impl Plan {
         id: Option<RuleId>,
         rule: &Rule,
         store: &MemoryStore,
-        parts: &[u8],
+        parts: &Range<usize>,
     ) -> Result<Looked, RequestError> {
-        let mut longest = None;
+        let (mut longest, parts) = (None, &self.keys[parts.clone()]);
         let penalty = rule.penalty.map(|length| Penalty::of_rule(rule, length, parts, &[]));
         let block = may_be_blocked(active, rule).then(|| Penalty::by_operator(rule, parts, &[]));
         for penalty in penalty.into_iter().chain(block) {
@@ -398,22 +406,29 @@ impl Plan {
         });
     }
 
-    fn push_key(&mut self, purpose: Purpose, namespace: &[u8], parts: &[u8]) -> Result<Range<usize>, RequestError> {
+    /// Appends a key of parts that stand there already.
+    fn push_key(
+        &mut self,
+        purpose: Purpose,
+        namespace: &[u8],
+        parts: &Range<usize>,
+    ) -> Result<Range<usize>, RequestError> {
         let start = self.keys.len();
         self.keys.push(purpose.byte());
         self.keys.extend_from_slice(namespace);
-        self.keys.extend_from_slice(parts);
+        self.keys.extend_from_within(parts.clone());
         Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
         Ok(start..self.keys.len())
     }
 
     /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the parts, in sixteen hexadecimal
     /// digits. The parts themselves, which clients choose, could have a brace that ends the tag.
-    fn push_tag(&mut self, rule: &Rule, parts: &[u8]) -> Range<usize> {
+    fn push_tag(&mut self, rule: &Rule, parts: &Range<usize>) -> Range<usize> {
         let start = self.keys.len();
         if let Some(tag) = &rule.hash_tag {
+            let hash = agreed_hash(&self.keys[parts.clone()]);
             self.keys.extend_from_slice(tag.as_bytes());
-            self.keys.extend_from_slice(format!(":{:016x}", agreed_hash(parts)).as_bytes());
+            self.keys.extend_from_slice(format!(":{hash:016x}").as_bytes());
         }
         start..self.keys.len()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Key, Limit, Op, Receipt};
+use tidegate_core::{Charge, Decision, Decisions, Key, Limit, MemoryStore, Op, Receipt};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
@@ -182,6 +182,11 @@ impl<'a> Settling<'a> {
     /// covers is never taken, and mostly one call will do.
     async fn ask(&mut self, store: usize, mut batch: Batch, mut denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
+        if let ([number], Some(Backend::Memory(store))) = (&batch[..], active.store(store))
+            && plan.planned[*number].looks.count() == 0
+        {
+            return self.ask_one(store, *number, denied).await;
+        }
         let looks = self.looks(&batch)?;
         while !batch.is_empty() {
             let mut put = Put::default();
@@ -223,6 +228,20 @@ impl<'a> Settling<'a> {
                 self.keep_refunds(&mut batch);
                 denied = true;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
+    /// together with it, and no list to be made; what denies its key was looked up when it was planned.
+    async fn ask_one(&mut self, store: &MemoryStore, number: usize, denied: bool) -> Result<(), RequestError> {
+        let planned = &self.plan.planned[number];
+        let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { return Ok(()) };
+        let op = if denied { looking(op) } else { op };
+        let key = self.plan.key(&planned.key)?;
+        match guarded(|| store.decide(key, limit, op)) {
+            Ok(decision) => self.note(number, op, &decision),
+            Err(StoreError) => self.fail(number, Charge { key, limit, op, veto: planned.veto }).await,
         }
         Ok(())
     }
@@ -437,7 +456,8 @@ impl<'a> Settling<'a> {
     /// What came out, in the order of the plan.
     fn judged(mut self) -> Vec<Judged> {
         let judged = |(planned, standing): (&Planned, Standing)| {
-            let Planned { descriptor, rule, limit, own, mode, .. } = *planned;
+            let Planned { descriptor, rule, limit, mode, .. } = *planned;
+            let own = planned.own.clone();
             let answer = standing.answer.unwrap_or(Answer::NotAsked);
             Judged { descriptor, rule, limit, own, answer, veto: standing.veto, mode }
         };

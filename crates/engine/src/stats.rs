@@ -78,8 +78,15 @@ impl Sharded {
 
     #[inline]
     pub(crate) fn add(&self, counter: Counter, amount: u64) {
-        if let Some(shard) = self.0.get(shard_number() % self.0.len()) {
-            shard.0[counter as usize].fetch_add(amount, Ordering::Relaxed);
+        self.add_all(&[(counter, amount)]);
+    }
+
+    #[inline]
+    pub(crate) fn add_all(&self, amounts: &[(Counter, u64)]) {
+        let Some(shard) = self.0.get(shard_number() % self.0.len()) else { return };
+        // Most requests come near no limit, and to add nothing would lock the line all the same.
+        for (counter, amount) in amounts.iter().filter(|(_, amount)| *amount > 0) {
+            shard.0[*counter as usize].fetch_add(*amount, Ordering::Relaxed);
         }
     }
 
@@ -162,10 +169,7 @@ impl Record {
     ) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let key = if values.is_none() || series.contains_key(&values) || room() { values } else { None };
-        let counters = series.entry(key).or_insert_with(Sharded::new);
-        for (counter, amount) in amounts {
-            counters.add(*counter, *amount);
-        }
+        series.entry(key).or_insert_with(Sharded::new).add_all(amounts);
     }
 
     /// Forgets the series of values. Tells how many there were.

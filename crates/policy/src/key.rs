@@ -34,10 +34,7 @@ impl Rule {
     pub fn key(&self, question: &Question<'_>, bytes: &mut Vec<u8>) -> KeyMade {
         let start = bytes.len();
         for part in &self.key {
-            let made = match part.value(question) {
-                Ok(value) => append(&value, start.saturating_add(self.key_room), bytes),
-                Err(made) => made,
-            };
+            let made = part.append(question, start.saturating_add(self.key_room), bytes);
             if made != KeyMade::Whole {
                 bytes.truncate(start);
                 return made;
@@ -90,14 +87,22 @@ fn append(value: &[u8], end: usize, bytes: &mut Vec<u8>) -> KeyMade {
 }
 
 impl Part {
-    fn value<'a>(&self, question: &Question<'a>) -> Result<Cow<'a, [u8]>, KeyMade> {
+    fn append(&self, question: &Question<'_>, end: usize, bytes: &mut Vec<u8>) -> KeyMade {
         match self {
+            Part::Address { v4_length, v6_length } => {
+                let address = client_address(question).map(|address| truncate(address, *v4_length, *v6_length));
+                match address {
+                    Some(IpAddr::V4(address)) => append(&address.octets(), end, bytes),
+                    Some(IpAddr::V6(address)) => append(&address.octets(), end, bytes),
+                    None => KeyMade::Missing,
+                }
+            }
             Part::Expression(expression) => match expression.key_text(question) {
-                KeyText::Made(text) => Ok(Cow::Owned(text)),
-                KeyText::Missing => Err(KeyMade::Missing),
-                KeyText::TooLong => Err(KeyMade::TooLong),
+                KeyText::Made(text) => append(&text, end, bytes),
+                KeyText::Missing => KeyMade::Missing,
+                KeyText::TooLong => KeyMade::TooLong,
             },
-            part => part.plain(question).ok_or(KeyMade::Missing),
+            part => part.plain(question).map_or(KeyMade::Missing, |value| append(&value, end, bytes)),
         }
     }
 
@@ -105,9 +110,6 @@ impl Part {
     fn plain<'a>(&self, question: &Question<'a>) -> Option<Cow<'a, [u8]>> {
         let borrowed = |text: &'a str| Cow::Borrowed(text.as_bytes());
         match self {
-            Part::Address { v4_length, v6_length } => {
-                client_address(question).map(|address| octets(truncate(address, *v4_length, *v6_length)))
-            }
             Part::Method => question.http.map(|http| borrowed(http.method)),
             Part::Host => question.http.map(|http| host(http.host)),
             Part::Path => question.http.map(|http| borrowed(http.path)),
@@ -122,16 +124,9 @@ impl Part {
             Part::Query(name) => {
                 question.http?.parameters().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value)
             }
-            Part::Expression(_) => None,
+            Part::Address { .. } | Part::Expression(_) => None,
         }
     }
-}
-
-fn octets(address: IpAddr) -> Cow<'static, [u8]> {
-    Cow::Owned(match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    })
 }
 
 fn host(host: &str) -> Cow<'_, [u8]> {
