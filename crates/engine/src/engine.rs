@@ -69,7 +69,7 @@ pub(crate) struct Active {
     stores: Vec<Backend>,
     /// Whether any of them goes over a network. Without one nothing waits, and a request is decided at once: what others
     /// wait with is large, and callers wrap and move what they hold.
-    has_shared: bool,
+    pub(crate) has_shared: bool,
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
@@ -274,16 +274,6 @@ impl Engine {
         self.check_guarded(request, LongKeys::Deny).await
     }
 
-    /// The same at once, for callers who would have to set up more to wait; nothing if a shared store may have to be asked.
-    pub fn check_at_once(&self, request: &Request<'_>) -> Option<Result<Outcome, RequestError>> {
-        let active = self.active.load();
-        if active.has_shared {
-            return None;
-        }
-        let checked = guarded_at_once(|| self.check_by_rules(active, request, LongKeys::Deny));
-        Some(checked.unwrap_or_else(|_| Ok(self.unplanned(request))))
-    }
-
     async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let checked = if active.has_shared {
@@ -294,7 +284,7 @@ impl Engine {
         checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 
-    async fn check_by_rules(
+    pub(crate) async fn check_by_rules(
         &self,
         active: Guard<Arc<Active>>,
         request: &Request<'_>,

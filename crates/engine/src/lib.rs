@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what front ends call | `engine.rs` |
+//! | what front ends call | `engine.rs`, `at_once.rs` |
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
@@ -24,6 +24,7 @@ pub mod bounds;
 pub mod http_headers;
 
 mod admin;
+mod at_once;
 mod batch;
 mod count;
 mod engine;
@@ -49,6 +50,7 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
+pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use engine::{Engine, Options, PolicyGuard};
 pub use error::RequestError;

@@ -51,6 +51,11 @@ impl ClientAddress {
         found.unwrap_or(peer)
     }
 
+    /// Whether any header is believed.
+    pub(crate) fn reads_headers(&self) -> bool {
+        !matches!(self.trust, Trust::Nobody)
+    }
+
     fn header_name(&self) -> &'static str {
         match self.header {
             AddressHeader::XForwardedFor => "x-forwarded-for",

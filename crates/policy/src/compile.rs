@@ -15,13 +15,12 @@ use crate::bounds::{
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
 use crate::expression::Purpose;
-use crate::index::Index;
 use crate::json::quote;
 use crate::key::Part;
 use crate::limit::read_limit_of;
 use crate::networks::Networks;
 use crate::pattern::Set;
-use crate::policy::{DomainId, Policy, StoreSpec};
+use crate::policy::{DomainId, Guide, Policy, StoreSpec};
 use crate::request::Shown;
 use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
 use crate::schema::{self, Action};
@@ -86,11 +85,10 @@ impl Compiler<'_, '_> {
             return policy;
         }
         for (name, domain) in &config.domains {
-            let id = DomainId(u32::try_from(policy.indexes.len()).unwrap_or(u32::MAX));
+            let id = DomainId(u32::try_from(policy.guides.len()).unwrap_or(u32::MAX));
             let first = policy.rules.len();
             self.domain(name, domain, &mut policy.rules);
-            let numbered = (0..).zip(&policy.rules).skip(first).map(|(number, rule)| (number, &rule.matching));
-            policy.indexes.push(Index::new(numbered));
+            policy.guides.push(Guide::new((0..).zip(&policy.rules).skip(first)));
             policy.domains.insert(name.as_str().into(), id);
         }
         policy.stores = std::mem::take(&mut self.stores);

@@ -16,6 +16,7 @@ use cel::parser::Parser;
 use cel::{Context, Env, IdedExpr, Value};
 
 use crate::bounds::{COST_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
+use crate::parts::HttpParts;
 use crate::policy::Question;
 use crate::request::Response;
 use check::{Regexes, Uses};
@@ -91,6 +92,12 @@ impl Expression {
     /// Whether it may look at an entry of this name.
     pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
         self.uses.entries.contains(name)
+    }
+
+    /// What it looks at of an HTTP request.
+    pub(crate) fn http_parts(&self) -> HttpParts {
+        let Uses { host, path, headers, cookies, .. } = &self.uses;
+        HttpParts { host: *host, path: *path, headers: headers.is_used() || cookies.is_used() }
     }
 
     /// Whether it speaks of the cost.

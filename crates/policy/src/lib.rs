@@ -6,7 +6,7 @@
 //! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
 //! | from a configuration to a file | `migrate.rs` |
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
-//! | what is asked | `request.rs`, `path.rs` |
+//! | what is asked, and what rules look at of it | `request.rs`, `path.rs`, `parts.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
 //! | JSON that is told over HTTP or on a command line | `json.rs`, `limit.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
@@ -41,6 +41,7 @@ mod lint;
 mod matching;
 mod network;
 mod networks;
+mod parts;
 mod path;
 mod pattern;
 mod policy;
@@ -56,6 +57,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
 pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
+pub use parts::HttpParts;
 pub use path::canonical_path;
 pub use policy::{DomainId, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};

@@ -70,10 +70,11 @@ pub(crate) struct Facts<'a> {
 pub(crate) type LowerHost = ArrayVec<u8, HOST_BYTES_MAX>;
 
 impl<'a> Facts<'a> {
-    pub(crate) fn new(question: &'a Question<'a>) -> Facts<'a> {
+    /// The host is worked out if any rule looks at it.
+    pub(crate) fn new(question: &'a Question<'a>, with_host: bool) -> Facts<'a> {
         Facts {
             question,
-            host: question.http.and_then(|http| lower_host(http.host)),
+            host: question.http.filter(|_| with_host).and_then(|http| lower_host(http.host)),
             address: client_address(question),
         }
     }

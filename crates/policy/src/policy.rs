@@ -11,6 +11,7 @@ use crate::address::ClientAddress;
 use crate::index::Index;
 use crate::key::Part;
 use crate::matching::Facts;
+use crate::parts::HttpParts;
 use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Rule, RuleId};
 
@@ -20,8 +21,8 @@ pub struct Policy {
     pub(crate) rules: Vec<Rule>,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) domains: HashMap<Box<str>, DomainId, RandomState>,
-    /// The rules of each domain.
-    pub(crate) indexes: Vec<Index>,
+    /// The way to the rules of each domain.
+    pub(crate) guides: Vec<Guide>,
     pub(crate) client_address: ClientAddress,
     pub(crate) expression_errors: Arc<AtomicU64>,
 }
@@ -35,6 +36,22 @@ impl DomainId {
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// The way to the rules of a domain.
+#[derive(Debug)]
+pub(crate) struct Guide {
+    index: Index,
+    /// What any of them looks at.
+    parts: HttpParts,
+}
+
+impl Guide {
+    /// The way to rules, which are told by their numbers.
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Rule)> + Clone) -> Guide {
+        let parts = rules.clone().fold(HttpParts::default(), |parts, (_, rule)| parts.or(rule.http_parts()));
+        Guide { index: Index::new(rules.map(|(number, rule)| (number, &rule.matching))), parts }
     }
 }
 
@@ -92,7 +109,7 @@ impl Default for Policy {
             rules: Vec::new(),
             stores: vec![store],
             domains: HashMap::default(),
-            indexes: Vec::new(),
+            guides: Vec::new(),
             client_address: ClientAddress::default(),
             expression_errors: Arc::default(),
         }
@@ -128,8 +145,8 @@ impl Policy {
 
     /// Appends the rules of a domain that apply, in the order of the configuration.
     pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut Vec<RuleId>) {
-        let Some(index) = self.indexes.get(domain.0 as usize) else { return };
-        let facts = Facts::new(question);
+        let Some(Guide { index, parts }) = self.guides.get(domain.index()) else { return };
+        let facts = Facts::new(question, parts.host);
         let start = found.len();
         index.candidates(&facts, |rules| {
             for rule in rules {
@@ -146,7 +163,7 @@ impl Policy {
     /// The same by a look at each rule: what `find` is tested against and measured beside.
     #[doc(hidden)]
     pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Vec<RuleId>) {
-        let facts = Facts::new(question);
+        let facts = Facts::new(question, true);
         let rules = (0..).zip(&self.rules).filter(|(_, rule)| *rule.domain == *question.domain);
         found.extend(rules.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| RuleId(number)));
     }
@@ -156,6 +173,15 @@ impl Policy {
     #[must_use]
     pub fn client_address(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
         self.client_address.find(peer, headers)
+    }
+
+    /// What is looked at of HTTP requests to a domain, by its rules and to find the address of the client. Of other parts
+    /// it makes no difference what they are.
+    #[must_use]
+    pub fn http_parts(&self, domain: &str) -> HttpParts {
+        let guide = self.domain(domain).and_then(|domain| self.guides.get(domain.index()));
+        let parts = guide.map(|guide| guide.parts).unwrap_or_default();
+        HttpParts { headers: parts.headers || self.client_address.reads_headers(), ..parts }
     }
 
     /// Whether the cost of a request can change which rules of a domain apply to it, or whom they count it on. How much they

@@ -9,7 +9,9 @@ use http::{HeaderMap, Method, Uri};
 use tidegate_core::Time;
 use tidegate_engine::bounds::COST_MAX;
 use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
-use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, Response, canonical_path, without_port};
+use tidegate_policy::{
+    Descriptor, Entry, Headers, Http, HttpParts, Policy, Request, Response, canonical_path, without_port,
+};
 
 use super::limit::CostOf;
 use super::{Judge, Later, RateLimitLayer, Ticket, Told, Verdict};
@@ -33,8 +35,8 @@ pub(super) struct PolicyJudge {
 /// The entries of a descriptor, and where their values stand.
 pub(super) type Wanted = Box<[(Arc<str>, Extractor)]>;
 
-/// The entries of all descriptors of a request.
-type Entries = Vec<Vec<(Arc<str>, String)>>;
+/// The values of the entries of all descriptors, one after the other; none where a request lacks one.
+type Values = Vec<Option<String>>;
 
 /// A request, kept until its response is known.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub(super) struct Report {
 /// What else is asked about.
 #[derive(Debug)]
 struct About {
-    entries: Entries,
+    values: Values,
     address: Option<IpAddr>,
     cost: u64,
 }
@@ -61,21 +63,25 @@ impl PolicyJudge {
 
     /// The verdict, if the engine has to wait for no shared store.
     pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
-        let asked = Asked::new(head.method(), head.uri(), head.headers());
-        let Some(about) = self.about(head, &asked.headers) else { return Some(without_entry()) };
+        let Some(values) = self.values(head) else { return Some(without_entry()) };
+        let engine = self.engine.at_once()?;
+        let parts = engine.policy().http_parts(&self.domain);
+        let asked = Asked::new(head.method(), head.uri(), head.headers(), parts);
+        let about = self.about(head, values, engine.policy(), &asked.headers);
         let checked = {
-            let (entries, http) = (about.entries(), asked.http(about.address));
-            self.engine.check_at_once(&self.request(&about, &descriptors(&entries), &http))?
+            let (entries, http) = (self.entries(&about), asked.http(about.address));
+            engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http))
         };
         Some(self.verdict(checked, head, about))
     }
 
     pub(super) async fn judge(&self, head: &Head<'_>) -> Verdict {
-        let asked = Asked::new(head.method(), head.uri(), head.headers());
-        let Some(about) = self.about(head, &asked.headers) else { return without_entry() };
+        let Some(values) = self.values(head) else { return without_entry() };
+        let asked = Asked::new(head.method(), head.uri(), head.headers(), HttpParts::ALL);
+        let about = self.about(head, values, &self.engine.policy(), &asked.headers);
         let checked = {
-            let (entries, http) = (about.entries(), asked.http(about.address));
-            self.engine.check_or_deny(&self.request(&about, &descriptors(&entries), &http)).await
+            let (entries, http) = (self.entries(&about), asked.http(about.address));
+            self.engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http)).await
         };
         self.verdict(checked, head, about)
     }
@@ -120,23 +126,43 @@ impl PolicyJudge {
         Verdict::Pass((!is_done).then_some(Ticket { told, later }))
     }
 
-    /// What is asked about beside the request itself; nothing if an entry is missing and that is to be denied.
-    fn about(&self, head: &Head<'_>, headers: &[(&str, &str)]) -> Option<About> {
-        let mut entries = Entries::with_capacity(self.descriptors.len());
-        for descriptor in &self.descriptors {
-            let mut values = Vec::with_capacity(descriptor.len());
-            for (name, extractor) in descriptor {
-                match extractor.entry(head) {
-                    Some(value) => values.push((Arc::clone(name), value)),
-                    None if self.denies_missing => return None,
-                    None => {}
-                }
+    /// The values of all entries; nothing if one is missing and that is to be denied.
+    fn values(&self, head: &Head<'_>) -> Option<Values> {
+        let mut values = Values::new();
+        for (_, extractor) in self.descriptors.iter().flatten() {
+            let value = extractor.entry(head);
+            if value.is_none() && self.denies_missing {
+                return None;
             }
-            entries.push(values);
+            values.push(value);
         }
-        let address = self.peer.find(head).map(|peer| self.engine.policy().client_address(peer, headers));
+        Some(values)
+    }
+
+    /// What is asked about beside the request itself.
+    fn about(&self, head: &Head<'_>, values: Values, policy: &Policy, headers: &[(&str, &str)]) -> About {
+        let address = self.peer.find(head).map(|peer| policy.client_address(peer, headers));
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
-        Some(About { entries, address, cost })
+        About { values, address, cost }
+    }
+
+    /// The entries of all descriptors that a request has, one after the other.
+    fn entries<'a>(&'a self, about: &'a About) -> Vec<Entry<'a>> {
+        let named = self.descriptors.iter().flatten().zip(&about.values);
+        named.filter_map(|((key, _), value)| Some(Entry { key, value: value.as_deref()? })).collect()
+    }
+
+    /// The descriptors, each with its own of these entries.
+    fn descriptors<'e>(&self, about: &About, mut entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
+        let mut values = &about.values[..];
+        let descriptor = |wanted: &Wanted| {
+            let (own, others) = values.split_at(wanted.len());
+            values = others;
+            let (own, others) = entries.split_at(own.iter().flatten().count());
+            entries = others;
+            Descriptor { entries: own, ..Descriptor::default() }
+        };
+        self.descriptors.iter().map(descriptor).collect()
     }
 
     pub(super) fn now(&self) -> Time {
@@ -158,18 +184,18 @@ impl PolicyJudge {
     ) -> Option<(Box<Report>, Response)> {
         let response = self.response(report.started, head);
         let done = {
-            let asked = Asked::new(&report.method, &report.uri, &report.headers);
-            let (entries, http) = (report.about.entries(), asked.http(report.about.address));
-            let descriptors = descriptors(&entries);
+            let asked = Asked::new(&report.method, &report.uri, &report.headers, HttpParts::ALL);
+            let (entries, http) = (self.entries(&report.about), asked.http(report.about.address));
+            let descriptors = self.descriptors(&report.about, &entries);
             self.engine.report_at_once(&self.request(&report.about, &descriptors, &http), &response).is_some()
         };
         (!done).then_some((report, response))
     }
 
     pub(super) async fn report(&self, report: &Report, response: &Response) {
-        let asked = Asked::new(&report.method, &report.uri, &report.headers);
-        let (entries, http) = (report.about.entries(), asked.http(report.about.address));
-        let descriptors = descriptors(&entries);
+        let asked = Asked::new(&report.method, &report.uri, &report.headers, HttpParts::ALL);
+        let (entries, http) = (self.entries(&report.about), asked.http(report.about.address));
+        let descriptors = self.descriptors(&report.about, &entries);
         // The same request was decided before; the engine counts what goes wrong.
         let _ = self.engine.report(&self.request(&report.about, &descriptors, &http), response).await;
     }
@@ -206,18 +232,6 @@ impl RateLimitLayer {
     }
 }
 
-impl About {
-    /// The entries of each descriptor.
-    fn entries(&self) -> Vec<Vec<Entry<'_>>> {
-        let lists = self.entries.iter();
-        lists.map(|list| list.iter().map(|(key, value)| Entry { key, value }).collect()).collect()
-    }
-}
-
-fn descriptors<'e>(entries: &'e [Vec<Entry<'e>>]) -> Vec<Descriptor<'e>> {
-    entries.iter().map(|entries| Descriptor { entries, ..Descriptor::default() }).collect()
-}
-
 fn without_entry() -> Verdict {
     Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(Reason::NoKey))))
 }
@@ -232,19 +246,14 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Asked<'a> {
-        let named = headers.get(HOST).and_then(|host| str::from_utf8(host.as_bytes()).ok());
-        let host = uri.host().or(named.map(without_port)).unwrap_or_default();
-        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => Cow::Owned(host.to_ascii_lowercase()),
-            false => Cow::Borrowed(host),
-        };
+    /// Those parts are left empty that nobody looks at.
+    fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, parts: HttpParts) -> Asked<'a> {
         Asked {
             method: method.as_str(),
-            host,
-            path: canonical_path(uri.path()),
+            host: if parts.host { host(uri, headers) } else { Cow::default() },
+            path: if parts.path { canonical_path(uri.path()) } else { Cow::default() },
             query: uri.query().unwrap_or_default(),
-            headers: texts(headers),
+            headers: if parts.headers { texts(headers) } else { Vec::new() },
         }
     }
 
@@ -260,11 +269,23 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The host that was asked, in lower case.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Cow<'a, str> {
+    let named = || headers.get(HOST).and_then(|host| str::from_utf8(host.as_bytes()).ok());
+    let host = uri.host().or_else(|| named().map(without_port)).unwrap_or_default();
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(host.to_ascii_lowercase()),
+        false => Cow::Borrowed(host),
+    }
+}
+
 /// The headers that are text; names are in lower case already.
 fn texts(headers: &HeaderMap) -> Vec<(&str, &str)> {
-    let texts = headers.iter().filter_map(|(name, value)| {
-        let value = str::from_utf8(value.as_bytes()).ok()?;
-        Some((name.as_str(), value))
-    });
-    texts.collect()
+    let mut texts = Vec::with_capacity(headers.len());
+    for (name, value) in headers {
+        if let Ok(value) = str::from_utf8(value.as_bytes()) {
+            texts.push((name.as_str(), value));
+        }
+    }
+    texts
 }

@@ -66,6 +66,61 @@ async fn rules_see_the_request() {
     assert_eq!(status(&layer, post("/login", "2.2.2.2")).await, 200);
 }
 
+/// Rules that look at nothing but the address, and then others that look at what was not made ready for those.
+#[tokio::test]
+async fn rules_that_are_loaded_later_see_what_the_first_did_not_look_at() {
+    let rule = |text: &str| format!("domains: {{api: {{rules: [{{name: r, limit: 1/minute, {text}}}]}}}}");
+    let clock = FakeClock::new();
+    let engine = engine(&rule("key: address"), &clock);
+    let layer = RateLimitLayer::policy(Arc::clone(&engine), "api").build().unwrap();
+    let ask = async |path: &str, user: &str| {
+        let headers =
+            [("host", "Api.test:80"), ("x-user", user), ("cookie", "s=1; t=2"), ("x-forwarded-for", "1.1.1.1")];
+        let mut request = get(path, &headers);
+        request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 1)));
+        status(&layer, request).await
+    };
+    assert_eq!((ask("/a", "ann").await, ask("/b", "bob").await), (200, 429));
+    for text in [
+        "key: {header: x-user}",
+        "key: address, match: {header: {x-user: ann}}",
+        "key: [address, path], match: {cookie: {t: '2'}}",
+        "key: path, match: {host: api.test}",
+        "match: {path: /a}",
+        "match: {when: 'request.headers[\"x-user\"] == \"ann\"'}",
+        "key: {expression: 'request.cookies.t + request.path'}",
+        "cost: 'request.host == \"api.test\" && request.path == \"/a\" ? 1 : 0'",
+    ] {
+        let loaded = load_text("rules.yaml", &rule(text), &LoadOptions::default());
+        engine.install(loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))).unwrap();
+        clock.advance(Duration::from_secs(60));
+        let answers = [ask("/a", "ann").await, ask("/b", "bob").await, ask("/%61", "ann").await];
+        assert_eq!(answers, [200, 200, 429], "{text}");
+    }
+    let trusting =
+        format!("client_address: {{trusted_hops: 1}}\n{}", rule("key: address, match: {address: 1.1.1.1/32}"));
+    engine.install(load_text("rules.yaml", &trusting, &LoadOptions::default()).policy.unwrap()).unwrap();
+    assert_eq!((ask("/a", "ann").await, ask("/b", "bob").await), (200, 429));
+}
+
+#[tokio::test]
+async fn each_descriptor_has_its_own_entries() {
+    let rules = "domains: {api: {rules: [
+        {name: pair, match: {entries: {a: '*', b: '*'}}, key: [{entry: a}, {entry: b}], limit: 1/minute},
+        {name: c, match: {entries: {c: x}}, limit: 2/minute}]}}";
+    let entry = |name: &'static str| (name, KeyBy::header(name));
+    let builder = RateLimitLayer::policy(engine(rules, &FakeClock::new()), "api").descriptor([entry("a"), entry("b")]);
+    let layer = builder.descriptor([entry("c")]).build().unwrap();
+    let ask = async |headers: &[(&'static str, &'static str)]| status(&layer, get("/", headers)).await;
+    assert_eq!(ask(&[("b", "1"), ("c", "x")]).await, 200, "one of c is left");
+    assert_eq!(ask(&[("a", "1"), ("b", "2")]).await, 200);
+    assert_eq!(ask(&[("a", "1"), ("b", "2")]).await, 429);
+    assert_eq!(ask(&[("a", "2"), ("b", "1"), ("c", "y")]).await, 200, "c is another");
+    assert_eq!(ask(&[("a", "3"), ("b", "1"), ("c", "x")]).await, 200, "the last of c");
+    assert_eq!(ask(&[("a", "4"), ("b", "1"), ("c", "x")]).await, 429);
+    assert_eq!(ask(&[("a", "1")]).await, 200, "half of a pair is none");
+}
+
 #[tokio::test]
 async fn what_is_hidden_stays_so() {
     let layer = api(&FakeClock::new());
