@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Retry, Time};
 use tidegate_engine::http_headers::{self, LimitNumbers, limit_value, policy_value};
 use tidegate_engine::{Binding, Denial};
 use tidegate_policy::{Headers, Shown};
 
 use super::{Later, Ticket, Told, Verdict};
-use crate::answer::{Denied, Why};
+use crate::answer::{Denied, RATELIMIT, RATELIMIT_POLICY, Why};
 use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
@@ -25,10 +25,6 @@ pub enum Settle {
     /// So many units back, at most those that the request took: `Refund(u64::MAX)` gives all of them back.
     Refund(u64),
 }
-
-/// Made once: a name that is given as text is checked each time.
-static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 pub(super) type CostOf = Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>;
 pub(super) type SettleBy = Arc<dyn Fn(ResponseHead<'_>) -> Settle + Send + Sync>;

@@ -261,7 +261,7 @@ impl Shared {
         match (ticket.told, &self.judge) {
             (Told::One { remaining, wait }, Judge::Limit(judge)) => judge.tell(remaining, wait, response.headers_mut()),
             (Told::All(all), _) => {
-                all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, value));
+                all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, &value));
             }
             _ => {}
         }
