@@ -44,6 +44,10 @@ impl Clients {
         clients.shuffle(&mut SmallRng::seed_from_u64(7));
         Rc::new(Clients(clients))
     }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// Is always ready and answers at once. It keeps the requests: making and freeing them would cost more than a layer.

@@ -189,13 +189,21 @@ where
     let silent = governor(builder.finish());
     let telling = governor(builder.use_headers().finish());
     let silent_tidegate = tidegate().headers_on_pass(false).build().unwrap();
-    vec![
+    let mut lanes = vec![
         bare(runtime, clients),
         Lane::peer(GOVERNOR, calls(runtime, clients, silent)),
         Lane::beside(GOVERNOR, "RateLimitLayer", calls(runtime, clients, silent_tidegate)),
         Lane::peer(GOVERNOR_TELLS, calls(runtime, clients, telling)),
         Lane::beside(GOVERNOR_TELLS, "RateLimitLayer, tells", calls(runtime, clients, tidegate().build().unwrap())),
-    ]
+    ];
+    if clients.count() > 1 {
+        let sized = || tidegate().keys(clients.count());
+        let silent = calls(runtime, clients, sized().headers_on_pass(false).build().unwrap());
+        lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer with room for them", silent));
+        let telling = calls(runtime, clients, sized().build().unwrap());
+        lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer with room for them, tells", telling));
+    }
+    lanes
 }
 
 fn governor<K, M>(config: Option<tower_governor::governor::GovernorConfig<K, M>>) -> GovernorLayer<K, M, Body>
