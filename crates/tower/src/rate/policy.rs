@@ -64,13 +64,12 @@ impl PolicyJudge {
     /// The verdict, if the engine has to wait for no shared store.
     pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         let Some(values) = self.values(head) else { return Some(without_entry()) };
-        let engine = self.engine.at_once()?;
-        let parts = engine.policy().http_parts(&self.domain);
-        let asked = Asked::new(head.method(), head.uri(), head.headers(), parts);
+        let engine = self.engine.at_once(&self.domain)?;
+        let asked = Asked::new(head.method(), head.uri(), head.headers(), engine.http_parts());
         let about = self.about(head, values, engine.policy(), &asked.headers);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
-            engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http))
+            engine.check_or_deny(&self.descriptors(&about, &entries), &http, about.cost)
         };
         Some(self.verdict(checked, head, about))
     }
@@ -153,7 +152,12 @@ impl PolicyJudge {
     }
 
     /// The descriptors, each with its own of these entries.
-    fn descriptors<'e>(&self, about: &About, mut entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
+    fn descriptors<'e>(&self, about: &About, mut entries: &'e [Entry<'e>]) -> Cow<'e, [Descriptor<'e>]> {
+        if let [wanted] = &*self.descriptors
+            && wanted.is_empty()
+        {
+            return Cow::Borrowed(&[Descriptor { entries: &[], ask: None, limit: None }]);
+        }
         let mut values = &about.values[..];
         let descriptor = |wanted: &Wanted| {
             let (own, others) = values.split_at(wanted.len());
