@@ -1,11 +1,12 @@
 //! Deciding by the rules of an engine. Which stores it asks, and what happens when one does not answer, is its matter.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::HOST;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tidegate_core::Time;
 use tidegate_engine::bounds::COST_MAX;
 use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
@@ -90,14 +91,15 @@ impl PolicyJudge {
     }
 
     fn verdict(&self, checked: Result<Outcome, RequestError>, head: &Head<'_>, about: About) -> Verdict {
-        let now = self.now();
+        // Few answers tell of it, and one instant is all that an answer tells of.
+        let now = LazyCell::new(|| self.now());
         let Ok(outcome) = checked else {
             // More limits apply than can be charged at once: nobody knows whether it would pass.
             return Verdict::Deny(Box::new(Denied::plain(Denial::StoreFailure)));
         };
         if let (Some(denial), Some((status, body))) = (outcome.denial(), http_headers::problem(&outcome)) {
-            let headers = http_headers::headers(&outcome, Some(Headers::Standard), now);
-            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), now);
+            let headers = http_headers::headers(&outcome, Some(Headers::Standard), *now);
+            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), || *now);
             let is_hidden = http_headers::is_hidden_denial(&outcome);
             return Verdict::Deny(Box::new(Denied {
                 why: Why::Denial(denial),
@@ -108,8 +110,7 @@ impl PolicyJudge {
                 wait,
             }));
         }
-        let headers = self.tells_passed.then(|| http_headers::headers(&outcome, Some(Headers::Standard), now));
-        let told = headers.filter(|headers| !headers.is_empty()).map_or(Told::Nothing, Told::All);
+        let told = if self.tells_passed { told(&outcome, || *now) } else { Told::Nothing };
         let counts_response = outcome.judgements().any(|one| one.rule.is_some_and(|rule| rule.counts_responses()));
         let later = match counts_response {
             true => Later::Report(Box::new(Report {
@@ -117,7 +118,7 @@ impl PolicyJudge {
                 uri: head.uri().clone(),
                 headers: head.headers().clone(),
                 about,
-                started: now,
+                started: *now,
             })),
             false => Later::Nothing,
         };
@@ -234,6 +235,22 @@ impl RateLimitLayer {
         unused.retain(|name| !rules().any(|rule| rule.looks_at_entry(name)));
         unused
     }
+}
+
+/// What is told of an outcome that lets pass.
+fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
+    let mut headers = Vec::new();
+    http_headers::tell(outcome, Some(Headers::Standard), now, |name, value| {
+        // They are made of printable ASCII; one that is not would be left out.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            if headers.is_empty() {
+                // Most rules tell of themselves in two.
+                headers.reserve_exact(2);
+            }
+            headers.push((name, value));
+        }
+    });
+    if headers.is_empty() { Told::Nothing } else { Told::All(headers) }
 }
 
 fn without_entry() -> Verdict {
