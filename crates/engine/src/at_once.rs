@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tidegate_policy::{Policy, Request};
+use tidegate_policy::{Descriptor, DomainId, Http, HttpParts, Policy, Request};
 
 use crate::engine::{Active, Engine};
 use crate::error::RequestError;
@@ -17,14 +17,18 @@ use crate::plan::LongKeys;
 pub struct AtOnce<'e> {
     engine: &'e Engine,
     active: Guard<Arc<Active>>,
+    domain: &'e str,
+    /// Nothing if no rules stand under it.
+    known: Option<DomainId>,
 }
 
 impl Engine {
-    /// A decision at once; nothing if a shared store may have to be asked.
+    /// A decision at once by the rules of a domain; nothing if a shared store may have to be asked.
     #[must_use]
-    pub fn at_once(&self) -> Option<AtOnce<'_>> {
+    pub fn at_once<'e>(&'e self, domain: &'e str) -> Option<AtOnce<'e>> {
         let active = self.active.load();
-        (!active.has_shared).then_some(AtOnce { engine: self, active })
+        let known = active.policy.domain(domain);
+        (!active.has_shared).then_some(AtOnce { engine: self, active, domain, known })
     }
 }
 
@@ -35,13 +39,25 @@ impl AtOnce<'_> {
         &self.active.policy
     }
 
+    /// What its rules look at of HTTP requests. Of other parts it makes no difference what they are.
+    #[must_use]
+    pub fn http_parts(&self) -> HttpParts {
+        self.known.map(|domain| self.policy().http_parts(domain)).unwrap_or_default()
+    }
+
     /// Decides as [`Engine::check_or_deny`] does.
     ///
     /// # Errors
     /// If the request itself is at fault in another way than by the length of its keys.
-    pub fn check_or_deny(self, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let AtOnce { engine, active } = self;
-        let checked = guarded_at_once(|| engine.check_by_rules(active, request, LongKeys::Deny));
+    pub fn check_or_deny(
+        self,
+        descriptors: &[Descriptor<'_>],
+        http: &Http<'_>,
+        cost: u64,
+    ) -> Result<Outcome, RequestError> {
+        let AtOnce { engine, active, domain, known } = self;
+        let request = &Request { domain, descriptors, http: Some(http), cost };
+        let checked = guarded_at_once(|| engine.check_by_rules(active, known, request, LongKeys::Deny));
         checked.unwrap_or_else(|_| Ok(engine.unplanned(request)))
     }
 }

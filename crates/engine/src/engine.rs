@@ -9,7 +9,9 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use futures_util::future::join_all;
 use tidegate_core::{Clock, MemoryStore, Op};
-use tidegate_policy::{Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec};
+use tidegate_policy::{
+    DomainId, Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec,
+};
 use tokio::runtime::Handle;
 
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
@@ -276,21 +278,25 @@ impl Engine {
 
     async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
         let active = self.active.load();
+        let domain = active.policy.domain(request.domain);
         let checked = if active.has_shared {
-            Box::pin(async { guarded_future(pin!(self.check_by_rules(active, request, long_keys))).await }).await
+            Box::pin(async { guarded_future(pin!(self.check_by_rules(active, domain, request, long_keys))).await })
+                .await
         } else {
-            guarded_at_once(|| self.check_by_rules(active, request, long_keys))
+            guarded_at_once(|| self.check_by_rules(active, domain, request, long_keys))
         };
         checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 
+    /// Decides by the rules of the request's domain, if there are any.
     pub(crate) async fn check_by_rules(
         &self,
         active: Guard<Arc<Active>>,
+        domain: Option<DomainId>,
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
-        let Some(domain) = active.policy.domain(request.domain) else {
+        let Some(domain) = domain else {
             return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
         };
         active.learn_of_blocks().await;

@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | all headers of an outcome | [`headers()`] |
+//! | all headers of an outcome | [`tell`], [`headers()`] |
 //! | the headers of limits that did not come from rules | [`LimitNumbers`], [`serialize`] |
 //! | the status and the body of a denial | [`problem()`], [`problem_of`], [`Problem`] |
 //! | how long a denied client is told to wait | [`retry_wait`], [`retry_seconds`] |
@@ -14,6 +14,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use serde::Serialize;
 use tidegate_core::{Algorithm, Decision, Retry, Time};
 use tidegate_policy::{Headers, Mode, ResponseOptions, Shown};
@@ -73,26 +74,52 @@ pub struct LimitNumbers<'a> {
     pub family: Headers,
 }
 
-/// All headers of an outcome. `unsaid` is the family of rules that do not say one; if that is none, nothing at all is
-/// told of them.
-pub fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
+/// The limits that one answer tells of.
+pub type LimitsTold<'a> = ArrayVec<LimitNumbers<'a>, POLICIES_TOLD_MAX>;
+
+/// Tells all headers of an outcome, each by its name in lower case and its value. `unsaid` is the family of rules that do
+/// not say one; if that is none, nothing at all is told of them. The instant plays a part in few of them, and is asked for
+/// there.
+pub fn tell(
+    outcome: &Outcome,
+    unsaid: Option<Headers>,
+    now: impl Fn() -> Time,
+    mut each: impl FnMut(&'static str, &str),
+) {
     if is_hidden_denial(outcome) {
-        return Vec::new();
+        return;
     }
-    let judgements = outcome.judgements();
-    let mut told = Vec::with_capacity(judgements.len().min(POLICIES_TOLD_MAX));
-    for judgement in judgements.filter(is_visible) {
-        if let Some(one) = LimitNumbers::of(&judgement, unsaid, now) {
+    let mut told = LimitsTold::new();
+    for judgement in outcome.judgements().filter(is_visible) {
+        if let Some(one) = LimitNumbers::of(&judgement, unsaid, &now) {
             push(&mut told, one);
         }
     }
-    let retry_after = retry_wait(outcome, unsaid, now).map(retry_seconds);
-    serialize(&told, retry_after, !outcome.is_allowed(), now)
+    let retry_after = retry_wait(outcome, unsaid, &now).map(retry_seconds);
+    tell_limits(&told, retry_after, !outcome.is_allowed(), &now, &mut each);
+}
+
+/// All headers of an outcome, as [`tell`] tells them.
+pub fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
+    let mut headers = Vec::new();
+    tell(outcome, unsaid, || now, |name, value| headers.push((name, value.to_owned())));
+    headers
 }
 
 /// The headers of limits. On a denial `RateLimit` names those that deny; `retry_after` is in seconds.
 pub fn serialize(told: &[LimitNumbers<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
     let mut headers = Vec::new();
+    tell_limits(told, retry_after, denied, &|| now, &mut |name, value| headers.push((name, value.to_owned())));
+    headers
+}
+
+fn tell_limits(
+    told: &[LimitNumbers<'_>],
+    retry_after: Option<u64>,
+    denied: bool,
+    now: &impl Fn() -> Time,
+    each: &mut impl FnMut(&'static str, &str),
+) {
     for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch] {
         // Of families that tell of one limit, a denial is told by one that denies, or not at all.
         let is_wanted =
@@ -100,24 +127,23 @@ pub fn serialize(told: &[LimitNumbers<'_>], retry_after: Option<u64>, denied: bo
         let of_family = told.iter().filter(is_wanted);
         match (family, of_family.clone().min_by_key(|one| one.binding)) {
             (_, None) | (Headers::None, _) => {}
-            (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, &mut headers),
-            (Headers::Draft03, Some(strictest)) => draft_03(strictest, &mut headers),
-            (Headers::Legacy, Some(strictest)) => legacy(strictest, seconds(strictest.wait), &mut headers),
+            (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, each),
+            (Headers::Draft03, Some(strictest)) => draft_03(strictest, each),
+            (Headers::Legacy, Some(strictest)) => legacy(strictest, seconds(strictest.wait), each),
             (Headers::LegacyEpoch, Some(strictest)) => {
-                let epoch = now.plus(strictest.wait).as_nanos().div_ceil(NANOS_PER_SECOND);
-                legacy(strictest, epoch, &mut headers);
+                let epoch = now().plus(strictest.wait).as_nanos().div_ceil(NANOS_PER_SECOND);
+                legacy(strictest, epoch, each);
             }
         }
     }
     if let Some(seconds) = retry_after {
-        headers.push(("retry-after", seconds.to_string()));
+        number("retry-after", seconds, each);
     }
-    headers
 }
 
 impl<'a> LimitNumbers<'a> {
     /// What is told of a judgement; nothing if it has no numbers.
-    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: Time) -> Option<LimitNumbers<'a>> {
+    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: impl Fn() -> Time) -> Option<LimitNumbers<'a>> {
         // First of all, since over Envoy's protocol most rules say none.
         let family = options(judgement).headers.or(unsaid)?;
         let shown = judgement.shown?;
@@ -135,15 +161,22 @@ impl<'a> LimitNumbers<'a> {
 }
 
 /// How long a client has to make do with what is left. If it was denied: until the same request would pass. Else until
-/// the limit is as if never used; a fixed window is so at its end, though nobody used it yet.
-pub fn wait(algorithm: Algorithm, shown: Shown, decision: &Decision, denies: bool, now: Time) -> Duration {
+/// the limit is as if never used; a fixed window is so at its end, though nobody used it yet, which alone takes to know
+/// what time it is.
+pub fn wait(
+    algorithm: Algorithm,
+    shown: Shown,
+    decision: &Decision,
+    denies: bool,
+    now: impl FnOnce() -> Time,
+) -> Duration {
     if let (true, Some(wait)) = (denies, decision.retry_after()) {
         return wait;
     }
     let reset = decision.reset_after();
     if algorithm == Algorithm::FixedWindow && reset.is_zero() {
         let window = shown.period_ns.max(1);
-        return Duration::from_nanos(window - now.as_nanos() % window);
+        return Duration::from_nanos(window - now().as_nanos() % window);
     }
     reset
 }
@@ -181,7 +214,7 @@ pub fn is_hidden_denial(outcome: &Outcome) -> bool {
 }
 
 /// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
-pub fn push<'a>(told: &mut Vec<LimitNumbers<'a>>, one: LimitNumbers<'a>) {
+pub fn push<'a>(told: &mut LimitsTold<'a>, one: LimitNumbers<'a>) {
     let same = |other: &&mut LimitNumbers<'_>| other.name == one.name && other.family == one.family;
     if let Some(same) = told.iter_mut().find(same) {
         // Whoever waits for one of them waits in vain if the other never lets pass.
@@ -190,7 +223,7 @@ pub fn push<'a>(told: &mut Vec<LimitNumbers<'a>>, one: LimitNumbers<'a>) {
             *same = one;
         }
         same.never = never;
-    } else if told.len() < POLICIES_TOLD_MAX {
+    } else if !told.is_full() {
         told.push(one);
     } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.binding)
         && one.binding < mildest.binding
@@ -200,13 +233,15 @@ pub fn push<'a>(told: &mut Vec<LimitNumbers<'a>>, one: LimitNumbers<'a>) {
 }
 
 /// How long to wait after the denials that may be told. None if nothing was denied, or waiting is of no use.
-pub fn retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Option<Duration> {
+pub fn retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: impl FnOnce() -> Time) -> Option<Duration> {
     let is_told = |options: &ResponseOptions| !options.hidden && options.headers.or(unsaid).is_some();
     let retry = outcome.retry_among(|judgement| is_told(&options(judgement)))?;
     let told = outcome.judgements().filter(Judgement::denies).map(|judgement| options(&judgement)).filter(is_told);
     let jitter = told.map(|options| options.retry_jitter).max().unwrap_or_default();
     match retry {
-        Retry::After(wait) | Retry::Unknown(wait) => Some(jittered(wait, jitter, now)),
+        Retry::After(wait) | Retry::Unknown(wait) => {
+            Some(if jitter.is_zero() { wait } else { jittered(wait, jitter, now()) })
+        }
         Retry::Never => None,
     }
 }
@@ -232,18 +267,17 @@ fn standard<'t>(
     draft: &Draft,
     told: impl Iterator<Item = &'t LimitNumbers<'t>> + Clone,
     denied: bool,
-    headers: &mut Vec<Header>,
+    each: &mut impl FnMut(&'static str, &str),
 ) {
-    let (mut policies, mut limits) = (String::with_capacity(VALUE_BYTES), String::with_capacity(VALUE_BYTES));
-    for one in told {
-        policy(draft, &mut policies, one.name, one.shown);
-        if one.denies || !denied {
-            left(draft, &mut limits, one.name, one.remaining, (!one.never).then_some(one.wait));
-        }
+    let mut value = String::with_capacity(VALUE_BYTES);
+    told.clone().for_each(|one| policy(draft, &mut value, one.name, one.shown));
+    each("ratelimit-policy", &value);
+    value.clear();
+    for one in told.filter(|one| one.denies || !denied) {
+        left(draft, &mut value, one.name, one.remaining, (!one.never).then_some(one.wait));
     }
-    headers.push(("ratelimit-policy", policies));
-    if !limits.is_empty() {
-        headers.push(("ratelimit", limits));
+    if !value.is_empty() {
+        each("ratelimit", &value);
     }
 }
 
@@ -280,17 +314,21 @@ pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
     value
 }
 
-fn draft_03(one: &LimitNumbers<'_>, headers: &mut Vec<Header>) {
+fn draft_03(one: &LimitNumbers<'_>, each: &mut impl FnMut(&'static str, &str)) {
     let window = one.shown.period_ns.div_ceil(NANOS_PER_SECOND);
-    headers.push(("ratelimit-limit", format!("{units}, {units};w={window}", units = one.shown.units)));
-    headers.push(("ratelimit-remaining", one.remaining.to_string()));
-    headers.push(("ratelimit-reset", seconds(one.wait).to_string()));
+    each("ratelimit-limit", &format!("{units}, {units};w={window}", units = one.shown.units));
+    number("ratelimit-remaining", one.remaining, each);
+    number("ratelimit-reset", seconds(one.wait), each);
 }
 
-fn legacy(one: &LimitNumbers<'_>, reset: u64, headers: &mut Vec<Header>) {
-    headers.push(("x-ratelimit-limit", one.shown.units.to_string()));
-    headers.push(("x-ratelimit-remaining", one.remaining.to_string()));
-    headers.push(("x-ratelimit-reset", reset.to_string()));
+fn legacy(one: &LimitNumbers<'_>, reset: u64, each: &mut impl FnMut(&'static str, &str)) {
+    number("x-ratelimit-limit", one.shown.units, each);
+    number("x-ratelimit-remaining", one.remaining, each);
+    number("x-ratelimit-reset", reset, each);
+}
+
+fn number(name: &'static str, value: u64, each: &mut impl FnMut(&'static str, &str)) {
+    each(name, itoa::Buffer::new().format(value));
 }
 
 /// Appends a String of RFC 9651 as a member of a List. Such a String is printable ASCII: other bytes are
@@ -442,7 +480,7 @@ mod tests {
         let left = Duration::from_nanos(shown.period_ns - NOW.as_nanos() % shown.period_ns);
         for (op, denies) in [(Op::Peek, false), (Op::Take(2), false), (Op::Take(1), true), (Op::Take(3), true)] {
             let decision = limiter.store().decide(key, &limit, op);
-            assert_eq!(wait(limit.algorithm(), shown, &decision, denies, NOW), left, "{op:?}");
+            assert_eq!(wait(limit.algorithm(), shown, &decision, denies, || NOW), left, "{op:?}");
         }
     }
 

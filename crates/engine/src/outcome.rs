@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Retry, Strictness};
+use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::bounds::FAILURE_RETRY;
@@ -41,7 +41,10 @@ pub(crate) struct Judged {
     pub(crate) limit: u32,
     /// Of a limit that the request brought with it.
     pub(crate) own: Option<Box<OwnLimit>>,
+    /// That it was not asked, until it is.
     pub(crate) answer: Answer,
+    /// Where units were taken for it, until they are given back.
+    pub(crate) taken: Option<Receipt>,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, MemoryStore, Op, agreed_hash};
 use tidegate_policy::{
-    Action, Ask, Consistency, Count, Descriptor, DomainId, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
-    Rule, RuleId, RuleLimit,
+    Action, Ask, Consistency, Count, Descriptor, DomainId, Found, KeyMade, Mode, OnStoreFailure, OwnLimit, Question,
+    Request, Rule, RuleId, RuleLimit,
 };
 use tidegate_stores::redis::CALLERS_KEY;
 
@@ -150,7 +150,7 @@ impl Plan {
             return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
         }
         let mut plan = Plan { long_keys, keys: Vec::with_capacity(KEYS_BYTES), ..Plan::default() };
-        let mut found = Vec::new();
+        let mut found = Found::new();
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {

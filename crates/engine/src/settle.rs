@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Key, Limit, MemoryStore, Op, Receipt};
+use tidegate_core::{Charge, Decision, Decisions, Key, Limit, MemoryStore, Op};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::engine::Active;
@@ -31,20 +31,21 @@ pub(crate) struct Settled {
 /// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one gave
 /// goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
-    let standing = plan.planned.iter().map(Standing::unasked).collect();
+    let judged = plan.planned.iter().map(unasked).collect();
     let failures = plan.failures.clone();
     let (fell_back, overlong) = (Vec::new(), Vec::new());
-    let mut settling = Settling { active, local, plan, standing, fell_back, overlong, failures };
+    let mut settling = Settling { active, local, plan, judged, fell_back, overlong, failures };
     let mut denied = settling.is_denied();
     let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
     let all = 0..active.store_count();
+    let mut batch = Batch::new();
     for store in all.clone().filter(|store| !is_shared(store)).chain(all.filter(is_shared)) {
         let mut from = 0;
-        while let Some(mut batch) = settling.batch(store, &mut from) {
+        while settling.fill(&mut batch, store, &mut from) {
             if denied && is_shared(&store) {
                 settling.keep_refunds(&mut batch);
             }
-            if let Err(error) = settling.ask(store, batch, denied).await {
+            if let Err(error) = settling.ask(store, &mut batch, denied).await {
                 settling.give_back(|_, _| true).await;
                 return Err(error);
             }
@@ -62,33 +63,17 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     Ok(Settled { denial: settling.denial(), judged: settling.judged(), fell_back })
 }
 
-/// How a charge stands.
-struct Standing {
-    /// Not there until its store was asked.
-    answer: Option<Answer>,
-    /// Where units were taken for it, until they are given back.
-    taken: Option<Receipt>,
-    /// Whether its denial denies the request.
-    veto: bool,
-}
-
-impl Standing {
-    /// What is known before a store is asked.
-    fn unasked(planned: &Planned) -> Standing {
-        let answer = match planned.step {
-            Step::Blocked => Some(Answer::Blocked),
-            Step::Penalised(left) => Some(Answer::Penalised(left)),
-            Step::Unlimited => Some(Answer::Unlimited),
-            Step::Failed => Some(Answer::Failed { allowed: false }),
-            Step::Charge(_) => None,
-        };
-        Standing { answer, taken: None, veto: planned.veto }
-    }
-
-    /// Why it would be denied, by what is known.
-    fn denial(&self) -> Option<Denial> {
-        self.answer.and_then(|answer| answer.denial())
-    }
+/// What is known of a charge before a store is asked.
+fn unasked(planned: &Planned) -> Judged {
+    let answer = match planned.step {
+        Step::Blocked => Answer::Blocked,
+        Step::Penalised(left) => Answer::Penalised(left),
+        Step::Unlimited => Answer::Unlimited,
+        Step::Failed => Answer::Failed { allowed: false },
+        Step::Charge(_) => Answer::NotAsked,
+    };
+    let Planned { descriptor, rule, limit, veto, mode, .. } = *planned;
+    Judged { descriptor, rule, limit, own: planned.own.clone(), answer, taken: None, veto, mode }
 }
 
 /// Charges that one store decides together, by their numbers in the plan.
@@ -146,8 +131,8 @@ struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
     plan: &'a Plan,
-    /// In the order of the plan.
-    standing: Vec<Standing>,
+    /// What is known so far, in the order of the plan.
+    judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
     fell_back: Vec<(usize, Limit)>,
     /// Charges whose keys are penalised for as long as penalties of their rules are, or longer: the clock of the store was
@@ -157,10 +142,11 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    /// The next charges of a store from this place of the plan on. A store decides so many at once; of a request with
-    /// more, what the first of them took goes back if the others deny.
-    fn batch(&self, store: usize, from: &mut usize) -> Option<Batch> {
-        let (mut batch, mut charges) = (Batch::new(), 0);
+    /// Finds the next charges of a store from this place of the plan on, and tells whether there are any. A store decides
+    /// so many at once; of a request with more, what the first of them took goes back if the others deny.
+    fn fill(&self, batch: &mut Batch, store: usize, from: &mut usize) -> bool {
+        batch.clear();
+        let mut charges = 0;
         for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
             let is_charge = matches!(planned.step, Step::Charge(_)) && limit(self.active, planned).is_some();
             if is_charge && planned.store == store {
@@ -172,7 +158,7 @@ impl<'a> Settling<'a> {
             }
             *from = number + 1;
         }
-        (!batch.is_empty()).then_some(batch)
+        !batch.is_empty()
     }
 
     /// Puts charges to their store; only looks if the request is denied anyway.
@@ -180,17 +166,17 @@ impl<'a> Settling<'a> {
     /// Quotas, and rules in shadow that have several limits, are put as if they denied the request. If one of them does,
     /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
     /// covers is never taken, and mostly one call will do.
-    async fn ask(&mut self, store: usize, mut batch: Batch, mut denied: bool) -> Result<(), RequestError> {
+    async fn ask(&mut self, store: usize, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
         let (active, plan) = (self.active, self.plan);
         if let ([number], Some(Backend::Memory(store))) = (&batch[..], active.store(store))
             && plan.planned[*number].looks.count() == 0
         {
             return self.ask_one(store, *number, denied).await;
         }
-        let looks = self.looks(&batch)?;
+        let looks = self.looks(batch)?;
         while !batch.is_empty() {
             let mut put = Put::default();
-            for number in &batch {
+            for number in &*batch {
                 let planned = &plan.planned[*number];
                 let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
                 let op = if denied { looking(op) } else { op };
@@ -219,13 +205,13 @@ impl<'a> Settling<'a> {
                     return Ok(());
                 }
             };
-            self.note_all(&batch, &put, &decisions);
+            self.note_all(batch, &put, &decisions);
             if decisions.is_allowed() {
                 return Ok(());
             }
-            if self.is_denied() || !self.leave_out_what_is_over(&mut batch) {
+            if self.is_denied() || !self.leave_out_what_is_over(batch) {
                 // Nothing was taken. What comes back comes back all the same.
-                self.keep_refunds(&mut batch);
+                self.keep_refunds(batch);
                 denied = true;
             }
         }
@@ -282,11 +268,12 @@ impl<'a> Settling<'a> {
             }
         }
         for number in batch {
-            let (of, standing) = (group(&self.plan.planned[*number]), &mut self.standing[*number]);
+            let (of, judged) = (group(&self.plan.planned[*number]), &mut self.judged[*number]);
             if let Some(left) = penalised.iter().filter(|(penalised, _)| *penalised == of).map(|(_, left)| *left).max()
             {
-                let wait = standing.answer.and_then(|answer| answer.retry_after()).unwrap_or_default();
-                *standing = Standing { answer: Some(Answer::Penalised(wait.max(left))), taken: None, ..*standing };
+                let wait = judged.answer.retry_after().unwrap_or_default();
+                judged.answer = Answer::Penalised(wait.max(left));
+                judged.taken = None;
             }
         }
     }
@@ -304,7 +291,7 @@ impl<'a> Settling<'a> {
             let planned = &self.plan.planned[*number];
             // After one that is over, others on the same key were not tried, so they are put again.
             let is_first = over.iter().all(|(_, rule)| *rule != planned.rule);
-            if is_first && self.standing[*number].denial().is_some() {
+            if is_first && self.judged[*number].answer.denial().is_some() {
                 over.push(group(planned));
             }
         }
@@ -314,18 +301,18 @@ impl<'a> Settling<'a> {
 
     /// Keeps the answer to a charge, and what it took.
     fn note(&mut self, number: usize, op: Op, decision: &Decision) {
-        let standing = &mut self.standing[number];
-        standing.answer = Some(Answer::Decided(*decision));
-        standing.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
+        let judged = &mut self.judged[number];
+        judged.answer = Answer::Decided(*decision);
+        judged.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
     }
 
     /// Does what the rule chose for a store that does not answer.
     async fn fail(&mut self, number: usize, charge: Charge<'_>) {
         let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
-        let failed = |allowed| Some(Answer::Failed { allowed });
+        let failed = |allowed| Answer::Failed { allowed };
         match choice {
-            OnStoreFailure::Allow => self.standing[number].answer = failed(true),
-            OnStoreFailure::Deny => self.standing[number].answer = failed(false),
+            OnStoreFailure::Allow => self.judged[number].answer = failed(true),
+            OnStoreFailure::Deny => self.judged[number].answer = failed(false),
             OnStoreFailure::Local(limit) => {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));
@@ -333,7 +320,7 @@ impl<'a> Settling<'a> {
                 let decisions = self.local.charge(&[charge], &[Placing::default()]).await.ok();
                 match decisions.as_ref().and_then(|decisions| decisions.iter().next()) {
                     Some(decision) => self.note(number, charge.op, decision),
-                    None => self.standing[number].answer = failed(true),
+                    None => self.judged[number].answer = failed(true),
                 }
             }
         }
@@ -345,8 +332,8 @@ impl<'a> Settling<'a> {
     /// Whether the request is denied by what is known so far. What was not asked yet denies nothing.
     fn is_denied(&mut self) -> bool {
         if self.are_all_quotas_used_up() {
-            for (planned, standing) in self.plan.planned.iter().zip(&mut self.standing) {
-                standing.veto |= planned.quota;
+            for (planned, judged) in self.plan.planned.iter().zip(&mut self.judged) {
+                judged.veto |= planned.quota;
             }
         }
         self.denial().is_some()
@@ -354,11 +341,11 @@ impl<'a> Settling<'a> {
 
     /// The gravest reason to deny.
     fn denial(&self) -> Option<Denial> {
-        self.standing.iter().filter(|standing| standing.veto).filter_map(Standing::denial).max()
+        self.judged.iter().filter(|judged| judged.veto).filter_map(|judged| judged.answer.denial()).max()
     }
 
     fn are_all_quotas_used_up(&self) -> bool {
-        let mut quotas = (0..self.standing.len()).filter(|number| self.plan.planned[*number].quota).peekable();
+        let mut quotas = (0..self.judged.len()).filter(|number| self.plan.planned[*number].quota).peekable();
         quotas.peek().is_some() && quotas.all(|number| self.is_over(number))
     }
 
@@ -368,13 +355,13 @@ impl<'a> Settling<'a> {
         // They stand side by side.
         let is_same = |other: &usize| group(&planned[*other]) == group(&planned[number]);
         let mut all = (0..number).rev().take_while(is_same).chain((number..planned.len()).take_while(is_same));
-        all.any(|other| self.standing[other].denial().is_some())
+        all.any(|other| self.judged[other].answer.denial().is_some())
     }
 
     /// Refunds what was taken so far and is `wanted` back, to where it was taken.
     async fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
-        for number in 0..self.standing.len() {
-            if self.standing[number].taken.is_none() || !wanted(self, number) {
+        for number in 0..self.judged.len() {
+            if self.judged[number].taken.is_none() || !wanted(self, number) {
                 continue;
             }
             let Some(Owed { backend, key, limit, op }) = self.owed(number) else { continue };
@@ -384,14 +371,14 @@ impl<'a> Settling<'a> {
             let refunded = backend.charge(&[refund], &[placing]).await.ok();
             // The numbers are told as they are after it.
             if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
-                self.standing[number].answer = Some(Answer::Decided(*decision));
+                self.judged[number].answer = Answer::Decided(*decision);
             }
         }
     }
 
     /// What was taken for a charge and is to go back. It is told once.
     fn owed(&mut self, number: usize) -> Option<Owed<'a>> {
-        let receipt = self.standing[number].taken.take()?;
+        let receipt = self.judged[number].taken.take()?;
         let plan = self.plan;
         let Step::Charge(Op::Take(units)) = plan.planned[number].step else { return None };
         let (backend, limit) = self.place(number)?;
@@ -421,14 +408,15 @@ impl<'a> Settling<'a> {
                 let _ = backend.charge(&[debit], &[plan.placing(planned)]).await;
             }
             // A penalty that is there is not lengthened, and who is denied for want of a store did nothing wrong.
-            if let (Some(Answer::Decided(denial)), Some(length), Some(backend)) =
-                (self.standing[number].answer.filter(|answer| !answer.is_allowed()), rule.penalty, active.store_of(rule))
+            if let (Answer::Decided(denial), Some(length), Some(backend)) =
+                (self.judged[number].answer, rule.penalty, active.store_of(rule))
+                && !denial.is_allowed()
                 // A store that fails now leaves the denial without its penalty.
                 && plan.penalty(rule, length, planned)?.impose(backend, length).await?.is_ok()
                 // No wait helps a cost above the whole limit.
                 && let Some(wait) = denial.retry_after()
             {
-                self.standing[number].answer = Some(Answer::Penalised(length.max(wait)));
+                self.judged[number].answer = Answer::Penalised(length.max(wait));
             }
         }
         self.cut_overlong().await
@@ -455,14 +443,7 @@ impl<'a> Settling<'a> {
 
     /// What came out, in the order of the plan.
     fn judged(mut self) -> Vec<Judged> {
-        let judged = |(planned, standing): (&Planned, Standing)| {
-            let Planned { descriptor, rule, limit, mode, .. } = *planned;
-            let own = planned.own.clone();
-            let answer = standing.answer.unwrap_or(Answer::NotAsked);
-            Judged { descriptor, rule, limit, own, answer, veto: standing.veto, mode }
-        };
-        let standing = std::mem::take(&mut self.standing);
-        self.plan.planned.iter().zip(standing).map(judged).collect()
+        std::mem::take(&mut self.judged)
     }
 }
 
@@ -471,7 +452,7 @@ impl<'a> Settling<'a> {
 /// nobody used come back by themselves.
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
-        for number in 0..self.standing.len() {
+        for number in 0..self.judged.len() {
             if let Some(Owed { backend: Backend::Memory(store), key, limit, op }) = self.owed(number) {
                 let _ = guarded(|| store.decide(key, &limit, op));
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::policy::tests::VERIFIED;
-use crate::{Diagnostics, Entry, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema};
+use crate::{Diagnostics, Entry, Found, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema};
 
 /// Compiles rules of the domain `d`, written as JSON.
 pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
@@ -38,7 +38,7 @@ fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
 }
 
 fn find(policy: &Policy, question: &Question<'_>) -> Vec<usize> {
-    let mut found = Vec::new();
+    let mut found = Found::new();
     policy.find(policy.domain("d").unwrap(), question, &mut found);
     found.into_iter().map(RuleId::index).collect()
 }
@@ -275,7 +275,7 @@ proptest! {
         let address = address.map(|address| address.parse().unwrap());
         let http = Http { path: &path, query: &query, headers: &headers, address, ..Http::default() };
         let question = Question { domain: "d", entries: &entries, http: is_http.then_some(&http), cost: 1 };
-        let mut scanned = Vec::new();
+        let mut scanned = Found::new();
         policy.find_by_scan(&question, &mut scanned);
         let scanned: Vec<usize> = scanned.into_iter().map(RuleId::index).collect();
         prop_assert_eq!(find(&policy, &question), scanned);

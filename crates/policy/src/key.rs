@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::expression::{Expression, KeyText};
-use crate::matching::{client_address, without_dot};
+use crate::matching::{client_address, in_lower_case, without_dot};
 use crate::network::truncate;
 use crate::policy::Question;
 use crate::rule::{KeyMade, Rule};
@@ -111,7 +111,7 @@ impl Part {
         let borrowed = |text: &'a str| Cow::Borrowed(text.as_bytes());
         match self {
             Part::Method => question.http.map(|http| borrowed(http.method)),
-            Part::Host => question.http.map(|http| host(http.host)),
+            Part::Host => question.http.map(|http| in_lower_case(without_dot(http.host))),
             Part::Path => question.http.map(|http| borrowed(http.path)),
             Part::Entry(name) => {
                 question.entries.iter().find(|entry| *entry.key == **name).map(|entry| borrowed(entry.value))
@@ -126,13 +126,5 @@ impl Part {
             }
             Part::Address { .. } | Part::Expression(_) => None,
         }
-    }
-}
-
-fn host(host: &str) -> Cow<'_, [u8]> {
-    let host = without_dot(host);
-    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        false => Cow::Borrowed(host.as_bytes()),
-        true => Cow::Owned(host.to_ascii_lowercase().into_bytes()),
     }
 }

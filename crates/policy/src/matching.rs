@@ -1,8 +1,7 @@
 //! Whether a rule applies to a request: all of its conditions, one by one.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
-
-use arrayvec::ArrayVec;
 
 use crate::bounds::HOST_BYTES_MAX;
 use crate::expression::Expression;
@@ -62,30 +61,28 @@ impl Default for Entries {
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) question: &'a Question<'a>,
-    pub(crate) host: Option<LowerHost>,
+    pub(crate) host: Option<Cow<'a, [u8]>>,
     pub(crate) address: Option<IpAddr>,
 }
 
-/// A host in lower case.
-pub(crate) type LowerHost = ArrayVec<u8, HOST_BYTES_MAX>;
-
 impl<'a> Facts<'a> {
-    /// The host is worked out if any rule looks at it.
+    /// The host is worked out if any rule looks at it, unless it is longer than any.
     pub(crate) fn new(question: &'a Question<'a>, with_host: bool) -> Facts<'a> {
+        let host = question.http.filter(|_| with_host).map(|http| without_dot(http.host));
         Facts {
             question,
-            host: question.http.filter(|_| with_host).and_then(|http| lower_host(http.host)),
+            host: host.filter(|host| host.len() <= HOST_BYTES_MAX).map(in_lower_case),
             address: client_address(question),
         }
     }
 }
 
-/// A host in lower case, unless it is longer than any.
-fn lower_host(host: &str) -> Option<LowerHost> {
-    let mut lower = LowerHost::new();
-    lower.try_extend_from_slice(without_dot(host).as_bytes()).ok()?;
-    lower.make_ascii_lowercase();
-    Some(lower)
+/// A host in lower case, as most are that come here.
+pub(crate) fn in_lower_case(host: &str) -> Cow<'_, [u8]> {
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        false => Cow::Borrowed(host.as_bytes()),
+        true => Cow::Owned(host.to_ascii_lowercase().into_bytes()),
+    }
 }
 
 /// `example.com.` is `example.com`.

@@ -62,7 +62,7 @@ mod tests {
     fn check(config: &str, expected: &str) {
         let loaded = load_text("test.yaml", config, &LoadOptions::default());
         let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
-        let HttpParts { host, path, headers } = policy.http_parts("a");
+        let HttpParts { host, path, headers } = policy.http_parts(policy.domain("a").unwrap());
         let named = [(host, "host"), (path, "path"), (headers, "headers")];
         let names: Vec<&str> = named.iter().filter(|(is_looked_at, _)| *is_looked_at).map(|(_, name)| *name).collect();
         assert_eq!(names.join(" "), expected, "{config}");

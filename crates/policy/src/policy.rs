@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use crate::address::ClientAddress;
 use crate::index::Index;
@@ -26,6 +27,9 @@ pub struct Policy {
     pub(crate) client_address: ClientAddress,
     pub(crate) expression_errors: Arc<AtomicU64>,
 }
+
+/// Rules that apply. Mostly they are few, and need no allocation.
+pub type Found = SmallVec<[RuleId; 8]>;
 
 /// A domain of a policy.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +148,7 @@ impl Policy {
     }
 
     /// Appends the rules of a domain that apply, in the order of the configuration.
-    pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut Vec<RuleId>) {
+    pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut Found) {
         let Some(Guide { index, parts }) = self.guides.get(domain.index()) else { return };
         let facts = Facts::new(question, parts.host);
         let start = found.len();
@@ -162,7 +166,7 @@ impl Policy {
 
     /// The same by a look at each rule: what `find` is tested against and measured beside.
     #[doc(hidden)]
-    pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Vec<RuleId>) {
+    pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Found) {
         let facts = Facts::new(question, true);
         let rules = (0..).zip(&self.rules).filter(|(_, rule)| *rule.domain == *question.domain);
         found.extend(rules.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| RuleId(number)));
@@ -178,9 +182,8 @@ impl Policy {
     /// What is looked at of HTTP requests to a domain, by its rules and to find the address of the client. Of other parts
     /// it makes no difference what they are.
     #[must_use]
-    pub fn http_parts(&self, domain: &str) -> HttpParts {
-        let guide = self.domain(domain).and_then(|domain| self.guides.get(domain.index()));
-        let parts = guide.map(|guide| guide.parts).unwrap_or_default();
+    pub fn http_parts(&self, domain: DomainId) -> HttpParts {
+        let parts = self.guides.get(domain.index()).map(|guide| guide.parts).unwrap_or_default();
         HttpParts { headers: parts.headers || self.client_address.reads_headers(), ..parts }
     }
 
@@ -199,7 +202,7 @@ impl Policy {
 }
 
 /// Sorts what follows `start` and drops what stands there twice.
-fn sort_and_dedup(found: &mut Vec<RuleId>, start: usize) {
+fn sort_and_dedup(found: &mut Found, start: usize) {
     let Some(tail) = found.get_mut(start..) else { return };
     if tail.len() < 2 {
         return;
@@ -273,8 +276,8 @@ pub(crate) mod tests {
 
     #[test]
     fn only_the_tail_is_sorted() {
-        let mut found: Vec<RuleId> = [9, 9, 3, 1, 3, 2, 1].map(RuleId).to_vec();
+        let mut found: Found = [9, 9, 3, 1, 3, 2, 1].map(RuleId).into_iter().collect();
         sort_and_dedup(&mut found, 2);
-        assert_eq!(found, [9, 9, 1, 2, 3].map(RuleId));
+        assert_eq!(found[..], [9, 9, 1, 2, 3].map(RuleId));
     }
 }

@@ -35,7 +35,7 @@ mod tests {
     }
 
     fn lines(told: &[LimitNumbers<'_>], retry_after: Option<u64>) -> String {
-        let mut kept = Vec::new();
+        let mut kept = LimitsTold::new();
         told.iter().for_each(|one| push(&mut kept, bound(*one)));
         let denied = told.iter().any(|one| one.denies);
         let headers = serialize(&kept, retry_after, denied, NOW);
@@ -85,7 +85,7 @@ mod tests {
             .zip(&names)
             .map(|(n, name)| bound(LimitNumbers { remaining: 1000 - n, ..one(name, Headers::Standard) }))
             .collect();
-        let mut kept = Vec::new();
+        let mut kept = LimitsTold::new();
         told.iter().for_each(|one| push(&mut kept, *one));
         assert_eq!(kept.len(), POLICIES_TOLD_MAX);
         assert!(kept.iter().all(|one| one.remaining <= 1000 - 100 + POLICIES_TOLD_MAX as u64));

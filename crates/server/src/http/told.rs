@@ -11,7 +11,7 @@ use tidegate_policy::{Headers, Mode, Shown};
 use super::answer::{JSON, RATELIMIT, RATELIMIT_POLICY, Reply, add_headers, empty, forbid_caching, reply};
 use super::asked::Inline;
 use super::check::once;
-use crate::headers::{self, LimitNumbers, PROBLEM_TYPE};
+use crate::headers::{self, LimitNumbers, LimitsTold, PROBLEM_TYPE};
 
 /// Bytes that the answer to a check takes, and some more.
 const BODY_BYTES: usize = 192;
@@ -172,13 +172,13 @@ fn own_limits<'a>(
     body: Object,
     now: Time,
 ) -> Reply {
-    let mut told = Vec::with_capacity(1);
+    let mut told = LimitsTold::new();
     let mut violated: Vec<&str> = Vec::new();
     for (inline, decision, retry) in decided {
         let denies = retry.is_some();
         let wait = match retry {
             Some(Retry::After(wait)) => wait,
-            _ => headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, now),
+            _ => headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, || now),
         };
         let (name, shown, remaining) = (&*inline.name, inline.shown, decision.remaining());
         if denies && !violated.contains(&name) {

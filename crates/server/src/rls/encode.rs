@@ -89,7 +89,7 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
     match &judgement.answer {
         Answer::Decided(decision) => {
             let denies = !decision.is_allowed();
-            Some(headers::wait(headers::algorithm(judgement)?, judgement.shown?, decision, denies, now))
+            Some(headers::wait(headers::algorithm(judgement)?, judgement.shown?, decision, denies, || now))
         }
         Answer::Penalised(left) => Some(*left),
         // No window lets a key pass that is too long for a limit.

@@ -132,11 +132,7 @@ impl LimitJudge {
     }
 
     fn wait(&self, decision: &Decision, denies: bool) -> Duration {
-        // The instant is looked at only for a window that nobody used yet, which spares reading the clock again.
-        let now = match decision.reset_after().is_zero() {
-            true => self.limiter.store().clock().now(),
-            false => Time::from_nanos(0),
-        };
+        let now = || self.limiter.store().clock().now();
         http_headers::wait(self.limit().algorithm(), self.shown, decision, denies, now)
     }
 

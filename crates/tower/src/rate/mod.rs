@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use tidegate_core::shed::Judgement;
-use tidegate_engine::http_headers::Header;
 use tower_layer::Layer;
 
 use crate::answer::{Denied, add};
@@ -165,7 +164,7 @@ enum Told {
         remaining: u64,
         wait: Duration,
     },
-    All(Vec<Header>),
+    All(Vec<(&'static str, HeaderValue)>),
 }
 
 /// What is counted when the response is there.
@@ -261,7 +260,7 @@ impl Shared {
         match (ticket.told, &self.judge) {
             (Told::One { remaining, wait }, Judge::Limit(judge)) => judge.tell(remaining, wait, response.headers_mut()),
             (Told::All(all), _) => {
-                all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, &value));
+                all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, value));
             }
             _ => {}
         }

@@ -1,11 +1,12 @@
 //! Deciding by the rules of an engine. Which stores it asks, and what happens when one does not answer, is its matter.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::HOST;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tidegate_core::Time;
 use tidegate_engine::bounds::COST_MAX;
 use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
@@ -64,13 +65,12 @@ impl PolicyJudge {
     /// The verdict, if the engine has to wait for no shared store.
     pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         let Some(values) = self.values(head) else { return Some(without_entry()) };
-        let engine = self.engine.at_once()?;
-        let parts = engine.policy().http_parts(&self.domain);
-        let asked = Asked::new(head.method(), head.uri(), head.headers(), parts);
+        let engine = self.engine.at_once(&self.domain)?;
+        let asked = Asked::new(head.method(), head.uri(), head.headers(), engine.http_parts());
         let about = self.about(head, values, engine.policy(), &asked.headers);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
-            engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http))
+            engine.check_or_deny(&self.descriptors(&about, &entries), &http, about.cost)
         };
         Some(self.verdict(checked, head, about))
     }
@@ -91,14 +91,15 @@ impl PolicyJudge {
     }
 
     fn verdict(&self, checked: Result<Outcome, RequestError>, head: &Head<'_>, about: About) -> Verdict {
-        let now = self.now();
+        // Few answers tell of it, and one instant is all that an answer tells of.
+        let now = LazyCell::new(|| self.now());
         let Ok(outcome) = checked else {
             // More limits apply than can be charged at once: nobody knows whether it would pass.
             return Verdict::Deny(Box::new(Denied::plain(Denial::StoreFailure)));
         };
         if let (Some(denial), Some((status, body))) = (outcome.denial(), http_headers::problem(&outcome)) {
-            let headers = http_headers::headers(&outcome, Some(Headers::Standard), now);
-            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), now);
+            let headers = http_headers::headers(&outcome, Some(Headers::Standard), *now);
+            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), || *now);
             let is_hidden = http_headers::is_hidden_denial(&outcome);
             return Verdict::Deny(Box::new(Denied {
                 why: Why::Denial(denial),
@@ -109,8 +110,7 @@ impl PolicyJudge {
                 wait,
             }));
         }
-        let headers = self.tells_passed.then(|| http_headers::headers(&outcome, Some(Headers::Standard), now));
-        let told = headers.filter(|headers| !headers.is_empty()).map_or(Told::Nothing, Told::All);
+        let told = if self.tells_passed { told(&outcome, || *now) } else { Told::Nothing };
         let counts_response = outcome.judgements().any(|one| one.rule.is_some_and(|rule| rule.counts_responses()));
         let later = match counts_response {
             true => Later::Report(Box::new(Report {
@@ -118,7 +118,7 @@ impl PolicyJudge {
                 uri: head.uri().clone(),
                 headers: head.headers().clone(),
                 about,
-                started: now,
+                started: *now,
             })),
             false => Later::Nothing,
         };
@@ -153,7 +153,12 @@ impl PolicyJudge {
     }
 
     /// The descriptors, each with its own of these entries.
-    fn descriptors<'e>(&self, about: &About, mut entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
+    fn descriptors<'e>(&self, about: &About, mut entries: &'e [Entry<'e>]) -> Cow<'e, [Descriptor<'e>]> {
+        if let [wanted] = &*self.descriptors
+            && wanted.is_empty()
+        {
+            return Cow::Borrowed(&[Descriptor { entries: &[], ask: None, limit: None }]);
+        }
         let mut values = &about.values[..];
         let descriptor = |wanted: &Wanted| {
             let (own, others) = values.split_at(wanted.len());
@@ -230,6 +235,22 @@ impl RateLimitLayer {
         unused.retain(|name| !rules().any(|rule| rule.looks_at_entry(name)));
         unused
     }
+}
+
+/// What is told of an outcome that lets pass.
+fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
+    let mut headers = Vec::new();
+    http_headers::tell(outcome, Some(Headers::Standard), now, |name, value| {
+        // They are made of printable ASCII; one that is not would be left out.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            if headers.is_empty() {
+                // Most rules tell of themselves in two.
+                headers.reserve_exact(2);
+            }
+            headers.push((name, value));
+        }
+    });
+    if headers.is_empty() { Told::Nothing } else { Told::All(headers) }
 }
 
 fn without_entry() -> Verdict {
