@@ -101,8 +101,7 @@ impl LimitJudge {
             true => Told::One { remaining: decision.remaining(), wait: self.wait(&decision, false) },
             false => Told::Nothing,
         };
-        let is_done = matches!((&told, &later), (Told::Nothing, Later::Nothing));
-        Verdict::Pass((!is_done).then_some(Ticket { told, later }))
+        Verdict::Pass(Ticket::new(told, later))
     }
 
     fn decide(&self, key: Option<Key<'_>>, op: Op) -> Decision {

@@ -107,7 +107,7 @@ impl Doorkeeper for RateLimitLayer {
     }
 
     fn tell<B>(owed: &mut Owed, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
-        owed.shared.finish(std::mem::take(&mut owed.ticket), body_bytes, response)
+        owed.shared.finish(owed.ticket.take()?, body_bytes, response)
     }
 }
 
@@ -116,7 +116,7 @@ impl<E> Learns<E> for RateLimitLayer {}
 /// What is owed to the response of a request that passed.
 pub struct Owed {
     shared: Arc<Shared>,
-    ticket: Ticket,
+    ticket: Option<Ticket>,
 }
 
 /// Nothing is held while a body is sent.
@@ -148,29 +148,46 @@ enum Verdict {
     Deny(Box<Denied>),
 }
 
-/// What is left to do when the response is there.
-#[derive(Debug, Default)]
-struct Ticket {
-    told: Told,
-    later: Later,
-}
-
-/// What a response that passed tells of limits.
-#[derive(Debug, Default)]
-enum Told {
-    #[default]
-    Nothing,
+/// What is left to do when the response is there. It is moved with each request: what is large is apart.
+#[derive(Debug)]
+enum Ticket {
+    /// One limit is told of, as by nearly all that tell.
     One {
         remaining: u64,
         wait: Duration,
     },
+    More(Box<(Told, Later)>),
+}
+
+impl Ticket {
+    /// Nothing if nothing is left to do.
+    fn new(told: Told, later: Later) -> Option<Ticket> {
+        match (told, later) {
+            (Told::Nothing, Later::Nothing) => None,
+            (Told::One { remaining, wait }, Later::Nothing) => Some(Ticket::One { remaining, wait }),
+            more => Some(Ticket::More(Box::new(more))),
+        }
+    }
+
+    fn into_parts(self) -> (Told, Later) {
+        match self {
+            Ticket::One { remaining, wait } => (Told::One { remaining, wait }, Later::Nothing),
+            Ticket::More(more) => *more,
+        }
+    }
+}
+
+/// What a response that passed tells of limits.
+#[derive(Debug)]
+enum Told {
+    Nothing,
+    One { remaining: u64, wait: Duration },
     All(Vec<(&'static str, HeaderValue)>),
 }
 
 /// What is counted when the response is there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Later {
-    #[default]
     Nothing,
     Settle(Box<limit::Taken>),
     Report(Box<Report>),
@@ -215,10 +232,9 @@ impl Shared {
 
     /// What is owed to the response. What only watches must not be felt.
     #[inline]
-    fn owed(self: &Arc<Shared>, mut ticket: Ticket) -> Owed {
-        if self.switch.mode() != Mode::Enforce {
-            ticket.told = Told::Nothing;
-        }
+    fn owed(self: &Arc<Shared>, ticket: Ticket) -> Owed {
+        let is_felt = self.switch.mode() == Mode::Enforce;
+        let ticket = if is_felt { Some(ticket) } else { Ticket::new(Told::Nothing, ticket.into_parts().1) };
         Owed { shared: Arc::clone(self), ticket }
     }
 
@@ -245,7 +261,8 @@ impl Shared {
         response: &mut Response<B>,
     ) -> Option<Closing> {
         let head = ResponseHead::with_body_of(body_bytes, response);
-        let reported = match (ticket.later, &self.judge) {
+        let (told, later) = ticket.into_parts();
+        let reported = match (later, &self.judge) {
             (Later::Settle(taken), Judge::Limit(judge)) => {
                 judge.settle(&taken, head);
                 None
@@ -257,7 +274,7 @@ impl Shared {
             }
             _ => None,
         };
-        match (ticket.told, &self.judge) {
+        match (told, &self.judge) {
             (Told::One { remaining, wait }, Judge::Limit(judge)) => judge.tell(remaining, wait, response.headers_mut()),
             (Told::All(all), _) => {
                 all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, value));

@@ -122,8 +122,7 @@ impl PolicyJudge {
             })),
             false => Later::Nothing,
         };
-        let is_done = matches!((&told, &later), (Told::Nothing, Later::Nothing));
-        Verdict::Pass((!is_done).then_some(Ticket { told, later }))
+        Verdict::Pass(Ticket::new(told, later))
     }
 
     /// The values of all entries; nothing if one is missing and that is to be denied.

@@ -50,7 +50,7 @@ impl Shared {
             drop(permit);
             shared.watched(verdict, told).await;
         });
-        Some(Ticket { told: Told::Nothing, later: Later::Watch(Box::new(Watch { started, tell })) })
+        Ticket::new(Told::Nothing, Later::Watch(Box::new(Watch { started, tell })))
     }
 
     /// Counts what would have become of a request, and its response, for rules that count those.
@@ -59,7 +59,7 @@ impl Shared {
             Verdict::Deny(_) => return self.switch.count(Judgement::WouldShed),
             Verdict::Pass(ticket) => ticket,
         };
-        let Some(Later::Report(report)) = ticket.map(|ticket| ticket.later) else { return };
+        let Some((_, Later::Report(report))) = ticket.map(Ticket::into_parts) else { return };
         // A caller that left, or a service that failed, has no response.
         let Ok(response) = told.await else { return };
         if let (Judge::Policy(judge), Ok(_permit)) = (&self.judge, self.watchers.0.try_acquire()) {

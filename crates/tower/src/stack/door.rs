@@ -48,8 +48,7 @@ impl Counts {
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,
     fair: Option<FairPermit>,
-    /// Apart, since it is large and most is moved without it.
-    rate: Option<Box<Owed>>,
+    rate: Option<Owed>,
     shed: Option<ShedPermit>,
 }
 
@@ -103,7 +102,7 @@ impl Doorkeeper for StackLayer {
         }
         if let Some(rate) = &parts.rate {
             match rate.enter(head) {
-                Entered::In(owed) => permit.rate = Some(Box::new(owed)),
+                Entered::In(owed) => permit.rate = Some(owed),
                 Entered::Uncounted => {}
                 Entered::Out(out) => return parts.kept_out(head, Part::Rate, permit, out, Place::Rate),
             }
@@ -136,7 +135,7 @@ impl Doorkeeper for StackLayer {
     }
 
     fn tell<B>(permit: &mut StackPermit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
-        RateLimitLayer::tell(&mut *permit.rate.take()?, body_bytes, response)
+        RateLimitLayer::tell(&mut permit.rate.take()?, body_bytes, response)
     }
 }
 
@@ -200,7 +199,7 @@ async fn pass(
         let told;
         (request, told) = rate.clone().wait(asked, request).await;
         match told {
-            Ok(owed) => permit.rate = owed.map(Box::new),
+            Ok(owed) => permit.rate = owed,
             Err(answer) => return (request, Err(answer)),
         }
         parts.counts.went_on(Part::Rate);
