@@ -150,17 +150,21 @@ impl Shaper {
             return Err(NotNow::Refused(ShapeError::Cost { cost }));
         }
         let shared = &*self.0;
-        let now = shared.clock.now();
-        if shared.pace.try_go(now, shared.time_of(u128::from(cost))) { Ok(()) } else { Err(self.join(now, cost)) }
+        let (now, takes) = (shared.clock.now(), shared.time_of(u128::from(cost)));
+        if shared.pace.try_go(now, takes) { Ok(()) } else { self.join(now, cost, takes) }
     }
 
-    /// Puts a call in line. It may have become free meanwhile: then it is the first, and waits for nothing.
+    /// Puts a call in line, unless nobody is before it any more.
     #[cold]
-    fn join(&self, now: Time, cost: u64) -> NotNow {
+    fn join(&self, now: Time, cost: u64, takes: Duration) -> Result<(), NotNow> {
         let (shared, config) = (&*self.0, &self.0.config);
         let mut line = shared.lock();
+        // Those before may have left meanwhile. A timer wakes late, even for an instant that has passed.
+        if shared.pace.try_go(now, takes) {
+            return Ok(());
+        }
         if line.waiting.len() >= config.depth {
-            return NotNow::Refused(ShapeError::Full { max: config.depth });
+            return Err(NotNow::Refused(ShapeError::Full { max: config.depth }));
         }
         let is_first = line.waiting.is_empty();
         shared.pace.is_waited_for();
@@ -169,14 +173,14 @@ impl Shaper {
             if is_first {
                 shared.pace.nobody_waits();
             }
-            return NotNow::Refused(ShapeError::TooLong { wait, max: config.wait });
+            return Err(NotNow::Refused(ShapeError::TooLong { wait, max: config.wait }));
         }
         let (tell, told) = oneshot::channel();
         line.next += 1;
         let place = line.next;
         line.waiting.insert(place, Waiter { cost, first: (!is_first).then_some(tell) });
         line.cost += u128::from(cost);
-        NotNow::Turn(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) })
+        Err(NotNow::Turn(Turn { shared: Arc::clone(&self.0), place, told: (!is_first).then_some(told) }))
     }
 }
 
@@ -260,5 +264,24 @@ impl fmt::Debug for Shaper {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Shaper");
         shown.field("rate", &self.0.rate).field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Who saw that somebody waits, and has the lock when nobody does any more: a timer would hold it up, and all behind.
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_the_line_left_goes_at_once() {
+        let shaper = Shaper::new("1000/s".parse().unwrap(), ShaperConfig::default()).unwrap();
+        shaper.acquire(1).await.unwrap();
+        advance(Duration::from_micros(1_100)).await;
+        let now = shaper.0.clock.now();
+        assert!(shaper.join(now, 1, shaper.0.unit).is_ok());
+        assert!(matches!(shaper.join(now, 1, shaper.0.unit), Err(NotNow::Turn(_))), "the next waits for its time");
+        assert_eq!(shaper.waiting(), 0, "and has left");
     }
 }

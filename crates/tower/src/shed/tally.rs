@@ -76,10 +76,17 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::lock::lock;
+
+    /// What is spare is everybody's: who looks at a tally that has been put back must be alone.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn all_are_counted_and_some_as_the_fleets() {
+        let _alone = lock(&ALONE);
         let tally = Tally::new();
         let (one, other) = (tally.enter(), tally.enter_fleet_if(|others| others < 1));
         assert!(other.is_some() && tally.enter_fleet_if(|others| others < 1).is_none());
@@ -93,6 +100,7 @@ mod tests {
 
     #[test]
     fn who_stays_longer_than_the_layer_is_counted_until_it_leaves() {
+        let _alone = lock(&ALONE);
         let tally = Tally::new();
         let (first, second) = (tally.enter(), tally.enter_fleet_if(|_| true));
         tally.close();
