@@ -48,7 +48,8 @@ impl Counts {
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,
     fair: Option<FairPermit>,
-    rate: Option<Owed>,
+    /// Apart: most is moved without it, and who has it makes headers, which takes much longer than a box.
+    rate: Option<Box<Owed>>,
     shed: Option<ShedPermit>,
 }
 
@@ -102,7 +103,7 @@ impl Doorkeeper for StackLayer {
         }
         if let Some(rate) = &parts.rate {
             match rate.enter(head) {
-                Entered::In(owed) => permit.rate = Some(owed),
+                Entered::In(owed) => permit.rate = Some(Box::new(owed)),
                 Entered::Uncounted => {}
                 Entered::Out(out) => return parts.kept_out(head, Part::Rate, permit, out, Place::Rate),
             }
@@ -135,7 +136,7 @@ impl Doorkeeper for StackLayer {
     }
 
     fn tell<B>(permit: &mut StackPermit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
-        RateLimitLayer::tell(&mut permit.rate.take()?, body_bytes, response)
+        RateLimitLayer::tell(&mut *permit.rate.take()?, body_bytes, response)
     }
 }
 
@@ -199,7 +200,7 @@ async fn pass(
         let told;
         (request, told) = rate.clone().wait(asked, request).await;
         match told {
-            Ok(owed) => permit.rate = owed,
+            Ok(owed) => permit.rate = owed.map(Box::new),
             Err(answer) => return (request, Err(answer)),
         }
         parts.counts.went_on(Part::Rate);
