@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use clap::Parser;
-use tidegate_policy::{Entry, Found, Http, LoadOptions, Policy, Question, load_text};
+use tidegate_policy::{Entry, FoundRules, Http, LoadOptions, Policy, Question, load_text};
 
 use crate::harness::median;
 use crate::report::Machine;
@@ -174,7 +174,7 @@ impl<'a> Lane<'a> {
     fn measure(&mut self) {
         let Lane { name, found: rules, policy, questions, index, scan } = self;
         let domain = policy.domain("api").expect("it is in the file");
-        let mut found = Found::new();
+        let mut found = FoundRules::new();
         // The scans before have filled the caches with other things.
         for question in questions.iter() {
             policy.find(domain, question, &mut found);

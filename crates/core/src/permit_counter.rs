@@ -130,8 +130,9 @@ impl PermitCounter {
         }
     }
 
-    /// Lets nobody in any more, which nobody must ask for either: neither who waits nor who changes the limit. True if
-    /// nobody is in; else one of those who are gives the last permit back, and is told so.
+    /// Lets nobody in any more. Only those who are in may still use the counter, to give their permits back: nobody may
+    /// take one, wait for one or change the limit, which is 0 by now. True if nobody is in; else whoever gives the last
+    /// permit back is told [`Released::Last`].
     ///
     /// So a counter can live for as long as permits are out, without each of them keeping it alive:
     ///
@@ -144,14 +145,18 @@ impl PermitCounter {
     /// assert_eq!((permits.release(), permits.release()), (Released::Done, Released::Last));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    #[must_use = "what nobody is in any more is nobody's"]
+    #[must_use = "if nobody is in, nobody else is told that it can be used again"]
     pub fn close(&self) -> bool {
         self.update(|parts| Parts { limit: 0, waited_for: true, ..parts }).in_use == 0
     }
 
-    /// Begins anew, as another counter does: for one that is closed and whose last permit has been given back.
-    pub fn reopen(&self, fresh: PermitCounter) {
-        self.0.store(fresh.parts().word(), Ordering::Release);
+    /// Begins anew with nobody in: for a counter that is closed and whose last permit has been given back.
+    ///
+    /// # Errors
+    /// If the limit is zero or too large.
+    pub fn reopen(&self, limit: u64) -> Result<(), LimitError> {
+        self.0.store(PermitCounter::new(limit)?.parts().word(), Ordering::Release);
+        Ok(())
     }
 
     /// Nobody waits any more. To be called under the lock that kept them.
@@ -264,7 +269,7 @@ mod tests {
         assert_eq!((permits.try_acquire(), permits.try_acquire_for_waiting()), (None, None));
         assert_eq!(permits.release(), Released::Last);
         assert_eq!(permits.release(), Released::Done, "it was never taken");
-        permits.reopen(PermitCounter::new(1).unwrap());
+        permits.reopen(1).unwrap();
         assert_eq!((permits.try_acquire(), permits.try_acquire()), (Some(1), None));
         assert_eq!(permits.release(), Released::Done);
         assert!(permits.close(), "nobody is in");

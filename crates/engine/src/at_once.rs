@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::plan::LongKeys;
 
 /// One decision at once, and the policy that makes it: what is asked of that policy before holds for the decision too,
-/// though others may be installed in between.
+/// though others may be installed in between. Should deciding panic, the policy of then says what becomes of the request.
 #[derive(Debug)]
 pub struct AtOnce<'e> {
     engine: &'e Engine,
@@ -27,8 +27,11 @@ impl Engine {
     #[must_use]
     pub fn at_once<'e>(&'e self, domain: &'e str) -> Option<AtOnce<'e>> {
         let active = self.active.load();
+        if active.has_shared {
+            return None;
+        }
         let known = active.policy.domain(domain);
-        (!active.has_shared).then_some(AtOnce { engine: self, active, domain, known })
+        Some(AtOnce { engine: self, active, domain, known })
     }
 }
 

@@ -79,7 +79,7 @@ impl Engine {
     }
 }
 
-/// Rounded down, as four times the number could be too large to divide.
+/// Rounded down. A fifth, rounded up, is taken away, since four times the number could overflow.
 fn four_fifths(number: u64) -> u64 {
     number - number.div_ceil(5)
 }

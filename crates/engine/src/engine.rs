@@ -47,8 +47,8 @@ pub struct Engine {
     pub(crate) default_store: Backend,
     /// The memory of this process: for when a shared store does not answer.
     pub(crate) local: Arc<MemoryStore>,
-    /// The same as a place that charges are put to, so that no request has to make one.
-    fallback: Backend,
+    /// The same as charges are put to it, made once.
+    local_backend: Backend,
     /// Permits in the memory of this process: all, or those of while a shared store does not answer.
     pub(crate) permits: PermitBook,
     options: Options,
@@ -197,7 +197,7 @@ impl Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
-            fallback: Backend::Memory(Arc::clone(&local)),
+            local_backend: Backend::Memory(Arc::clone(&local)),
             local,
             permits: PermitBook::new(options.clock.clone()),
             options,
@@ -304,7 +304,7 @@ impl Engine {
         if plan.is_unmatched() {
             active.unmatched.count(domain);
         }
-        let settled = settle(&active, &self.fallback, &plan).await?;
+        let settled = settle(&active, &self.local_backend, &plan).await?;
         self.note_fallbacks(settled.fell_back);
         let outcome = Outcome {
             active,

@@ -8,7 +8,7 @@
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
-//! | what answers tell of limits: headers and problem bodies | `http_headers.rs` |
+//! | what answers tell of limits: headers and problem bodies | `http_headers/` |
 //! | keys that stay denied | `penalty.rs` |
 //! | so many at once, each with a lease | `permits.rs` |
 //! | one after the other | `shape.rs` |

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, MemoryStore, Op, agreed_hash};
 use tidegate_policy::{
-    Action, Ask, Consistency, Count, Descriptor, DomainId, Found, KeyMade, Mode, OnStoreFailure, OwnLimit, Question,
-    Request, Rule, RuleId, RuleLimit,
+    Action, Ask, Consistency, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit,
+    Question, Request, Rule, RuleId, RuleLimit,
 };
 use tidegate_stores::redis::CALLERS_KEY;
 
@@ -49,7 +49,7 @@ impl Purpose {
     }
 }
 
-/// Bytes of all keys of a request, mostly: they are made room for at once.
+/// Room for the keys of most requests, made at once.
 const KEYS_BYTES: usize = 128;
 
 /// The charges of a request. Their keys stand one after the other in `keys`, with the parts that they are made of.
@@ -150,7 +150,7 @@ impl Plan {
             return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
         }
         let mut plan = Plan { long_keys, keys: Vec::with_capacity(KEYS_BYTES), ..Plan::default() };
-        let mut found = Found::new();
+        let mut found = FoundRules::new();
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {

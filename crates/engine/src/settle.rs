@@ -219,7 +219,8 @@ impl<'a> Settling<'a> {
     }
 
     /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
-    /// together with it, and no list to be made; what denies its key was looked up when it was planned.
+    /// together with it, and no list to be made; what else denies its key was looked at when it was planned, or is with another
+    /// charge of the rule.
     async fn ask_one(&mut self, store: &MemoryStore, number: usize, denied: bool) -> Result<(), RequestError> {
         let planned = &self.plan.planned[number];
         let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { return Ok(()) };

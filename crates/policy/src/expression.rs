@@ -96,7 +96,20 @@ impl Expression {
 
     /// What it looks at of an HTTP request.
     pub(crate) fn http_parts(&self) -> HttpParts {
-        let Uses { host, path, headers, cookies, .. } = &self.uses;
+        // All fields are named, so that the compiler asks about those that will be added.
+        let Uses {
+            host,
+            path,
+            headers,
+            cookies,
+            domain: _,
+            cost: _,
+            response: _,
+            method: _,
+            address: _,
+            entries: _,
+            query: _,
+        } = &self.uses;
         HttpParts { host: *host, path: *path, headers: headers.is_used() || cookies.is_used() }
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::policy::tests::VERIFIED;
-use crate::{Diagnostics, Entry, Found, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema};
+use crate::{
+    Diagnostics, Entry, FoundRules, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema,
+};
 
 /// Compiles rules of the domain `d`, written as JSON.
 pub(crate) fn policy(rules: &serde_json::Value) -> Policy {
@@ -38,7 +40,7 @@ fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
 }
 
 fn find(policy: &Policy, question: &Question<'_>) -> Vec<usize> {
-    let mut found = Found::new();
+    let mut found = FoundRules::new();
     policy.find(policy.domain("d").unwrap(), question, &mut found);
     found.into_iter().map(RuleId::index).collect()
 }
@@ -275,10 +277,19 @@ proptest! {
         let address = address.map(|address| address.parse().unwrap());
         let http = Http { path: &path, query: &query, headers: &headers, address, ..Http::default() };
         let question = Question { domain: "d", entries: &entries, http: is_http.then_some(&http), cost: 1 };
-        let mut scanned = Found::new();
+        let mut scanned = FoundRules::new();
         policy.find_by_scan(&question, &mut scanned);
         let scanned: Vec<usize> = scanned.into_iter().map(RuleId::index).collect();
-        prop_assert_eq!(find(&policy, &question), scanned);
+        prop_assert_eq!(&find(&policy, &question), &scanned);
+        // Nothing changes without what nobody looks at.
+        let parts = policy.http_parts(policy.domain("d").unwrap());
+        let bare = Http {
+            path: if parts.path { http.path } else { "" },
+            headers: if parts.headers { http.headers } else { &[] },
+            ..http
+        };
+        let question = Question { http: is_http.then_some(&bare), ..question };
+        prop_assert_eq!(&find(&policy, &question), &scanned);
     }
 
     #[test]

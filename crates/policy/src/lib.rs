@@ -59,7 +59,7 @@ pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_lim
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use parts::HttpParts;
 pub use path::canonical_path;
-pub use policy::{DomainId, Found, Policy, Question, StorePlace, StoreSpec};
+pub use policy::{DomainId, FoundRules, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};
 pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,

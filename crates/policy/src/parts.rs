@@ -2,6 +2,7 @@
 
 use crate::expression::Expression;
 use crate::key::Part;
+use crate::matching::Matching;
 use crate::rule::Rule;
 
 /// Parts of an HTTP request that take some work before rules can look at them.
@@ -33,13 +34,15 @@ impl HttpParts {
 impl Rule {
     /// What this rule looks at, to match a request, to count it, or to find whom it counts on.
     pub(crate) fn http_parts(&self) -> HttpParts {
-        let matching = &self.matching;
+        // All fields are named, so that the compiler asks about those that will be added.
+        let Matching { host, path, headers, cookies, when, entries: _, method: _, query: _, networks: _, around: _ } =
+            &self.matching;
         let of_matching = HttpParts {
-            host: matching.host.is_some(),
-            path: matching.path.is_some(),
-            headers: !matching.headers.is_empty() || !matching.cookies.is_empty(),
+            host: host.is_some(),
+            path: path.is_some(),
+            headers: !headers.is_empty() || !cookies.is_empty(),
         };
-        let expressions = [&matching.when, &self.cost, &self.count];
+        let expressions = [when, &self.cost, &self.count];
         let of_expressions = expressions.into_iter().flatten().map(|expression| expression.http_parts());
         let of_key = self.key.iter().map(|part| match part {
             Part::Host => HttpParts { host: true, ..HttpParts::default() },

@@ -29,7 +29,7 @@ pub struct Policy {
 }
 
 /// Rules that apply. Mostly they are few, and need no allocation.
-pub type Found = SmallVec<[RuleId; 8]>;
+pub type FoundRules = SmallVec<[RuleId; 8]>;
 
 /// A domain of a policy.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ impl Policy {
     }
 
     /// Appends the rules of a domain that apply, in the order of the configuration.
-    pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut Found) {
+    pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut FoundRules) {
         let Some(Guide { index, parts }) = self.guides.get(domain.index()) else { return };
         let facts = Facts::new(question, parts.host);
         let start = found.len();
@@ -166,7 +166,7 @@ impl Policy {
 
     /// The same by a look at each rule: what `find` is tested against and measured beside.
     #[doc(hidden)]
-    pub fn find_by_scan(&self, question: &Question<'_>, found: &mut Found) {
+    pub fn find_by_scan(&self, question: &Question<'_>, found: &mut FoundRules) {
         let facts = Facts::new(question, true);
         let rules = (0..).zip(&self.rules).filter(|(_, rule)| *rule.domain == *question.domain);
         found.extend(rules.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| RuleId(number)));
@@ -202,7 +202,7 @@ impl Policy {
 }
 
 /// Sorts what follows `start` and drops what stands there twice.
-fn sort_and_dedup(found: &mut Found, start: usize) {
+fn sort_and_dedup(found: &mut FoundRules, start: usize) {
     let Some(tail) = found.get_mut(start..) else { return };
     if tail.len() < 2 {
         return;
@@ -276,7 +276,7 @@ pub(crate) mod tests {
 
     #[test]
     fn only_the_tail_is_sorted() {
-        let mut found: Found = [9, 9, 3, 1, 3, 2, 1].map(RuleId).into_iter().collect();
+        let mut found: FoundRules = [9, 9, 3, 1, 3, 2, 1].map(RuleId).into_iter().collect();
         sort_and_dedup(&mut found, 2);
         assert_eq!(found[..], [9, 9, 1, 2, 3].map(RuleId));
     }

@@ -7,7 +7,7 @@
 //! Layers of a rate decide by GCRA with the same numbers. Those that tell put two headers into each response: Tidegate
 //! `RateLimit` and `RateLimit-Policy`, tower_governor `x-ratelimit-limit` and `x-ratelimit-remaining`. A key of
 //! tower_governor owns its bytes, so one by header is a `String`. Its table grows with its clients, without a bound; ours
-//! has room for 100,000 unless it is told for how many, so that with many clients there is one of each.
+//! has room for 100,000 unless it is told for how many, so with many clients there is a lane of each.
 //!
 //! tower has no layer that learns, sheds or takes turns: those stand beside its `ConcurrencyLimit`, which does less. It
 //! frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer that
@@ -115,9 +115,9 @@ impl Section {
             let ratios = [self.ratio(lane, lane.peer), self.ratio(lane, lane.same)];
             let [peer, same] = ratios.map(|ratio| ratio.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default());
             println!("| {} | {:.1} | {peer} | {same} |", lane.name, median(&self.costs(lane)));
-            for (ratio, slower) in ratios.into_iter().zip([&mut slower.than_peer, &mut slower.than_same]) {
+            for (ratio, list) in ratios.into_iter().zip([&mut slower.than_peer, &mut slower.than_same]) {
                 if let Some(ratio) = ratio.filter(|ratio| *ratio < 1.0) {
-                    slower.push(format!("{} ({}, {ratio:.2}×)", lane.name, self.title));
+                    list.push(format!("{} ({}, {ratio:.2}×)", lane.name, self.title));
                 }
             }
         }

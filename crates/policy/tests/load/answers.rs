@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_policy::{Entry, Found, KeyMade, LoadOptions, Policy, Question, load_text};
+use tidegate_policy::{Entry, FoundRules, KeyMade, LoadOptions, Policy, Question, load_text};
 
 /// A descriptor of a file.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ fn walk<'a>(nodes: &'a [Node], entries: &[(&str, &str)]) -> Option<(Vec<&'a Node
 fn find(policy: &Policy, entries: &[(&str, &str)]) -> Option<(usize, Vec<u8>)> {
     let entries: Vec<Entry<'_>> = entries.iter().map(|&(key, value)| Entry { key, value }).collect();
     let question = Question { domain: "edge", entries: &entries, http: None, cost: 1 };
-    let mut found = Found::new();
+    let mut found = FoundRules::new();
     policy.find(policy.domain("edge").unwrap(), &question, &mut found);
     assert!(found.len() <= 1, "{entries:?} {found:?}");
     let rule = *found.first()?;

@@ -22,11 +22,10 @@ pub(super) struct Counter {
 impl Counter {
     /// The counter of a gate that is being made.
     pub(super) fn with_limit(limit: u64) -> Result<&'static Counter, ConfigError> {
+        // Checked before one is taken.
         let permits = PermitCounter::new(limit)?;
-        let Some(counter) = SPARE.take() else {
-            return Ok(Box::leak(Box::new(Counter { permits, gate: Mutex::default() })));
-        };
-        counter.permits.reopen(permits);
+        let counter = SPARE.take_or(|| Counter { permits, gate: Mutex::default() });
+        counter.permits.reopen(limit)?;
         Ok(counter)
     }
 
@@ -50,7 +49,7 @@ impl Counter {
             Released::Done => {}
             Released::Waited => {
                 let gate = lock(&self.gate).upgrade();
-                // If it is gone, so are those who waited.
+                // If it is gone, so are those who waited. The counter may be another gate's by now: to serve that does no harm.
                 if let Some(gate) = gate {
                     gate.serve();
                 }
@@ -61,6 +60,8 @@ impl Counter {
 
     /// The gate is gone.
     pub(super) fn close(&'static self) {
+        // Else what is spare would keep the memory of its last gate.
+        *lock(&self.gate) = Weak::new();
         if self.permits.close() {
             SPARE.put(self);
         }

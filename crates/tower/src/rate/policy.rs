@@ -99,7 +99,7 @@ impl PolicyJudge {
         };
         if let (Some(denial), Some((status, body))) = (outcome.denial(), http_headers::problem(&outcome)) {
             let headers = http_headers::headers(&outcome, Some(Headers::Standard), *now);
-            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), || *now);
+            let wait = http_headers::retry_wait(&outcome, Some(Headers::Standard), *now);
             let is_hidden = http_headers::is_hidden_denial(&outcome);
             return Verdict::Deny(Box::new(Denied {
                 why: Why::Denial(denial),

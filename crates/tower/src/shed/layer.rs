@@ -187,7 +187,7 @@ impl Shared {
             Kind::Fleet(fleet) if class != Criticality::Critical => {
                 return self.tally.enter_fleet_if(|others| !fleet.sheds(class, others));
             }
-            // What is reserved for these, others count.
+            // Critical ones are never shed here, and take nothing of the others' room.
             Kind::Fleet(_) => false,
             Kind::Worker { state, measure } => {
                 // Before the lock, since it may be a closure of the user's.

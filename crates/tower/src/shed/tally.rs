@@ -21,7 +21,9 @@ const CLOSED: u64 = 1 << 63;
 impl Tally {
     /// One with nobody in.
     pub(super) fn new() -> &'static Tally {
-        SPARE.take().unwrap_or_else(|| Box::leak(Box::new(Tally(AtomicU64::new(0)))))
+        let tally = SPARE.take_or(|| Tally(AtomicU64::new(0)));
+        tally.0.store(0, Ordering::Relaxed);
+        tally
     }
 
     /// How many are in progress.
@@ -46,14 +48,8 @@ impl Tally {
     /// The layer is gone: nobody enters any more.
     pub(super) fn close(&'static self) {
         if self.0.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
-            self.put_back();
+            SPARE.put(self);
         }
-    }
-
-    #[cold]
-    fn put_back(&'static self) {
-        self.0.store(0, Ordering::Relaxed);
-        SPARE.put(self);
     }
 }
 
@@ -69,7 +65,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let before = self.tally.0.fetch_sub(self.counted, Ordering::AcqRel);
         if before == CLOSED | self.counted {
-            self.tally.put_back();
+            SPARE.put(self.tally);
         }
     }
 }
@@ -109,7 +105,12 @@ mod tests {
         let other = Tally::new();
         assert!(!std::ptr::eq(tally, other), "it is still in use");
         drop(second);
-        assert_eq!(tally.in_flight(), 0);
+        let again = Tally::new();
+        assert!(std::ptr::eq(tally, again), "it is used again");
+        assert_eq!(again.in_flight(), 0);
+        again.close();
+        assert!(std::ptr::eq(tally, Tally::new()), "and again, with nobody in");
+        tally.close();
         other.close();
     }
 }

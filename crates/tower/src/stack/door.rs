@@ -48,7 +48,7 @@ impl Counts {
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,
     fair: Option<FairPermit>,
-    /// Apart: most is moved without it, and who has it makes headers, which takes much longer than a box.
+    /// Apart: most is moved without it, and who has it makes headers or counts again, which takes longer than a box.
     rate: Option<Box<Owed>>,
     shed: Option<ShedPermit>,
 }

@@ -1,0 +1,176 @@
+//! The families of headers, and how their values are written.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use tidegate_core::Time;
+use tidegate_policy::{Headers, Shown};
+
+use super::{Header, LimitNumbers, NANOS_PER_SECOND, seconds};
+
+/// The largest integer of RFC 9651.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// What one limit takes in a header, mostly.
+const VALUE_BYTES: usize = 48;
+
+/// The parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
+/// is another table.
+struct Draft {
+    quota: &'static str,
+    window: &'static str,
+    remaining: &'static str,
+    wait: &'static str,
+}
+
+const DRAFT_11: Draft = Draft { quota: ";q=", window: ";w=", remaining: ";r=", wait: ";t=" };
+
+/// The headers of limits. On a denial `RateLimit` names those that deny; `retry_after` is in seconds.
+pub fn serialize(told: &[LimitNumbers<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
+    let mut headers = Vec::new();
+    tell_limits(told, retry_after, denied, &|| now, &mut |name, value| headers.push((name, value.to_owned())));
+    headers
+}
+
+/// Tells the headers of limits, as [`serialize`] makes them.
+pub(super) fn tell_limits(
+    told: &[LimitNumbers<'_>],
+    retry_after: Option<u64>,
+    denied: bool,
+    now: &impl Fn() -> Time,
+    each: &mut impl FnMut(&'static str, &str),
+) {
+    for family in [Headers::Standard, Headers::Draft03, Headers::Legacy, Headers::LegacyEpoch] {
+        // Of families that tell of one limit, a denial is told by one that denies, or not at all.
+        let is_wanted =
+            |one: &&LimitNumbers<'_>| one.family == family && (family == Headers::Standard || one.denies || !denied);
+        let of_family = told.iter().filter(is_wanted);
+        match (family, of_family.clone().min_by_key(|one| one.binding)) {
+            (_, None) | (Headers::None, _) => {}
+            (Headers::Standard, Some(_)) => standard(&DRAFT_11, of_family, denied, each),
+            (Headers::Draft03, Some(strictest)) => draft_03(strictest, each),
+            (Headers::Legacy, Some(strictest)) => legacy(strictest, seconds(strictest.wait), each),
+            (Headers::LegacyEpoch, Some(strictest)) => {
+                let epoch = now().plus(strictest.wait).as_nanos().div_ceil(NANOS_PER_SECOND);
+                legacy(strictest, epoch, each);
+            }
+        }
+    }
+    if let Some(seconds) = retry_after {
+        number("retry-after", seconds, each);
+    }
+}
+
+fn standard<'t>(
+    draft: &Draft,
+    told: impl Iterator<Item = &'t LimitNumbers<'t>> + Clone,
+    denied: bool,
+    each: &mut impl FnMut(&'static str, &str),
+) {
+    let mut value = String::with_capacity(VALUE_BYTES);
+    told.clone().for_each(|one| policy(draft, &mut value, one.name, one.shown));
+    each("ratelimit-policy", &value);
+    value.clear();
+    for one in told.filter(|one| one.denies || !denied) {
+        left(draft, &mut value, one.name, one.remaining, (!one.never).then_some(one.wait));
+    }
+    if !value.is_empty() {
+        each("ratelimit", &value);
+    }
+}
+
+fn policy(draft: &Draft, policies: &mut String, name: &str, shown: Shown) {
+    item(policies, name);
+    parameter(policies, draft.quota, shown.units);
+    // A window that is no whole number of seconds cannot be told, and a wrong one helps nobody.
+    if shown.period_ns > 0 && shown.period_ns.is_multiple_of(NANOS_PER_SECOND) {
+        parameter(policies, draft.window, shown.period_ns / NANOS_PER_SECOND);
+    }
+}
+
+fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Option<Duration>) {
+    item(limits, name);
+    parameter(limits, draft.remaining, remaining);
+    if let Some(wait) = wait {
+        parameter(limits, draft.wait, seconds(wait));
+    }
+}
+
+/// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once.
+#[must_use]
+pub fn policy_value(name: &str, shown: Shown) -> String {
+    let mut value = String::new();
+    policy(&DRAFT_11, &mut value, name, shown);
+    value
+}
+
+/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`wait()`].
+#[must_use]
+pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
+    let mut value = String::with_capacity(VALUE_BYTES);
+    left(&DRAFT_11, &mut value, name, remaining, Some(wait));
+    value
+}
+
+fn draft_03(one: &LimitNumbers<'_>, each: &mut impl FnMut(&'static str, &str)) {
+    let window = one.shown.period_ns.div_ceil(NANOS_PER_SECOND);
+    each("ratelimit-limit", &format!("{units}, {units};w={window}", units = one.shown.units));
+    number("ratelimit-remaining", one.remaining, each);
+    number("ratelimit-reset", seconds(one.wait), each);
+}
+
+fn legacy(one: &LimitNumbers<'_>, reset: u64, each: &mut impl FnMut(&'static str, &str)) {
+    number("x-ratelimit-limit", one.shown.units, each);
+    number("x-ratelimit-remaining", one.remaining, each);
+    number("x-ratelimit-reset", reset, each);
+}
+
+fn number(name: &'static str, value: u64, each: &mut impl FnMut(&'static str, &str)) {
+    each(name, itoa::Buffer::new().format(value));
+}
+
+/// Appends a String of RFC 9651 as a member of a List. Such a String is printable ASCII: other bytes are
+/// percent-encoded.
+fn item(list: &mut String, name: &str) {
+    list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    // Most names need no care.
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+        list.push_str(name);
+        return list.push('"');
+    }
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => list.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => list.push(char::from(byte)),
+            _ => {
+                // Writing to a string cannot fail.
+                let _ = write!(list, "%{byte:02X}");
+            }
+        }
+    }
+    list.push('"');
+}
+
+fn parameter(list: &mut String, name: &'static str, value: u64) {
+    list.push_str(name);
+    list.push_str(itoa::Buffer::new().format(value.min(INTEGER_MAX)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Binding;
+
+    #[test]
+    fn one_limit_is_told_as_among_others() {
+        let shown = Shown { units: 100, period_ns: 60 * NANOS_PER_SECOND };
+        let wait = Duration::from_millis(29_001);
+        let binding = Binding::new(true, tidegate_core::Strictness::new(true, 50, wait));
+        let family = Headers::Standard;
+        let (denies, never) = (false, false);
+        let one = LimitNumbers { name: "a \"b\"", shown, remaining: 50, wait, denies, never, binding, family };
+        let expected =
+            [("ratelimit-policy", policy_value(one.name, shown)), ("ratelimit", limit_value(one.name, 50, wait))];
+        assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);
+    }
+}

@@ -1,0 +1,250 @@
+//! What answers tell of limits: the header families and the problem body, for all front ends alike.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | all headers of an outcome: [`tell`], [`headers()`] | `mod.rs` |
+//! | how long a denied client is told to wait: [`retry_wait`], [`retry_seconds`] | `mod.rs` |
+//! | the headers of limits, whether they came from rules or not: [`LimitNumbers`], [`serialize`] | `families.rs` |
+//! | the status and the body of a denial: [`problem()`], [`problem_of`], [`Problem`] | `problem.rs` |
+//!
+//! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
+//! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all. Where the cost is above a
+//! whole limit no wait helps: there is no `Retry-After`, and no `t` of that limit.
+
+mod families;
+mod problem;
+
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use tidegate_core::{Algorithm, Decision, Retry, Time};
+use tidegate_policy::{Headers, Mode, ResponseOptions, Shown};
+
+use crate::bounds::POLICIES_TOLD_MAX;
+use crate::outcome::{Answer, Binding, Judgement, Outcome};
+
+use families::tell_limits;
+pub use families::{limit_value, policy_value, serialize};
+pub use problem::{NEVER_FITS, PROBLEM_TYPE, Problem, problem, problem_of};
+
+/// A name in lower case, and its value.
+pub type Header = (&'static str, String);
+
+/// What limits are called that a request brought with it.
+pub const OWN_LIMIT_NAME: &str = "request";
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What is told of one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitNumbers<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its units and period.
+    pub shown: Shown,
+    /// Units that are left.
+    pub remaining: u64,
+    /// How long `remaining` is all there is: see [`wait`].
+    pub wait: Duration,
+    /// Whether it denies the request.
+    pub denies: bool,
+    /// Whether it always will, however long one waits: `RateLimit` then has no time. Older families cannot leave it out.
+    pub never: bool,
+    /// How much it binds, beside others.
+    pub binding: Binding,
+    /// The headers that tell of it.
+    pub family: Headers,
+}
+
+/// The limits that one answer tells of.
+pub type LimitsTold<'a> = ArrayVec<LimitNumbers<'a>, POLICIES_TOLD_MAX>;
+
+/// Tells all headers of an outcome, each by its name in lower case and its value. `unsaid` is the family of rules that do
+/// not say one; if that is none, nothing at all is told of them. The instant plays a part in few of them, and is asked for
+/// there.
+pub fn tell(
+    outcome: &Outcome,
+    unsaid: Option<Headers>,
+    now: impl Fn() -> Time,
+    mut each: impl FnMut(&'static str, &str),
+) {
+    if is_hidden_denial(outcome) {
+        return;
+    }
+    let mut told = LimitsTold::new();
+    for judgement in outcome.judgements().filter(is_visible) {
+        if let Some(one) = LimitNumbers::of(&judgement, unsaid, &now) {
+            push(&mut told, one);
+        }
+    }
+    let retry_after = lazy_retry_wait(outcome, unsaid, &now).map(retry_seconds);
+    tell_limits(&told, retry_after, !outcome.is_allowed(), &now, &mut each);
+}
+
+/// All headers of an outcome, as [`tell`] tells them.
+pub fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
+    let mut headers = Vec::new();
+    tell(outcome, unsaid, || now, |name, value| headers.push((name, value.to_owned())));
+    headers
+}
+
+impl<'a> LimitNumbers<'a> {
+    /// What is told of a judgement; nothing if it has no numbers.
+    fn of(judgement: &Judgement<'a>, unsaid: Option<Headers>, now: impl Fn() -> Time) -> Option<LimitNumbers<'a>> {
+        // First of all, since over Envoy's protocol most rules say none.
+        let family = options(judgement).headers.or(unsaid)?;
+        let shown = judgement.shown?;
+        let (remaining, wait) = match &judgement.answer {
+            Answer::Decided(decision) => {
+                (decision.remaining(), wait(algorithm(judgement)?, shown, decision, judgement.denies(), now))
+            }
+            Answer::Penalised(left) => (0, *left),
+            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::NotAsked => return None,
+        };
+        let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
+        let never = denies && judgement.answer.retry() == Some(Retry::Never);
+        Some(LimitNumbers { name, shown, remaining, wait, denies, never, binding, family })
+    }
+}
+
+/// How long a client has to make do with what is left. If it was denied: until the same request would pass. Else until
+/// the limit is as if never used; a fixed window is so at its end, though nobody used it yet. For that alone the instant
+/// is asked for: who would have to read a clock hands it over unread.
+pub fn wait(
+    algorithm: Algorithm,
+    shown: Shown,
+    decision: &Decision,
+    denies: bool,
+    now: impl FnOnce() -> Time,
+) -> Duration {
+    if let (true, Some(wait)) = (denies, decision.retry_after()) {
+        return wait;
+    }
+    let reset = decision.reset_after();
+    if algorithm == Algorithm::FixedWindow && reset.is_zero() {
+        let window = shown.period_ns.max(1);
+        return Duration::from_nanos(window - now().as_nanos() % window);
+    }
+    reset
+}
+
+/// Whole seconds, rounded up.
+#[inline]
+pub fn seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// How the limit of a judgement counts.
+pub fn algorithm(judgement: &Judgement<'_>) -> Option<Algorithm> {
+    judgement.own.or(judgement.limit.map(|limit| limit.limit)).map(|limit| limit.algorithm())
+}
+
+/// What the answers of a judgement's rule say.
+pub fn options(judgement: &Judgement<'_>) -> ResponseOptions {
+    judgement.rule.map(|rule| rule.response).unwrap_or_default()
+}
+
+fn name_of<'a>(judgement: &Judgement<'a>) -> &'a str {
+    let of_rule = judgement.rule.map_or(OWN_LIMIT_NAME, |rule| &rule.name);
+    judgement.limit.map_or(of_rule, |limit| &limit.name)
+}
+
+/// Whether clients may hear of a judgement. A rule in shadow must not be felt, so it is not told of either.
+fn is_visible(judgement: &Judgement<'_>) -> bool {
+    !options(judgement).hidden && judgement.mode != Mode::Shadow
+}
+
+/// Whether a request is denied by nothing but hidden rules: then nothing is told of other rules either, or clients would
+/// learn that it was not those.
+pub fn is_hidden_denial(outcome: &Outcome) -> bool {
+    outcome.denial().is_some() && outcome.judgements().filter(Judgement::denies).all(|one| options(&one).hidden)
+}
+
+/// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
+pub fn push<'a>(told: &mut LimitsTold<'a>, one: LimitNumbers<'a>) {
+    let same = |other: &&mut LimitNumbers<'_>| other.name == one.name && other.family == one.family;
+    if let Some(same) = told.iter_mut().find(same) {
+        // Whoever waits for one of them waits in vain if the other never lets pass.
+        let never = same.never || one.never;
+        if one.binding < same.binding {
+            *same = one;
+        }
+        same.never = never;
+    } else if !told.is_full() {
+        told.push(one);
+    } else if let Some(mildest) = told.iter_mut().max_by_key(|other| other.binding)
+        && one.binding < mildest.binding
+    {
+        *mildest = one;
+    }
+}
+
+/// How long to wait after the denials that may be told. None if nothing was denied, or waiting is of no use.
+pub fn retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Option<Duration> {
+    lazy_retry_wait(outcome, unsaid, || now)
+}
+
+fn lazy_retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: impl FnOnce() -> Time) -> Option<Duration> {
+    let is_told = |options: &ResponseOptions| !options.hidden && options.headers.or(unsaid).is_some();
+    let retry = outcome.retry_among(|judgement| is_told(&options(judgement)))?;
+    let told = outcome.judgements().filter(Judgement::denies).map(|judgement| options(&judgement)).filter(is_told);
+    let jitter = told.map(|options| options.retry_jitter).max().unwrap_or_default();
+    match retry {
+        Retry::After(wait) | Retry::Unknown(wait) => {
+            Some(if jitter.is_zero() { wait } else { jittered(wait, jitter, now()) })
+        }
+        Retry::Never => None,
+    }
+}
+
+/// `Retry-After` of a wait: whole seconds, at least 1.
+#[must_use]
+pub fn retry_seconds(wait: Duration) -> u64 {
+    seconds(wait).max(1)
+}
+
+/// A wait with up to `jitter` added, so that not all come back at once.
+fn jittered(wait: Duration, jitter: Duration, now: Time) -> Duration {
+    // Any source will do that differs between requests: the clock, well mixed (SplitMix64).
+    let mixed = now.as_nanos().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let scaled = jitter.as_nanos().saturating_mul(u128::from((mixed ^ (mixed >> 31)) >> 32)) >> 32;
+    let added = Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX));
+    wait.saturating_add(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::{FakeClock, Key, Limit, Limiter, Op};
+
+    const NOW: Time = Time::from_nanos(1_700_000_000_500_000_000);
+
+    #[test]
+    fn waits_round_up_and_jitter_only_adds() {
+        for (wait, expected) in [(0, 1), (1, 1), (NANOS_PER_SECOND, 1), (NANOS_PER_SECOND + 1, 2)] {
+            assert_eq!(retry_seconds(jittered(Duration::from_nanos(wait), Duration::ZERO, NOW)), expected, "{wait} ns");
+        }
+        let all: Vec<u64> = (0..100)
+            .map(|n| jittered(Duration::from_secs(10), Duration::from_secs(5), Time::from_nanos(NOW.as_nanos() + n)))
+            .map(retry_seconds)
+            .collect();
+        assert!(all.iter().all(|seconds| (10..=15).contains(seconds)), "{all:?}");
+        assert!(all.contains(&11) && all.contains(&15), "{all:?}");
+    }
+
+    #[test]
+    fn a_fixed_window_resets_at_its_end_though_nobody_used_it() {
+        let shown = Shown { units: 2, period_ns: 60 * NANOS_PER_SECOND };
+        let limit = Limit::fixed_window(2, Duration::from_secs(60)).unwrap();
+        let clock = FakeClock::at(NOW);
+        let limiter = Limiter::builder(limit).clock(clock.clone()).build().unwrap();
+        let key = Key::new("k").unwrap();
+        let left = Duration::from_nanos(shown.period_ns - NOW.as_nanos() % shown.period_ns);
+        for (op, denies) in [(Op::Peek, false), (Op::Take(2), false), (Op::Take(1), true), (Op::Take(3), true)] {
+            let decision = limiter.store().decide(key, &limit, op);
+            assert_eq!(wait(limit.algorithm(), shown, &decision, denies, || NOW), left, "{op:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The status and the body of a denial.
+
+use serde::Serialize;
+use tidegate_core::Retry;
+
+use super::{name_of, options};
+use crate::bounds::POLICIES_TOLD_MAX;
+use crate::outcome::{Denial, Judgement, Outcome};
+
+/// The media type of a problem body.
+pub const PROBLEM_TYPE: &str = "application/problem+json";
+
+/// What is told to those whose cost is above a whole limit.
+pub const NEVER_FITS: &str = "the request costs more than the limit allows at once; waiting does not help";
+
+/// The HTTP status of a denial, and its body unless a rule that denies wants none.
+pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
+    let denial = outcome.denial()?;
+    let mut violated = Vec::new();
+    let (mut is_hidden, mut has_body) = (true, true);
+    for judgement in outcome.judgements().filter(Judgement::denies) {
+        let options = options(&judgement);
+        has_body &= options.problem.unwrap_or(true);
+        if options.hidden {
+            continue;
+        }
+        is_hidden = false;
+        let name = name_of(&judgement);
+        if violated.len() < POLICIES_TOLD_MAX && !violated.contains(&name) {
+            violated.push(name);
+        }
+    }
+    let retry = outcome.retry_among(|judgement| !options(judgement).hidden);
+    let (status, body) = problem_of(denial, retry, &violated, is_hidden);
+    Some((status, has_body.then_some(body)))
+}
+
+/// The HTTP status of a denial and its body, RFC 9457, given when to ask again. Of a hidden one it tells no more than the
+/// status does.
+pub fn problem_of(denial: Denial, retry: Option<Retry>, violated: &[&str], is_hidden: bool) -> (u16, String) {
+    let problem = match (denial, retry, is_hidden) {
+        (Denial::OverLimit, Some(Retry::Never), false) => Problem::never_fits(),
+        _ => Problem::of(denial, is_hidden),
+    };
+    let problem = Problem { violated, ..problem };
+    (problem.status, problem.to_json())
+}
+
+/// A problem as RFC 9457 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem<'a> {
+    /// What kind of problem it is: a URI.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// The same in a few words.
+    pub title: &'a str,
+    /// The status it is answered with.
+    pub status: u16,
+    /// What it was this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<&'a str>,
+    /// The limits that deny.
+    #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
+    pub violated: &'a [&'a str],
+}
+
+impl<'a> Problem<'a> {
+    /// That of a denial. Of a hidden one it tells no more than the status does.
+    #[must_use]
+    pub fn of(denial: Denial, is_hidden: bool) -> Problem<'a> {
+        const REGISTERED: [&str; 3] = [
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+        ];
+        let (status, blank_title, kind, title) = match denial {
+            Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
+            Denial::StoreFailure => (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time"),
+            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
+            Denial::Blocked => return Problem::of_status(403, "Forbidden"),
+        };
+        match is_hidden {
+            true => Problem::of_status(status, blank_title),
+            false => Problem { kind, title, ..Problem::of_status(status, blank_title) },
+        }
+    }
+
+    /// That of a request whose cost is above a whole limit. No kind that is registered says so: a quota that is used up
+    /// comes back.
+    #[must_use]
+    pub fn never_fits() -> Problem<'a> {
+        Problem { detail: Some(NEVER_FITS), ..Problem::of_status(429, "Too Many Requests") }
+    }
+
+    /// One of which its status tells all, with the words that HTTP has for it.
+    #[must_use]
+    pub fn of_status(status: u16, title: &'a str) -> Problem<'a> {
+        Problem { kind: "about:blank", title, status, detail: None, violated: &[] }
+    }
+
+    /// The body, of the type [`PROBLEM_TYPE`].
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
