@@ -60,7 +60,7 @@ pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Res
     settling.follow_up(denied).await?;
     let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
     let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
-    Ok(Settled { denial: settling.denial(), judged: settling.judged(), fell_back })
+    Ok(Settled { denial: settling.denial(), judged: settling.into_judged(), fell_back })
 }
 
 /// What is known of a charge before a store is asked.
@@ -219,8 +219,8 @@ impl<'a> Settling<'a> {
     }
 
     /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
-    /// together with it, and no list to be made; what else denies its key was looked at when it was planned, or is with another
-    /// charge of the rule.
+    /// together with it, and no list to be made; what else denies its key was looked at when it was planned, or is with
+    /// another charge of the rule.
     async fn ask_one(&mut self, store: &MemoryStore, number: usize, denied: bool) -> Result<(), RequestError> {
         let planned = &self.plan.planned[number];
         let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { return Ok(()) };
@@ -443,7 +443,7 @@ impl<'a> Settling<'a> {
     }
 
     /// What came out, in the order of the plan.
-    fn judged(mut self) -> Vec<Judged> {
+    fn into_judged(mut self) -> Vec<Judged> {
         std::mem::take(&mut self.judged)
     }
 }

@@ -8,7 +8,7 @@
 //! | a gate with shares, and a line for each | `divided.rs` |
 //! | what permits point to | `counter.rs` |
 //!
-//! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`]). Who must wait takes a lock, joins
+//! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`](tidegate_core::PermitCounter)). Who must wait takes a lock, joins
 //! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
 //! told: that wakes tasks.
 
