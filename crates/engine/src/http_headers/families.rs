@@ -104,7 +104,7 @@ pub fn policy_value(name: &str, shown: Shown) -> String {
     value
 }
 
-/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`wait()`].
+/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`super::wait`].
 #[must_use]
 pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
     let mut value = String::with_capacity(VALUE_BYTES);
