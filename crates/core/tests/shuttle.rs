@@ -33,6 +33,10 @@ fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::Runner::new(held_up, config).run(move || again());
 }
 
+/// Keys for which a table has one bucket, and for which it has two, of which one is its front.
+const ONE_BUCKET: usize = 1;
+const WITH_FRONT: usize = 5;
+
 type Task = Box<dyn FnOnce() -> u64 + Send>;
 
 fn store(clock: &FakeClock, keys: usize) -> Arc<MemoryStore> {
@@ -55,11 +59,17 @@ fn taking(store: &Arc<MemoryStore>, limit: Limit, name: &'static str, tries: u64
     Box::new(move || (0..tries).filter(|_| store.decide(key(name), &limit, Op::Take(1)).is_allowed()).count() as u64)
 }
 
+/// Every shape of state in tables with a front and without.
+fn shapes_and_sizes(units: u64) -> impl Iterator<Item = (Limit, usize)> {
+    let shapes = every_shape(units, Duration::from_secs(1));
+    shapes.into_iter().flat_map(|limit| [(limit, ONE_BUCKET), (limit, WITH_FRONT)])
+}
+
 #[test]
 fn a_new_key_is_inserted_once_and_admits_its_limit() {
-    for limit in every_shape(3, Duration::from_secs(1)) {
+    for (limit, keys) in shapes_and_sizes(3) {
         check(SCHEDULES, move || {
-            let store = store(&FakeClock::new(), 1);
+            let store = store(&FakeClock::new(), keys);
             let tasks = (0..3).map(|_| taking(&store, limit, "a", 2)).collect();
             assert_eq!(sum_of(tasks), 3, "{}", limit.algorithm());
         });
@@ -68,9 +78,9 @@ fn a_new_key_is_inserted_once_and_admits_its_limit() {
 
 #[test]
 fn single_charges_and_transactions_do_not_race() {
-    for limit in every_shape(3, Duration::from_secs(1)) {
+    for (limit, keys) in shapes_and_sizes(3) {
         check(SCHEDULES, move || {
-            let store = store(&FakeClock::new(), 2);
+            let store = store(&FakeClock::new(), keys);
             let pairs = |first: &'static str, second: &'static str| -> Task {
                 let store = Arc::clone(&store);
                 Box::new(move || {
@@ -107,29 +117,31 @@ fn transactions_over_the_same_keys_in_any_order_finish_and_stay_whole() {
     });
 }
 
-/// Keys come and go through a table of one bucket while time passes; whoever slept with an old instant must not find a
+/// Keys come and go through a table of few places while time passes; whoever slept with an old instant must not find a
 /// key fresh that was not so at that instant.
 #[test]
 fn reclaiming_never_lets_a_key_exceed_its_rate() {
     let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 1).unwrap();
-    check(10 * SCHEDULES, move || {
-        let clock = FakeClock::at(Time::from_nanos(1_000));
-        let store = store(&clock, 1);
-        let others: Task = {
-            let (store, clock) = (Arc::clone(&store), clock.clone());
-            Box::new(move || {
-                for name in ["b", "c", "d", "e", "f", "g", "h", "i"] {
-                    clock.advance(Duration::from_nanos(24));
-                    thread::yield_now();
-                    store.decide(key(name), &limit, Op::Take(1));
-                }
-                0
-            })
-        };
-        let passed = sum_of(vec![taking(&store, limit, "a", 3), taking(&store, limit, "a", 3), others]);
-        // From 1,000 to 1,192 ns one unit passes at once and one after 100 ns.
-        assert!(passed <= 2, "{passed} units passed");
-    });
+    for (keys, others, nanos_between) in [(ONE_BUCKET, "bcdefghi", 24), (WITH_FRONT, "bcdefghijklmnopq", 12)] {
+        check(10 * SCHEDULES, move || {
+            let clock = FakeClock::at(Time::from_nanos(1_000));
+            let store = store(&clock, keys);
+            let coming: Task = {
+                let (store, clock) = (Arc::clone(&store), clock.clone());
+                Box::new(move || {
+                    for place in 0..others.len() {
+                        clock.advance(Duration::from_nanos(nanos_between));
+                        thread::yield_now();
+                        store.decide(key(&others[place..=place]), &limit, Op::Take(1));
+                    }
+                    0
+                })
+            };
+            let passed = sum_of(vec![taking(&store, limit, "a", 3), taking(&store, limit, "a", 3), coming]);
+            // From 1,000 to 1,192 ns one unit passes at once and one after 100 ns.
+            assert!(passed <= 2, "{passed} units passed");
+        });
+    }
 }
 
 /// One thread reads the clock a nanosecond before a key's unit is back, sleeps, and wakes when the key's only slot was
@@ -154,6 +166,8 @@ fn a_stale_instant_does_not_revive_a_reclaimed_key() {
                 clock.set(Time::from_nanos(1_099));
                 thread::yield_now();
                 clock.set(Time::from_nanos(1_101));
+                // The first takes the place that was free for longest, the second that of the key.
+                store.decide(key("y"), &long, Op::Take(1));
                 store.decide(key("z"), &limit, Op::Take(1));
                 store.decide(key("z"), &limit, Op::Reset);
                 0
@@ -204,14 +218,16 @@ fn a_charge_never_lands_on_another_key() {
 #[test]
 fn a_full_table_counts_newcomers_once() {
     let limit = Limit::gcra(Rate::per_second(1).unwrap(), 2).unwrap();
-    check(SCHEDULES, move || {
-        let store = store(&FakeClock::new(), 1);
-        for name in ["b", "c", "d", "e", "f"] {
-            store.decide(key(name), &limit, Op::Take(1));
-        }
-        let tasks = (0..3).map(|_| taking(&store, limit, "a", 1)).collect();
-        assert_eq!(sum_of(tasks), 2);
-    });
+    for (keys, others) in [(ONE_BUCKET, "bcdef"), (WITH_FRONT, "bcdefghijk")] {
+        check(SCHEDULES, move || {
+            let store = store(&FakeClock::new(), keys);
+            for place in 0..others.len() {
+                store.decide(key(&others[place..=place]), &limit, Op::Take(1));
+            }
+            let tasks = (0..3).map(|_| taking(&store, limit, "a", 1)).collect();
+            assert_eq!(sum_of(tasks), 2);
+        });
+    }
 }
 
 /// Newcomers beyond a full table drive each other from place to place while one of them is charged.
@@ -282,28 +298,31 @@ fn a_direct_limiter_admits_its_limit() {
     }
 }
 
+/// Permits of two keys, so that one may take the place that the other has just left.
 #[test]
 fn permits_are_never_exceeded_and_all_come_back() {
     use std::sync::atomic::{AtomicU64, Ordering};
-    check(SCHEDULES, || {
-        let semaphore = Semaphore::with_capacity(2, 1).unwrap();
-        let inside = Arc::new(AtomicU64::new(0));
-        let enter = |_| -> Task {
-            let (semaphore, inside) = (semaphore.clone(), Arc::clone(&inside));
-            Box::new(move || {
-                for _ in 0..2 {
-                    if let Ok(_permit) = semaphore.try_acquire(key("pool")) {
-                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "three are inside");
-                        thread::yield_now();
-                        inside.fetch_sub(1, Ordering::SeqCst);
+    for keys in [ONE_BUCKET, WITH_FRONT] {
+        check(SCHEDULES, move || {
+            let semaphore = Semaphore::with_capacity(2, keys).unwrap();
+            let inside = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let enter = |pools: [usize; 2]| -> Task {
+                let (semaphore, inside) = (semaphore.clone(), Arc::clone(&inside));
+                Box::new(move || {
+                    for pool in pools {
+                        if let Ok(_permit) = semaphore.try_acquire(key(["first", "second"][pool])) {
+                            assert!(inside[pool].fetch_add(1, Ordering::SeqCst) < 2, "three are inside");
+                            thread::yield_now();
+                            inside[pool].fetch_sub(1, Ordering::SeqCst);
+                        }
                     }
-                }
-                0
-            })
-        };
-        sum_of((0..3).map(enter).collect());
-        assert_eq!(semaphore.in_use(key("pool")), 0);
-    });
+                    0
+                })
+            };
+            sum_of(vec![enter([0, 0]), enter([0, 1]), enter([1, 0])]);
+            assert_eq!((semaphore.in_use(key("first")), semaphore.in_use(key("second"))), (0, 0));
+        });
+    }
 }
 
 /// A queue before a counter, as the layers have it: those who wait are kept under a lock, and told through a channel.

@@ -79,6 +79,11 @@ impl<const WORDS: usize> Cell<WORDS> {
         }
     }
 
+    /// The first word.
+    pub(crate) fn fresh_at(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         self.0[0].load(Ordering::Relaxed) == LOCKED
     }

@@ -146,22 +146,22 @@ impl MemoryStore {
         let mut prints = [Fingerprint::NONE; BATCH_KEYS_MAX];
         for (print, key) in prints.iter_mut().zip(keys) {
             *print = self.seeds.fingerprint(ask.limit.identity(), *key);
-            table.prefetch(*print, 0);
+            table.prefetch_first(*print);
         }
         // Looking at all keys before the first is decided lets their memory arrive together; so does a second request
-        // for those that are not at home.
+        // for those that are not where most are.
         let mut slots = [None; BATCH_KEYS_MAX];
         for (slot, print) in slots.iter_mut().zip(&prints[..keys.len()]) {
-            *slot = table.find_at_home(*print);
+            *slot = table.find_first(*print);
             if slot.is_none() {
-                table.prefetch(*print, 1);
+                table.prefetch_elsewhere(*print);
             }
         }
         for ((print, slot), key) in prints.iter().zip(slots).zip(keys) {
             decisions.push(Decision::BLANK);
             let (algorithm, ask) = (algorithm_for(*key), Ask { print: *print, ..ask });
             if let Some(decision) = decisions.last_mut()
-                && !self.run_quickly(table, || slot.or_else(|| table.find_beyond(*print)), &algorithm, ask, decision)
+                && !self.run_quickly(table, || slot.or_else(|| table.find_elsewhere(*print)), &algorithm, ask, decision)
             {
                 *decision = self.run_slowly(table, &algorithm, ask);
             }

@@ -1,7 +1,8 @@
 //! A hash table of fixed size whose slots are reclaimed, never moved.
 //!
-//! A bucket is a gate and five slots. A key lives in its home bucket or, if that was full when it came, in one of a few
-//! others that its fingerprint picks; the gate knows how many keys did that and how far they went, so that most
+//! A bucket is a gate and five slots. A key lives in its bucket of the front, a small part of the table where few keys
+//! are close together; or in its home bucket, in the rest; or, if both were full when it came, in one of a few others
+//! that its fingerprint picks: the gate of its home knows how many keys did that and how far they went, so that most
 //! look-ups end in one bucket. Whoever inserts a key holds the gate of its home bucket, so no key is inserted twice.
 //! Slots are found without any lock; see `slot.rs` for how they are changed.
 
@@ -20,11 +21,25 @@ const SLOTS: usize = 5;
 /// in a million finds no place.
 const REACH: u64 = 32;
 
+/// The front is this part of a table, unless the table fits a cache as it is.
+const FRONT_SHARE: usize = 8;
+const FRONT_FROM_BUCKETS: usize = if cfg!(shuttle) { 2 } else { 1024 };
+
+/// Half a megabyte of states of one word: what a core keeps close.
+const FRONT_BUCKETS_MAX: usize = 4096;
+
+/// Once the rest has seen so many times the keys that the front has room for, keys are looked for at home first.
+const OUTGROWN_TIMES: usize = 4;
+
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
 const HORIZONS: usize = 64;
 
 pub(crate) struct Table<const WORDS: usize> {
     buckets: Pages<Bucket<WORDS>>,
+    /// How many of the buckets, the first ones, are the front: none in a small table.
+    front: usize,
+    /// How many more slots of the rest may come into use until keys are looked for there first.
+    until_outgrown: AtomicU64,
     /// For keys that were reclaimed: the latest instant at which one was. A caller with an older instant must not see
     /// a key as never seen that was not yet so at its instant, so it reads the clock again.
     horizons: [AtomicU64; HORIZONS],
@@ -96,13 +111,42 @@ fn mix(bits: u64, probe: u64) -> u64 {
     (spread >> 64) as u64 ^ spread as u64
 }
 
+/// Holds that of the given slots which has equalled never seen for longest.
+fn claim_oldest<'a, const WORDS: usize, S: Iterator<Item = &'a Slot<WORDS>>>(
+    slots: impl Fn() -> S,
+    now: Time,
+) -> Option<(&'a Slot<WORDS>, Held<'a, WORDS>)> {
+    loop {
+        let fresh = slots().map(|slot| (slot.cell.fresh_at(), slot)).filter(|(at, _)| *at <= now.as_nanos());
+        let (_, oldest) = fresh.min_by_key(|(at, slot)| (*at, slot.print() != Fingerprint::NONE))?;
+        if let Some(held) = oldest.cell.claim(now) {
+            return Some((oldest, held));
+        }
+    }
+}
+
+fn is_among<const WORDS: usize>(buckets: &[Bucket<WORDS>], slot: &Slot<WORDS>) -> bool {
+    buckets.as_ptr_range().contains(&std::ptr::from_ref(slot).cast())
+}
+
+/// A number below `end`, in proportion to a hash.
+#[inline]
+fn scaled(hash: u64, end: usize) -> usize {
+    ((u128::from(hash) * end as u128) >> 64) as usize
+}
+
 impl<const WORDS: usize> Table<WORDS> {
     /// A table with room for `keys` keys, and a fifth more so that most find it at home; a seventh for larger states,
     /// which take enough memory already.
     pub(crate) fn with_room_for(keys: usize) -> std::io::Result<Table<WORDS>> {
         let slots = keys.saturating_add(keys.div_ceil(if WORDS == 1 { 5 } else { 7 }));
+        let buckets = slots.div_ceil(SLOTS).max(1);
+        let has_front = buckets >= FRONT_FROM_BUCKETS;
+        let front = if has_front { (buckets / FRONT_SHARE).clamp(1, FRONT_BUCKETS_MAX) } else { 0 };
         Ok(Table {
-            buckets: Pages::zeroed(slots.div_ceil(SLOTS).max(1))?,
+            buckets: Pages::zeroed(buckets)?,
+            front,
+            until_outgrown: AtomicU64::new((front * SLOTS * OUTGROWN_TIMES) as u64),
             horizons: std::array::from_fn(|_| AtomicU64::new(0)),
         })
     }
@@ -123,13 +167,42 @@ impl<const WORDS: usize> Table<WORDS> {
     #[inline]
     fn bucket_at(&self, print: Fingerprint, probe: u64) -> usize {
         let hash = if probe == 0 { print.high } else { mix(print.low, probe) };
-        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+        self.front + scaled(hash, self.buckets.len() - self.front)
     }
 
-    /// Asks for the memory of the bucket that a key's probe leads to.
+    /// The number of a key's bucket in the front. Where there is no front it is bucket 0, where the key may be or not.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, print: Fingerprint, probe: u64) {
-        prefetch(&self.buckets[self.bucket_at(print, probe)]);
+    fn front(&self, print: Fingerprint) -> usize {
+        scaled(print.low, self.front)
+    }
+
+    /// Whether most keys are in the rest, so that it is better to look there first.
+    #[inline(always)]
+    fn is_outgrown(&self) -> bool {
+        self.until_outgrown.load(Ordering::Relaxed) == 0
+    }
+
+    /// The number of the bucket in which a key is looked for first.
+    #[inline(always)]
+    fn first(&self, print: Fingerprint) -> usize {
+        if self.is_outgrown() { self.home(print) } else { self.front(print) }
+    }
+
+    /// Asks for the memory that [`Table::find_first`] reads.
+    #[inline(always)]
+    pub(crate) fn prefetch_first(&self, print: Fingerprint) {
+        prefetch(&self.buckets[self.first(print)]);
+    }
+
+    /// Asks for the memory that [`Table::find_elsewhere`] reads first.
+    #[inline(always)]
+    pub(crate) fn prefetch_elsewhere(&self, print: Fingerprint) {
+        if self.is_outgrown() {
+            prefetch(&self.buckets[self.front(print)]);
+            prefetch(&self.buckets[self.bucket_at(print, 1)]);
+        } else {
+            prefetch(&self.buckets[self.home(print)]);
+        }
     }
 
     /// Takes the slot of a key that is in the table.
@@ -146,21 +219,26 @@ impl<const WORDS: usize> Table<WORDS> {
     /// Looks for a key's slot. Whoever uses it makes sure that it is still the key's.
     #[inline(always)]
     pub(crate) fn find(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
-        match self.find_at_home(print) {
-            None => self.find_beyond(print),
+        match self.find_first(print) {
+            None => self.find_elsewhere(print),
             found => found,
         }
     }
 
+    /// Looks where most keys are.
     #[inline(always)]
-    pub(crate) fn find_at_home(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
-        self.buckets[self.home(print)].find(print)
+    pub(crate) fn find_first(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        self.buckets[self.first(print)].find(print)
     }
 
+    /// Looks everywhere, for a key that was not where most are.
     #[inline(never)]
-    pub(crate) fn find_beyond(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
-        let gate = self.gate_of(print).load(Ordering::Acquire);
-        probes_beyond(gate).find_map(|probe| self.buckets[self.bucket_at(print, probe)].find(print))
+    pub(crate) fn find_elsewhere(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
+        let find_in = |bucket: usize| self.buckets[bucket].find(print);
+        find_in(self.front(print)).or_else(|| find_in(self.home(print))).or_else(|| {
+            let gate = self.gate_of(print).load(Ordering::Acquire);
+            probes_beyond(gate).find_map(|probe| find_in(self.bucket_at(print, probe)))
+        })
     }
 
     /// Locks a key's home bucket against other inserters. Who takes several takes them in ascending order of homes.
@@ -177,20 +255,29 @@ impl<const WORDS: usize> Table<WORDS> {
 
     /// Takes a key's slot: that which it has, or else a new one. The caller holds the gate of its home. The old state
     /// of a slot that is given away is handed to `reclaim`. Nothing if every slot in reach is live.
-    pub(crate) fn insert(
-        &self,
+    pub(crate) fn insert<'a>(
+        &'a self,
         print: Fingerprint,
         now: Time,
         reclaim: impl FnOnce([u64; WORDS]),
-    ) -> Option<Held<'_, WORDS>> {
+    ) -> Option<Held<'a, WORDS>> {
         if let Some(held) = self.lock(print) {
             return Some(held);
         }
-        let (probe, slot, mut held) = (0..REACH).find_map(|probe| {
-            let bucket = &self.buckets[self.bucket_at(print, probe)];
-            bucket.slots_for(print).find_map(|slot| Some((probe, slot, slot.cell.claim(now)?)))
-        })?;
+        let front = (self.front > 0).then(|| self.front(print));
+        let near = || front.into_iter().chain([self.home(print)]).flat_map(|bucket| self.slots_of(bucket, print));
+        let (probe, slot, mut held) = match claim_oldest(near, now) {
+            Some((slot, held)) => (0, slot, held),
+            None => (1..REACH).find_map(|probe| {
+                let slots = || self.slots_of(self.bucket_at(print, probe), print);
+                claim_oldest(slots, now).map(|(slot, held)| (probe, slot, held))
+            })?,
+        };
         let before = slot.print();
+        if before == Fingerprint::NONE && !self.is_in_front(slot) {
+            // At zero it stays, so there is no error to look at.
+            let _ = self.until_outgrown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        }
         // First it is nobody's: what is given back must not be found in the slot again, even if that panics.
         let old = std::mem::replace(held.state_mut(), [0; WORDS]);
         if before.low != 0 {
@@ -203,7 +290,7 @@ impl<const WORDS: usize> Table<WORDS> {
             let _ = self.gate_of(print).fetch_update(Ordering::Release, Ordering::Relaxed, displaced);
         }
         slot.assign(&mut held, print);
-        if before.low != 0 && !self.is_at_home(before, slot) {
+        if before.low != 0 && self.is_displaced(before, slot) {
             self.gate_of(before).fetch_sub(1, Ordering::Release);
         }
         Some(held)
@@ -223,12 +310,20 @@ impl<const WORDS: usize> Table<WORDS> {
         }
     }
 
+    fn slots_of(&self, bucket: usize, print: Fingerprint) -> impl Iterator<Item = &Slot<WORDS>> {
+        self.buckets[bucket].slots_for(print)
+    }
+
     fn gate_of(&self, print: Fingerprint) -> &AtomicU64 {
         &self.buckets[self.home(print)].gate
     }
 
-    fn is_at_home(&self, print: Fingerprint, slot: &Slot<WORDS>) -> bool {
-        self.buckets[self.home(print)].slots.as_ptr_range().contains(&std::ptr::from_ref(slot))
+    fn is_displaced(&self, print: Fingerprint, slot: &Slot<WORDS>) -> bool {
+        !self.is_in_front(slot) && !is_among(&self.buckets[self.home(print)..][..1], slot)
+    }
+
+    fn is_in_front(&self, slot: &Slot<WORDS>) -> bool {
+        is_among(&self.buckets[..self.front], slot)
     }
 
     /// Whether the key, or one that shares its horizon, was forgotten after `now`: then `now` is too old to start it
@@ -241,3 +336,7 @@ impl<const WORDS: usize> Table<WORDS> {
         &self.horizons[print.low as usize % HORIZONS]
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+#[path = "table_tests.rs"]
+mod tests;
