@@ -22,6 +22,7 @@
 //! | whether a layer acts, and what it has done | `switch.rs` |
 //! | numbers as Prometheus reads them | `exposition.rs` |
 //! | time as the runtime's timers have it | `runtime_clock.rs` |
+//! | time for what is only measured | `stopwatch.rs` |
 //! | locks over arithmetic, and numbers that outlive their layer | `lock.rs`, `spare.rs` |
 //! | what is wrong with the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
@@ -54,6 +55,7 @@ mod shared_concurrency;
 mod shed;
 mod spare;
 mod stack;
+mod stopwatch;
 mod switch;
 
 pub use adaptive::{AdaptiveBuilder, AdaptiveHandle, AdaptiveLayer, AdaptivePermit, Lesson};

@@ -13,7 +13,7 @@ use crate::ended::Ended;
 use crate::error::{ConfigError, check_time};
 use crate::gate::{DividedGate, Gate, Queue};
 use crate::head::Head;
-use crate::runtime_clock::RuntimeClock;
+use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 /// Sets an [`AdaptiveLayer`] up.
@@ -129,7 +129,7 @@ impl AdaptiveBuilder {
             places,
             learner: Mutex::new(Learner { limit: self.limit, window }),
             judge: self.judge,
-            clock: RuntimeClock::start(),
+            clock: Stopwatch::start(),
             switch,
             retry_after: self.retry_after,
         })))

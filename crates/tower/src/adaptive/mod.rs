@@ -26,7 +26,8 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
-use crate::runtime_clock::{RuntimeClock, between};
+use crate::runtime_clock::between;
+use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 pub use builder::AdaptiveBuilder;
@@ -55,7 +56,7 @@ struct Shared {
     places: Places,
     learner: Mutex<Learner>,
     judge: Judge,
-    clock: RuntimeClock,
+    clock: Stopwatch,
     switch: Switch,
     retry_after: Duration,
 }

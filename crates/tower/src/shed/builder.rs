@@ -16,7 +16,7 @@ use super::tally::Tally;
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::head::Head;
-use crate::runtime_clock::RuntimeClock;
+use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 /// Sets a [`ShedLayer`] up.
@@ -113,7 +113,7 @@ impl ShedBuilder {
             class: self.class,
             tally: Tally::new(),
             shed: Default::default(),
-            clock: RuntimeClock::start(),
+            clock: Stopwatch::start(),
             switch,
             retry_after: self.retry_after,
         })))

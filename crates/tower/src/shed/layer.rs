@@ -17,7 +17,7 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
-use crate::runtime_clock::RuntimeClock;
+use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 /// Turns requests away by their class when there is too much, with 503 and Retry-After (UNAVAILABLE for gRPC), never
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) class: ClassOf,
     pub(super) tally: &'static Tally,
     pub(super) shed: [AtomicU64; 4],
-    pub(super) clock: RuntimeClock,
+    pub(super) clock: Stopwatch,
     pub(super) switch: Switch,
     pub(super) retry_after: Duration,
 }

@@ -18,7 +18,7 @@ use crate::ended::Ended;
 use crate::error::ConfigError;
 use crate::grpc::code;
 use crate::lock::lock;
-use crate::runtime_clock::RuntimeClock;
+use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 /// Holds a client's requests back when the server refuses many of them: as many more pass as the server accepts, and
@@ -37,7 +37,7 @@ pub struct ThrottleLayer(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     accepted: Accepted,
-    clock: RuntimeClock,
+    clock: Stopwatch,
     switch: Switch,
 }
 
@@ -108,7 +108,7 @@ impl ThrottleBuilder {
         let throttle = ClientThrottle::new(self.config)?;
         let switch = Switch::in_mode(self.mode);
         let state = Mutex::new(State { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
-        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: RuntimeClock::start(), switch })))
+        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: Stopwatch::start(), switch })))
     }
 }
 
