@@ -368,8 +368,14 @@ where
             }
         }
         let Some(serving) = this.serving.as_pin_mut() else { return Poll::Pending };
-        let result = ready!(serving.poll(context));
-        Poll::Ready(if D::LEARNS { this.pass.learn_and_hold(result) } else { this.pass.hold(result) })
+        let polled = serving.poll(context);
+        // Where the answer lies, so that it is copied once.
+        if D::LEARNS
+            && let (Poll::Ready(result), Pass::Permit(permit)) = (&polled, &*this.pass)
+        {
+            D::answered(permit, result);
+        }
+        Poll::Ready(this.pass.hold(ready!(polled)))
     }
 }
 
@@ -430,15 +436,6 @@ where
             _ => None,
         };
         Ok(response.map(|body| LayerBody::holding(body, held)))
-    }
-
-    /// The same, and the doorkeeper hears how the request ended.
-    #[inline]
-    fn learn_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
-        if let Pass::Permit(permit) = self {
-            D::answered(permit, &result);
-        }
-        self.hold(result)
     }
 
     /// The response with what is told in it; nothing if it has to wait.

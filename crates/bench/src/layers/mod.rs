@@ -9,9 +9,10 @@
 //! tower_governor owns its bytes, so one by header is a `String`. Its table grows with its clients, without a bound; ours
 //! has room for 100,000 unless it is told for how many, so with many clients there is a lane of each.
 //!
-//! tower has no layer that learns, sheds or takes turns: those stand beside its `ConcurrencyLimit`, which does less. It
-//! frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer that
-//! does the same work in few words, in the column "does the same".
+//! Neither has a layer that learns, sheds or takes turns. Those that count requests stand beside tower's
+//! `ConcurrencyLimit`, and those that go by a key or read a clock beside tower_governor, which does both. tower frees a place when the head
+//! of a response is there, and ours when its body has ended. So most have a second peer that does the same work in
+//! few words, in the column "does the same".
 //!
 //! | file | holds |
 //! |---|---|
@@ -144,6 +145,7 @@ pub(crate) fn run() {
     let mut slower = Slower::default();
     for mut section in [
         subjects::at_once(&runtime),
+        subjects::by_key_or_clock(&runtime),
         subjects::pace(&runtime),
         subjects::rate_by_address(&runtime, "A rate by address, one client", 1),
         subjects::rate_by_address(&runtime, "A rate by address, 10,000 clients", 10_000),

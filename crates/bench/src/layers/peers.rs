@@ -101,6 +101,34 @@ impl Drop for ClientPlace {
     }
 }
 
+/// One request after another, so far apart, whichever clone they come through. Nobody waits: who would have to for more than a second is refused.
+#[derive(Clone)]
+pub(super) struct Paced {
+    next: Arc<Mutex<Instant>>,
+    apart: Duration,
+}
+
+impl Paced {
+    pub(super) fn new(per_second: u64) -> Paced {
+        Paced { next: Arc::new(Mutex::new(Instant::now())), apart: Duration::from_nanos(1_000_000_000 / per_second) }
+    }
+}
+
+impl Places for Paced {
+    type Held = ();
+
+    fn take<A>(&self, _: &Request<A>) -> Option<()> {
+        let now = Instant::now();
+        let mut next = self.next.lock().ok()?;
+        let turn = now.max(*next);
+        if turn - now > Duration::from_secs(1) {
+            return None;
+        }
+        *next = turn + self.apart;
+        Some(())
+    }
+}
+
 /// Holds a place for each request until the body of its response has ended.
 #[derive(Clone)]
 pub(super) struct HoldLayer<P>(pub(super) P);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use governor::clock::QuantaInstant;
-use governor::middleware::RateLimitingMiddleware;
+use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
 use http::Request;
 use tidegate::Rate;
 use tidegate::adaptive::{Gradient2, Gradient2Config};
@@ -29,7 +29,7 @@ use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
 
 use super::caller::{CLIENT, Clients, calls};
-use super::peers::{All, Each, HoldLayer, Timed};
+use super::peers::{All, Each, HoldLayer, Paced, Timed};
 use super::{Lane, Section};
 use crate::subjects::{Terms, tidegate::gcra};
 
@@ -53,17 +53,14 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
     let clients = &Clients::new(1);
     let at_once = AT_ONCE.try_into().expect("it fits");
     let queue = Queue::new(100, Duration::from_secs(1));
-    let gradient = Gradient2::new(Gradient2Config::default()).expect("the defaults");
     let tenant = FairLayer::builder(AT_ONCE, |head| Some(Tenant::new(head.header(CLIENT)?)));
-    let busy = Measure::Busy { workers: AT_ONCE };
-    let semaphore = || Arc::new(Semaphore::new(at_once));
+    let semaphore = Arc::new(Semaphore::new(at_once));
     let each = Each(Arc::default(), at_once);
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
-        Lane::peer(HELD, calls(runtime, clients, HoldLayer(All(semaphore())))),
+        Lane::peer(HELD, calls(runtime, clients, HoldLayer(All(semaphore)))),
         Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(each))),
-        Lane::peer(TIMED, calls(runtime, clients, HoldLayer(Timed(semaphore(), Arc::default())))),
         Lane::beside(TOWER, "ConcurrencyLayer", calls(runtime, clients, ConcurrencyLayer::new(AT_ONCE).unwrap()))
             .and_beside(HELD),
         Lane::beside(
@@ -72,16 +69,6 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
             calls(runtime, clients, ConcurrencyLayer::builder(AT_ONCE).queue(queue).build().unwrap()),
         )
         .and_beside(HELD),
-        Lane::beside(
-            TOWER,
-            "KeyedConcurrencyLayer by header",
-            calls(
-                runtime,
-                clients,
-                KeyedConcurrencyLayer::builder(AT_ONCE, |head| head.header(CLIENT)).build().unwrap(),
-            ),
-        )
-        .and_beside(HELD_EACH),
         Lane::beside(TOWER, "FairLayer by header", calls(runtime, clients, tenant.build().unwrap()))
             .and_beside(HELD_EACH),
         Lane::beside(
@@ -90,26 +77,53 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
             calls(runtime, clients, ShedLayer::fleet(AT_ONCE, 0.2).build().unwrap()),
         )
         .and_beside(HELD),
+    ];
+    Section { title: "How many at once", lanes }
+}
+
+/// Layers that go by a key or read a clock as well, beside tower_governor, which does both.
+pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
+    let clients = &Clients::new(1);
+    let at_once = AT_ONCE.try_into().expect("it fits");
+    let gradient = Gradient2::new(Gradient2Config::default()).expect("the defaults");
+    let busy = Measure::Busy { workers: AT_ONCE };
+    let timed = Timed(Arc::new(Semaphore::new(at_once)), Arc::default());
+    let lanes = vec![
+        bare(runtime, clients),
+        Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
+        Lane::peer(GOVERNOR, calls(runtime, clients, governor(terms_by(ByHeader).finish()))),
+        Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(Each(Arc::default(), at_once)))),
+        Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
         Lane::beside(
-            TOWER,
+            GOVERNOR,
+            "KeyedConcurrencyLayer by header",
+            calls(
+                runtime,
+                clients,
+                KeyedConcurrencyLayer::builder(AT_ONCE, |head| head.header(CLIENT)).build().unwrap(),
+            ),
+        )
+        .and_beside(HELD_EACH),
+        Lane::beside(
+            GOVERNOR,
             "ShedLayer of a worker",
             calls(runtime, clients, ShedLayer::worker(WorkerShedderConfig::default(), busy).build().unwrap()),
         )
         .and_beside(TIMED),
         Lane::beside(
-            TOWER,
+            GOVERNOR,
             "AdaptiveLayer",
             calls(runtime, clients, AdaptiveLayer::builder(gradient).build().unwrap()),
         )
         .and_beside(TIMED),
         Lane::beside(
-            TOWER,
+            GOVERNOR,
             "ThrottleLayer",
             calls(runtime, clients, ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap()),
         )
         .and_beside(TIMED),
     ];
-    Section { title: "How many at once", lanes }
+    Section { title: "By a key or a clock", lanes }
 }
 
 fn plain_stack() -> StackLayer {
@@ -121,10 +135,8 @@ fn plain_stack() -> StackLayer {
 pub(super) fn stacks(runtime: &Runtime) -> Section {
     const PEER: &str = "LoadShed, tower_governor, ConcurrencyLimit";
     let clients = &Clients::new(1);
-    let mut builder = GovernorConfigBuilder::default().key_extractor(ByHeader);
-    builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
     let at_once = AT_ONCE.try_into().expect("it fits");
-    let theirs = (LoadShedLayer::new(), governor(builder.finish()), ConcurrencyLimitLayer::new(at_once));
+    let theirs = (LoadShedLayer::new(), governor(terms_by(ByHeader).finish()), ConcurrencyLimitLayer::new(at_once));
     let rate = RateLimitLayer::limit(gcra(TERMS), KeyBy::header(CLIENT.as_str())).headers_on_pass(false);
     let ours = StackLayer::builder(AT_ONCE)
         .class(|_| Criticality::Get)
@@ -145,12 +157,14 @@ pub(super) fn stacks(runtime: &Runtime) -> Section {
 /// Calls at a pace, beside the layer of tower that has them wait as well.
 pub(super) fn pace(runtime: &Runtime) -> Section {
     const PEER: &str = "tower's RateLimit";
+    const PACED: &str = "an instant under a lock, shared by clones";
     let clients = &Clients::new(1);
     let shaper = Shaper::new(Rate::per_second(PER_SECOND).unwrap(), ShaperConfig::default()).unwrap();
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(PEER, calls(runtime, clients, TowerRateLimitLayer::new(PER_SECOND, Duration::from_secs(1)))),
-        Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper))),
+        Lane::peer(PACED, calls(runtime, clients, HoldLayer(Paced::new(PER_SECOND)))),
+        Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper))).and_beside(PACED),
     ];
     Section { title: "Calls at a pace", lanes }
 }
@@ -184,8 +198,7 @@ fn rate_lanes<K>(
 where
     K: KeyExtractor<Key: 'static> + 'static,
 {
-    let mut builder = GovernorConfigBuilder::default().key_extractor(extractor);
-    builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
+    let mut builder = terms_by(extractor);
     let silent = governor(builder.finish());
     let telling = governor(builder.use_headers().finish());
     let silent_tidegate = tidegate().headers_on_pass(false).build().unwrap();
@@ -204,6 +217,12 @@ where
         lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer with room for them, tells", telling));
     }
     lanes
+}
+
+fn terms_by<K: KeyExtractor>(extractor: K) -> GovernorConfigBuilder<K, NoOpMiddleware<QuantaInstant>> {
+    let mut builder = GovernorConfigBuilder::default().key_extractor(extractor);
+    builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
+    builder
 }
 
 fn governor<K, M>(config: Option<tower_governor::governor::GovernorConfig<K, M>>) -> GovernorLayer<K, M, Body>
