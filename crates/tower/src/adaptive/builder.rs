@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::adaptive::{AdaptiveLimit, Window, WindowConfig};
 use tidegate_core::shed::Mode;
 
-use super::{AdaptiveLayer, Judge, Learner, Lesson, PartitionOf, Places, Shared, lesson};
+use super::{AdaptiveLayer, Judge, Learner, Lesson, PartitionOf, Places, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
 use crate::error::{ConfigError, check_time};
@@ -22,7 +22,7 @@ pub struct AdaptiveBuilder {
     window: Option<WindowConfig>,
     queue: Option<Queue>,
     partitions: Option<(Vec<f64>, PartitionOf)>,
-    judge: Judge,
+    judge: Option<Judge>,
     retry_after: Duration,
     mode: Mode,
 }
@@ -34,7 +34,7 @@ impl AdaptiveBuilder {
             window: Some(WindowConfig::default()),
             queue: None,
             partitions: None,
-            judge: Box::new(lesson::by_default),
+            judge: None,
             retry_after: RETRY_AFTER_DEFAULT,
             mode: Mode::Enforce,
         }
@@ -89,7 +89,7 @@ impl AdaptiveBuilder {
     where
         F: Fn(Ended<'_>) -> Lesson + Send + Sync + 'static,
     {
-        AdaptiveBuilder { judge: Box::new(judge), ..self }
+        AdaptiveBuilder { judge: Some(Box::new(judge)), ..self }
     }
 
     /// When those who are refused are told to come back: after a second, if nothing is said.

@@ -24,6 +24,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The lesson if nothing else is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED
 /// and UNAVAILABLE, and errors that are known to be timeouts, are drops. All other errors are ignored.
+#[inline]
 pub(super) fn by_default(end: Ended<'_>) -> Lesson {
     match (end, end.grpc_status()) {
         (_, Some(code::OK)) => Lesson::Success,

@@ -55,7 +55,8 @@ pub struct AdaptiveLayer(Arc<Shared>);
 struct Shared {
     places: Places,
     learner: Mutex<Learner>,
-    judge: Judge,
+    /// Whoever says what is a drop, if that is somebody else than [`lesson::by_default`].
+    judge: Option<Judge>,
     clock: Stopwatch,
     switch: Switch,
     retry_after: Duration,
@@ -202,8 +203,13 @@ impl Doorkeeper for AdaptiveLayer {
 impl<E: 'static> Learns<E> for AdaptiveLayer {
     const LEARNS: bool = true;
 
+    #[inline]
     fn answered<B>(permit: &AdaptivePermit, result: &Result<Response<B>, E>) {
-        permit.learn((permit.shared.judge)(Ended::of(result)));
+        let end = Ended::of(result);
+        permit.learn(match &permit.shared.judge {
+            Some(judge) => judge(end),
+            None => lesson::by_default(end),
+        });
     }
 }
 
@@ -344,6 +350,7 @@ impl AdaptivePermit {
         self.learn(lesson);
     }
 
+    #[inline]
     fn learn(&self, lesson: Lesson) {
         if lesson != Lesson::Ignored {
             self.shared.learn(self.started, self.in_flight, lesson == Lesson::Dropped);
