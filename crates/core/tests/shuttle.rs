@@ -33,9 +33,13 @@ fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::Runner::new(held_up, config).run(move || again());
 }
 
-/// Keys for which a table has one bucket, and for which it has two, of which one is its front.
+/// Keys for which a table has one bucket; two, of which one is its front; and three, of which the front is one as well.
 const ONE_BUCKET: usize = 1;
 const WITH_FRONT: usize = 5;
+const WITH_LARGER_REST: usize = 9;
+
+/// So many keys fill the front of a table with a larger rest and leave one place until it is outgrown.
+const ALMOST_OUTGROWN: [&str; 9] = ["b", "c", "d", "e", "f", "g", "h", "i", "j"];
 
 type Task = Box<dyn FnOnce() -> u64 + Send>;
 
@@ -323,6 +327,46 @@ fn permits_are_never_exceeded_and_all_come_back() {
             assert_eq!((semaphore.in_use(key("first")), semaphore.in_use(key("second"))), (0, 0));
         });
     }
+}
+
+/// Where keys are looked for first changes while one of them is new and another is in the front.
+#[test]
+fn keys_are_found_while_their_table_is_outgrown() {
+    // Without logs: so many would not find room for their entries.
+    for limit in &every_shape(3, Duration::from_secs(1))[..3] {
+        let limit = *limit;
+        check(SCHEDULES, move || {
+            let store = store(&FakeClock::new(), WITH_LARGER_REST);
+            for name in ALMOST_OUTGROWN {
+                assert!(store.decide(key(name), &limit, Op::Take(1)).is_allowed());
+            }
+            let in_front = taking(&store, limit, "b", 3);
+            let hundreds: Task = Box::new(|| 100 * in_front());
+            let tasks = vec![taking(&store, limit, "a", 2), hundreds, taking(&store, limit, "a", 2)];
+            assert_eq!(sum_of(tasks), 203, "{}", limit.algorithm());
+        });
+    }
+}
+
+/// A permit that is given back looks for its key once: it must be found even if the order changes in between.
+#[test]
+fn permits_come_back_while_their_table_is_outgrown() {
+    check(SCHEDULES, || {
+        let semaphore = Semaphore::with_capacity(1, WITH_LARGER_REST).unwrap();
+        let mut permits: Vec<_> = ALMOST_OUTGROWN.map(|name| semaphore.try_acquire(key(name)).unwrap()).into();
+        let (in_rest, in_front) = (permits.remove(5), permits.remove(0));
+        let enter = || -> Task {
+            let semaphore = semaphore.clone();
+            Box::new(move || u64::from(semaphore.try_acquire(key("a")).is_ok()))
+        };
+        let leave: Task = Box::new(move || {
+            drop(in_rest);
+            drop(in_front);
+            0
+        });
+        assert!(sum_of(vec![enter(), leave, enter()]) > 0);
+        assert_eq!(["a", "b", "c", "g"].map(|name| semaphore.in_use(key(name))), [0, 0, 1, 0]);
+    });
 }
 
 /// A queue before a counter, as the layers have it: those who wait are kept under a lock, and told through a channel.

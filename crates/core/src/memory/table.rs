@@ -29,7 +29,7 @@ const FRONT_FROM_BUCKETS: usize = if cfg!(shuttle) { 2 } else { 1024 };
 const FRONT_BUCKETS_MAX: usize = 4096;
 
 /// Once the rest has seen so many times the keys that the front has room for, keys are looked for at home first.
-const OUTGROWN_TIMES: usize = 4;
+const OUTGROWN_TIMES: usize = if cfg!(shuttle) { 1 } else { 4 };
 
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
 const HORIZONS: usize = 64;
