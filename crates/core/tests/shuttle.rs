@@ -38,8 +38,12 @@ const ONE_BUCKET: usize = 1;
 const WITH_FRONT: usize = 5;
 const WITH_LARGER_REST: usize = 9;
 
-/// So many keys fill the front of a table with a larger rest and leave one place until it is outgrown.
-const ALMOST_OUTGROWN: [&str; 9] = ["b", "c", "d", "e", "f", "g", "h", "i", "j"];
+/// Keys beside "a".
+const OTHERS: [&str; 16] = ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q"];
+
+/// So many of them fill the front of a table with a larger rest, and are one less than it takes until the front does not
+/// lead any more.
+const ALMOST_AHEAD: usize = 9;
 
 type Task = Box<dyn FnOnce() -> u64 + Send>;
 
@@ -126,17 +130,17 @@ fn transactions_over_the_same_keys_in_any_order_finish_and_stay_whole() {
 #[test]
 fn reclaiming_never_lets_a_key_exceed_its_rate() {
     let limit = Limit::gcra(Rate::from_nanos(1, 100).unwrap(), 1).unwrap();
-    for (keys, others, nanos_between) in [(ONE_BUCKET, "bcdefghi", 24), (WITH_FRONT, "bcdefghijklmnopq", 12)] {
+    for (keys, others, nanos_between) in [(ONE_BUCKET, 8, 24), (WITH_FRONT, 16, 12)] {
         check(10 * SCHEDULES, move || {
             let clock = FakeClock::at(Time::from_nanos(1_000));
             let store = store(&clock, keys);
             let coming: Task = {
                 let (store, clock) = (Arc::clone(&store), clock.clone());
                 Box::new(move || {
-                    for place in 0..others.len() {
+                    for name in &OTHERS[..others] {
                         clock.advance(Duration::from_nanos(nanos_between));
                         thread::yield_now();
-                        store.decide(key(&others[place..=place]), &limit, Op::Take(1));
+                        store.decide(key(name), &limit, Op::Take(1));
                     }
                     0
                 })
@@ -222,11 +226,11 @@ fn a_charge_never_lands_on_another_key() {
 #[test]
 fn a_full_table_counts_newcomers_once() {
     let limit = Limit::gcra(Rate::per_second(1).unwrap(), 2).unwrap();
-    for (keys, others) in [(ONE_BUCKET, "bcdef"), (WITH_FRONT, "bcdefghijk")] {
+    for (keys, others) in [(ONE_BUCKET, 5), (WITH_FRONT, 10)] {
         check(SCHEDULES, move || {
             let store = store(&FakeClock::new(), keys);
-            for place in 0..others.len() {
-                store.decide(key(&others[place..=place]), &limit, Op::Take(1));
+            for name in &OTHERS[..others] {
+                store.decide(key(name), &limit, Op::Take(1));
             }
             let tasks = (0..3).map(|_| taking(&store, limit, "a", 1)).collect();
             assert_eq!(sum_of(tasks), 2);
@@ -302,13 +306,14 @@ fn a_direct_limiter_admits_its_limit() {
     }
 }
 
-/// Permits of two keys, so that one may take the place that the other has just left.
+/// Permits of two keys for which there is one place, so that one takes that which the other has just left.
 #[test]
 fn permits_are_never_exceeded_and_all_come_back() {
     use std::sync::atomic::{AtomicU64, Ordering};
-    for keys in [ONE_BUCKET, WITH_FRONT] {
+    for (keys, others) in [(ONE_BUCKET, 4), (WITH_FRONT, 9)] {
         check(SCHEDULES, move || {
             let semaphore = Semaphore::with_capacity(2, keys).unwrap();
+            let _held: Vec<_> = OTHERS[..others].iter().map(|name| semaphore.try_acquire(key(name)).unwrap()).collect();
             let inside = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             let enter = |pools: [usize; 2]| -> Task {
                 let (semaphore, inside) = (semaphore.clone(), Arc::clone(&inside));
@@ -331,13 +336,13 @@ fn permits_are_never_exceeded_and_all_come_back() {
 
 /// Where keys are looked for first changes while one of them is new and another is in the front.
 #[test]
-fn keys_are_found_while_their_table_is_outgrown() {
+fn keys_are_found_while_the_front_loses_its_lead() {
     // Without logs: so many would not find room for their entries.
     for limit in &every_shape(3, Duration::from_secs(1))[..3] {
         let limit = *limit;
         check(SCHEDULES, move || {
             let store = store(&FakeClock::new(), WITH_LARGER_REST);
-            for name in ALMOST_OUTGROWN {
+            for name in &OTHERS[..ALMOST_AHEAD] {
                 assert!(store.decide(key(name), &limit, Op::Take(1)).is_allowed());
             }
             let in_front = taking(&store, limit, "b", 3);
@@ -350,10 +355,11 @@ fn keys_are_found_while_their_table_is_outgrown() {
 
 /// A permit that is given back looks for its key once: it must be found even if the order changes in between.
 #[test]
-fn permits_come_back_while_their_table_is_outgrown() {
+fn permits_come_back_while_the_front_loses_its_lead() {
     check(SCHEDULES, || {
         let semaphore = Semaphore::with_capacity(1, WITH_LARGER_REST).unwrap();
-        let mut permits: Vec<_> = ALMOST_OUTGROWN.map(|name| semaphore.try_acquire(key(name)).unwrap()).into();
+        let acquire = |name: &&str| semaphore.try_acquire(key(name)).unwrap();
+        let mut permits: Vec<_> = OTHERS[..ALMOST_AHEAD].iter().map(acquire).collect();
         let (in_rest, in_front) = (permits.remove(5), permits.remove(0));
         let enter = || -> Task {
             let semaphore = semaphore.clone();

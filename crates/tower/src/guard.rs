@@ -369,7 +369,7 @@ where
         }
         let Some(serving) = this.serving.as_pin_mut() else { return Poll::Pending };
         let polled = serving.poll(context);
-        // Where the answer lies, so that it is copied once.
+        // Learnt from where the service left it: taken out of the `Poll` first, the response would be copied once more.
         if D::LEARNS
             && let (Poll::Ready(result), Pass::Permit(permit)) = (&polled, &*this.pass)
         {

@@ -1,4 +1,5 @@
-//! Time as the runtime's timers have it: what is measured and what is waited for go by one clock, in tests too.
+//! Time as the runtime's timers have it, for whatever waits: an instant of this clock is one for a timer. What is only
+//! measured goes by `stopwatch.rs`.
 
 use std::time::Duration;
 

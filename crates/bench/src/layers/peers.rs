@@ -1,7 +1,8 @@
 //! Peers that do the same work as our layers, written as short as they can be.
 //!
 //! tower's `ConcurrencyLimit` frees a place when the head of the response is there, knows no keys and reads no clock.
-//! These are what somebody would write who needs that: tokio's semaphore, a map under a lock, the clock of the system.
+//! Its `RateLimit` cannot be cloned, so what it limits is called by one caller alone. These are what somebody would write who
+//! needs more: tokio's semaphore, a map under a lock, the clock of the system.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -101,16 +102,20 @@ impl Drop for ClientPlace {
     }
 }
 
-/// One request after another, so far apart, whichever clone they come through. Nobody waits: who would have to for more than a second is refused.
+/// Requests one interval apart, whichever clone they come through. It does less than a shaper: who would have to wait is let
+/// in at once, and only who would have to for longer than [`LONGEST_WAIT`] is refused.
 #[derive(Clone)]
 pub(super) struct Paced {
     next: Arc<Mutex<Instant>>,
-    apart: Duration,
+    interval: Duration,
 }
+
+/// As a shaper has it if nothing is said.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Paced {
     pub(super) fn new(per_second: u64) -> Paced {
-        Paced { next: Arc::new(Mutex::new(Instant::now())), apart: Duration::from_nanos(1_000_000_000 / per_second) }
+        Paced { next: Arc::new(Mutex::new(Instant::now())), interval: Duration::from_nanos(1_000_000_000 / per_second) }
     }
 }
 
@@ -121,10 +126,10 @@ impl Places for Paced {
         let now = Instant::now();
         let mut next = self.next.lock().ok()?;
         let turn = now.max(*next);
-        if turn - now > Duration::from_secs(1) {
+        if turn - now > LONGEST_WAIT {
             return None;
         }
-        *next = turn + self.apart;
+        *next = turn + self.interval;
         Some(())
     }
 }

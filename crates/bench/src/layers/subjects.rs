@@ -91,7 +91,7 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
-        Lane::peer(GOVERNOR, calls(runtime, clients, governor(terms_by(ByHeader).finish()))),
+        Lane::peer(GOVERNOR, calls(runtime, clients, governor(governor_builder(ByHeader).finish()))),
         Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(Each(Arc::default(), at_once)))),
         Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
         Lane::beside(
@@ -136,7 +136,8 @@ pub(super) fn stacks(runtime: &Runtime) -> Section {
     const PEER: &str = "LoadShed, tower_governor, ConcurrencyLimit";
     let clients = &Clients::new(1);
     let at_once = AT_ONCE.try_into().expect("it fits");
-    let theirs = (LoadShedLayer::new(), governor(terms_by(ByHeader).finish()), ConcurrencyLimitLayer::new(at_once));
+    let theirs =
+        (LoadShedLayer::new(), governor(governor_builder(ByHeader).finish()), ConcurrencyLimitLayer::new(at_once));
     let rate = RateLimitLayer::limit(gcra(TERMS), KeyBy::header(CLIENT.as_str())).headers_on_pass(false);
     let ours = StackLayer::builder(AT_ONCE)
         .class(|_| Criticality::Get)
@@ -154,7 +155,7 @@ pub(super) fn stacks(runtime: &Runtime) -> Section {
     Section { title: "Stacks", lanes }
 }
 
-/// Calls at a pace, beside the layer of tower that has them wait as well.
+/// Calls at a pace, beside the layer of tower that has them wait as well, and beside a pace that clones share.
 pub(super) fn pace(runtime: &Runtime) -> Section {
     const PEER: &str = "tower's RateLimit";
     const PACED: &str = "an instant under a lock, shared by clones";
@@ -198,7 +199,7 @@ fn rate_lanes<K>(
 where
     K: KeyExtractor<Key: 'static> + 'static,
 {
-    let mut builder = terms_by(extractor);
+    let mut builder = governor_builder(extractor);
     let silent = governor(builder.finish());
     let telling = governor(builder.use_headers().finish());
     let silent_tidegate = tidegate().headers_on_pass(false).build().unwrap();
@@ -219,7 +220,7 @@ where
     lanes
 }
 
-fn terms_by<K: KeyExtractor>(extractor: K) -> GovernorConfigBuilder<K, NoOpMiddleware<QuantaInstant>> {
+fn governor_builder<K: KeyExtractor>(extractor: K) -> GovernorConfigBuilder<K, NoOpMiddleware<QuantaInstant>> {
     let mut builder = GovernorConfigBuilder::default().key_extractor(extractor);
     builder.period(TERMS.period() / TERMS.units).burst_size(TERMS.burst);
     builder

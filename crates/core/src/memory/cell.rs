@@ -79,18 +79,18 @@ impl<const WORDS: usize> Cell<WORDS> {
         }
     }
 
-    /// The first word.
+    /// The instant from which on the state equals never seen; later than any if somebody holds the cell.
     pub(crate) fn fresh_at(&self) -> u64 {
         self.0[0].load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_locked(&self) -> bool {
-        self.0[0].load(Ordering::Relaxed) == LOCKED
+        self.fresh_at() == LOCKED
     }
 
     /// Holds the cell if its state equals never seen at `now` and nobody holds it.
     pub(crate) fn claim(&self, now: Time) -> Option<Held<'_, WORDS>> {
-        let first = self.0[0].load(Ordering::Relaxed);
+        let first = self.fresh_at();
         let claimed = first <= now.as_nanos()
             && self.0[0].compare_exchange(first, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
         claimed.then(|| self.held(first))

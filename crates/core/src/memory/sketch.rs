@@ -107,7 +107,8 @@ impl<'a> Part<'a> {
     }
 
     fn cells_of(self, print: Fingerprint) -> impl Iterator<Item = &'a AtomicU64> {
-        // The table chose the home bucket by the upper bits of `high`; the rows use other mixtures of both halves.
+        // The table chose a key's buckets by the upper bits of `high` and `low`. Whoever comes here found all of them full,
+        // which says little of which keys meet in a row.
         let bits = [print.low, print.low >> 32, print.high, print.high ^ (print.low >> 16)];
         (0..ROWS).map(move |row| {
             let spread = (bits[row] & 0xffff_ffff) * self.width as u64;

@@ -17,19 +17,21 @@ use crate::sync::{AtomicU64, Ordering, Wait};
 
 const SLOTS: usize = 5;
 
-/// Buckets a key may live in. With seven of eight slots live (states of one word: five of six), fewer than one newcomer
-/// in a million finds no place.
+/// Buckets a key may live in besides that of the front: its home and 31 others. With seven of eight slots live (states
+/// of one word: five of six), fewer than one newcomer in a million finds no place.
 const REACH: u64 = 32;
 
-/// The front is this part of a table, unless the table fits a cache as it is.
-const FRONT_SHARE: usize = 8;
-const FRONT_FROM_BUCKETS: usize = if cfg!(shuttle) { 2 } else { 1024 };
-
-/// Half a megabyte of states of one word: what a core keeps close.
+/// The front is one part of a table in so many, and at most half a megabyte of states of one word: what a core keeps close.
+const FRONT_DIVISOR: usize = 8;
 const FRONT_BUCKETS_MAX: usize = 4096;
 
-/// Once the rest has seen so many times the keys that the front has room for, keys are looked for at home first.
-const OUTGROWN_TIMES: usize = if cfg!(shuttle) { 1 } else { 4 };
+/// Smaller tables have no front, since they fit a cache as they are: 128 KB of states of one word. The model checker needs
+/// one in a table of two buckets.
+const FRONT_FROM_BUCKETS: usize = if cfg!(shuttle) { 2 } else { 1024 };
+
+/// A key whose state has equalled never seen for this long, 10 s, is not expected back: its slot is as good as one that
+/// was never used. So two keys drive each other from a slot at most as often as this.
+const EXPECTED_BACK_NANOS: u64 = 10_000_000_000;
 
 /// Words in which reclaimers leave the time they acted at, by fingerprint.
 const HORIZONS: usize = 64;
@@ -37,9 +39,18 @@ const HORIZONS: usize = 64;
 pub(crate) struct Table<const WORDS: usize> {
     buckets: Pages<Bucket<WORDS>>,
     /// How many of the buckets, the first ones, are the front: none in a small table.
-    front: usize,
-    /// How many more slots of the rest may come into use until keys are looked for there first.
-    until_outgrown: AtomicU64,
+    front_buckets: usize,
+    /// 1 if most keys are in the front, so that it is better to look there first; else 0.
+    front_leads: AtomicU64,
+    turnover: Turnover,
+}
+
+/// What is written as keys come and go, in cache lines of its own, since every look-up reads what stands beside.
+#[repr(align(128))]
+struct Turnover {
+    /// By how much the front leads: a newcomer that goes there adds two, one that goes to the rest takes one, from 0 to the
+    /// slots of the front. To look into the front in vain costs less.
+    lead: AtomicU64,
     /// For keys that were reclaimed: the latest instant at which one was. A caller with an older instant must not see
     /// a key as never seen that was not yet so at its instant, so it reads the clock again.
     horizons: [AtomicU64; HORIZONS],
@@ -111,16 +122,21 @@ fn mix(bits: u64, probe: u64) -> u64 {
     (spread >> 64) as u64 ^ spread as u64
 }
 
-/// Holds that of the given slots which has equalled never seen for longest.
-fn claim_oldest<'a, const WORDS: usize, S: Iterator<Item = &'a Slot<WORDS>>>(
+/// Holds the slot that is missed least: the first whose key is not expected back, or else the one that has equalled never
+/// seen for longest. If somebody else was faster, it looks again.
+fn claim_spare<'a, const WORDS: usize, S: Iterator<Item = &'a Slot<WORDS>>>(
     slots: impl Fn() -> S,
     now: Time,
 ) -> Option<(&'a Slot<WORDS>, Held<'a, WORDS>)> {
     loop {
         let fresh = slots().map(|slot| (slot.cell.fresh_at(), slot)).filter(|(at, _)| *at <= now.as_nanos());
-        let (_, oldest) = fresh.min_by_key(|(at, slot)| (*at, slot.print() != Fingerprint::NONE))?;
-        if let Some(held) = oldest.cell.claim(now) {
-            return Some((oldest, held));
+        let (_, spare) = fresh.min_by_key(|(at, slot)| {
+            let is_expected = now.as_nanos() - at < EXPECTED_BACK_NANOS;
+            // Of equals one that was never used comes first: all free slots of a semaphore are at instant 0.
+            if is_expected { (*at, slot.print() != Fingerprint::NONE) } else { (0, false) }
+        })?;
+        if let Some(held) = spare.cell.claim(now) {
+            return Some((spare, held));
         }
     }
 }
@@ -142,12 +158,15 @@ impl<const WORDS: usize> Table<WORDS> {
         let slots = keys.saturating_add(keys.div_ceil(if WORDS == 1 { 5 } else { 7 }));
         let buckets = slots.div_ceil(SLOTS).max(1);
         let has_front = buckets >= FRONT_FROM_BUCKETS;
-        let front = if has_front { (buckets / FRONT_SHARE).clamp(1, FRONT_BUCKETS_MAX) } else { 0 };
+        let front_buckets = if has_front { (buckets / FRONT_DIVISOR).clamp(1, FRONT_BUCKETS_MAX) } else { 0 };
         Ok(Table {
             buckets: Pages::zeroed(buckets)?,
-            front,
-            until_outgrown: AtomicU64::new((front * SLOTS * OUTGROWN_TIMES) as u64),
-            horizons: std::array::from_fn(|_| AtomicU64::new(0)),
+            front_buckets,
+            front_leads: AtomicU64::new(u64::from(has_front)),
+            turnover: Turnover {
+                lead: AtomicU64::new((front_buckets * SLOTS) as u64),
+                horizons: std::array::from_fn(|_| AtomicU64::new(0)),
+            },
         })
     }
 
@@ -167,41 +186,40 @@ impl<const WORDS: usize> Table<WORDS> {
     #[inline]
     fn bucket_at(&self, print: Fingerprint, probe: u64) -> usize {
         let hash = if probe == 0 { print.high } else { mix(print.low, probe) };
-        self.front + scaled(hash, self.buckets.len() - self.front)
+        self.front_buckets + scaled(hash, self.buckets.len() - self.front_buckets)
     }
 
-    /// The number of a key's bucket in the front. Where there is no front it is bucket 0, where the key may be or not.
+    /// The number of a key's bucket in the front. Where there is no front it is bucket 0, in which it does no harm to look.
     #[inline(always)]
-    fn front(&self, print: Fingerprint) -> usize {
-        scaled(print.low, self.front)
+    fn front_of(&self, print: Fingerprint) -> usize {
+        scaled(print.low, self.front_buckets)
     }
 
-    /// Whether most keys are in the rest, so that it is better to look there first.
     #[inline(always)]
-    fn is_outgrown(&self) -> bool {
-        self.until_outgrown.load(Ordering::Relaxed) == 0
+    fn front_leads(&self) -> bool {
+        self.front_leads.load(Ordering::Relaxed) == 1
     }
 
     /// The number of the bucket in which a key is looked for first.
     #[inline(always)]
-    fn first(&self, print: Fingerprint) -> usize {
-        if self.is_outgrown() { self.home(print) } else { self.front(print) }
+    fn first_of(&self, print: Fingerprint) -> usize {
+        if self.front_leads() { self.front_of(print) } else { self.home(print) }
     }
 
     /// Asks for the memory that [`Table::find_first`] reads.
     #[inline(always)]
     pub(crate) fn prefetch_first(&self, print: Fingerprint) {
-        prefetch(&self.buckets[self.first(print)]);
+        prefetch(&self.buckets[self.first_of(print)]);
     }
 
     /// Asks for the memory that [`Table::find_elsewhere`] reads first.
     #[inline(always)]
     pub(crate) fn prefetch_elsewhere(&self, print: Fingerprint) {
-        if self.is_outgrown() {
-            prefetch(&self.buckets[self.front(print)]);
-            prefetch(&self.buckets[self.bucket_at(print, 1)]);
-        } else {
+        if self.front_leads() {
             prefetch(&self.buckets[self.home(print)]);
+        } else {
+            prefetch(&self.buckets[self.front_of(print)]);
+            prefetch(&self.buckets[self.bucket_at(print, 1)]);
         }
     }
 
@@ -228,14 +246,15 @@ impl<const WORDS: usize> Table<WORDS> {
     /// Looks where most keys are.
     #[inline(always)]
     pub(crate) fn find_first(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
-        self.buckets[self.first(print)].find(print)
+        self.buckets[self.first_of(print)].find(print)
     }
 
-    /// Looks everywhere, for a key that was not where most are.
+    /// Looks everywhere, for a key that was not where most are. There again too: which part is looked at first may have
+    /// changed since, and a key that is missed in both would be taken for a new one.
     #[inline(never)]
     pub(crate) fn find_elsewhere(&self, print: Fingerprint) -> Option<&Slot<WORDS>> {
         let find_in = |bucket: usize| self.buckets[bucket].find(print);
-        find_in(self.front(print)).or_else(|| find_in(self.home(print))).or_else(|| {
+        find_in(self.front_of(print)).or_else(|| find_in(self.home(print))).or_else(|| {
             let gate = self.gate_of(print).load(Ordering::Acquire);
             probes_beyond(gate).find_map(|probe| find_in(self.bucket_at(print, probe)))
         })
@@ -264,20 +283,17 @@ impl<const WORDS: usize> Table<WORDS> {
         if let Some(held) = self.lock(print) {
             return Some(held);
         }
-        let front = (self.front > 0).then(|| self.front(print));
+        let front = (self.front_buckets > 0).then(|| self.front_of(print));
         let near = || front.into_iter().chain([self.home(print)]).flat_map(|bucket| self.slots_of(bucket, print));
-        let (probe, slot, mut held) = match claim_oldest(near, now) {
+        let (probe, slot, mut held) = match claim_spare(near, now) {
             Some((slot, held)) => (0, slot, held),
             None => (1..REACH).find_map(|probe| {
                 let slots = || self.slots_of(self.bucket_at(print, probe), print);
-                claim_oldest(slots, now).map(|(slot, held)| (probe, slot, held))
+                claim_spare(slots, now).map(|(slot, held)| (probe, slot, held))
             })?,
         };
         let before = slot.print();
-        if before == Fingerprint::NONE && !self.is_in_front(slot) {
-            // At zero it stays, so there is no error to look at.
-            let _ = self.until_outgrown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        }
+        self.note_newcomer(self.is_in_front(slot));
         // First it is nobody's: what is given back must not be found in the slot again, even if that panics.
         let old = std::mem::replace(held.state_mut(), [0; WORDS]);
         if before.low != 0 {
@@ -310,6 +326,22 @@ impl<const WORDS: usize> Table<WORDS> {
         }
     }
 
+    /// Changes where keys are looked for first, if for long most newcomers have gone to the other part.
+    fn note_newcomer(&self, is_in_front: bool) {
+        let most = (self.front_buckets * SLOTS) as u64;
+        let next = |lead: u64| match is_in_front {
+            true => (lead < most).then(|| (lead + 2).min(most)),
+            false => lead.checked_sub(1),
+        };
+        // At either end nothing is written. Two that meet may leave the wrong order until the next change: that only costs time.
+        let moved = self.turnover.lead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        match moved.ok().and_then(next) {
+            Some(0) => self.front_leads.store(0, Ordering::Relaxed),
+            Some(lead) if lead == most => self.front_leads.store(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
     fn slots_of(&self, bucket: usize, print: Fingerprint) -> impl Iterator<Item = &Slot<WORDS>> {
         self.buckets[bucket].slots_for(print)
     }
@@ -319,11 +351,11 @@ impl<const WORDS: usize> Table<WORDS> {
     }
 
     fn is_displaced(&self, print: Fingerprint, slot: &Slot<WORDS>) -> bool {
-        !self.is_in_front(slot) && !is_among(&self.buckets[self.home(print)..][..1], slot)
+        !self.is_in_front(slot) && !is_among(std::slice::from_ref(&self.buckets[self.home(print)]), slot)
     }
 
     fn is_in_front(&self, slot: &Slot<WORDS>) -> bool {
-        is_among(&self.buckets[..self.front], slot)
+        is_among(&self.buckets[..self.front_buckets], slot)
     }
 
     /// Whether the key, or one that shares its horizon, was forgotten after `now`: then `now` is too old to start it
@@ -333,7 +365,7 @@ impl<const WORDS: usize> Table<WORDS> {
     }
 
     fn horizon(&self, print: Fingerprint) -> &AtomicU64 {
-        &self.horizons[print.low as usize % HORIZONS]
+        &self.turnover.horizons[print.low as usize % HORIZONS]
     }
 }
 

@@ -30,7 +30,8 @@ fn a_newcomer_takes_the_place_that_was_not_needed_for_longest() {
     assert_eq!(is_there, [true, true, true, true, false, true]);
 }
 
-/// A semaphore's key has no instant: it would lose its place to the next one each time it is free.
+/// The state of a semaphore that nobody holds is zero, like that of an empty slot: without this, two such keys would drive
+/// each other from one slot.
 #[test]
 fn a_place_that_was_never_used_is_taken_before_any_other() {
     let table: Table<1> = Table::with_room_for(1).unwrap();
@@ -52,17 +53,34 @@ fn few_keys_are_in_the_front_and_of_many_all_are_found() {
         }
     };
     insert(&keys[..10_000]);
-    assert!(used(&table.buckets[..table.front]) > 9_000, "{}", used(&table.buckets[..table.front]));
-    // Both while keys are looked for in the front first and later: some are here, some there.
+    assert!(used(&table.buckets[..table.front_buckets]) > 9_000, "{}", used(&table.buckets[..table.front_buckets]));
+    // Some are in the front and some in the rest, whichever is looked at first.
     let are_found =
         |keys: &[Fingerprint]| keys.iter().all(|key| table.find(*key).is_some_and(|slot| slot.matches(*key)));
-    insert(&keys[10_000..70_000]);
-    assert!(!table.is_outgrown(), "the front has room for 15,000, so the rest has seen 55,000");
-    assert!(are_found(&keys[..70_000]));
-    insert(&keys[70_000..]);
-    assert!(table.is_outgrown());
+    insert(&keys[10_000..25_000]);
+    assert!(table.front_leads(), "the front has room for 15,000, so about 10,000 went to the rest");
+    assert!(are_found(&keys[..25_000]));
+    insert(&keys[25_000..]);
+    assert!(!table.front_leads());
     assert!(are_found(&keys));
     assert_eq!(used(&table.buckets), keys.len());
+}
+
+/// After a flood of keys that come once, those that come often are close together again.
+#[test]
+fn a_flood_that_has_passed_leaves_the_front_to_those_who_come_after_it() {
+    let table: Table<1> = Table::with_room_for(100_000).unwrap();
+    let mut dice = Dice::new(7);
+    let mut insert = |instants: std::ops::Range<u64>| {
+        for now in instants {
+            table.insert(print(&mut dice), at(now), |_| ()).unwrap().release([now]);
+        }
+    };
+    insert(0..200_000);
+    assert!(!table.front_leads(), "most found an older place in the rest");
+    let later = 200_000 + EXPECTED_BACK_NANOS;
+    insert(later..later + 10_000);
+    assert!(table.front_leads());
 }
 
 /// A gate that counts too many costs time, one that counts too few hides a key.

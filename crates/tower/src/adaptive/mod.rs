@@ -55,7 +55,7 @@ pub struct AdaptiveLayer(Arc<Shared>);
 struct Shared {
     places: Places,
     learner: Mutex<Learner>,
-    /// Whoever says what is a drop, if that is somebody else than [`lesson::by_default`].
+    /// How the user judges a request. [`lesson::by_default`] is not boxed, so that it can be inlined.
     judge: Option<Judge>,
     clock: Stopwatch,
     switch: Switch,
