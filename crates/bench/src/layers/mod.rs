@@ -9,9 +9,8 @@
 //! tower_governor owns its bytes, so one by header is a `String`. Its table grows with its clients, without a bound; ours
 //! has room for 100,000 unless it is told for how many, so with many clients there is a lane of each.
 //!
-//! Neither has a layer that learns, sheds or takes turns. Ours that count requests stand beside tower's
-//! `ConcurrencyLimit`, which does less. Ours that read a clock, or whose count is one of a key, stand beside
-//! tower_governor, which does both, for another purpose; `ConcurrencyLimit` is in that table too, for who wants to compare.
+//! Neither has a layer that learns, sheds or takes turns: ours stand beside tower's `ConcurrencyLimit`, which does less. Those
+//! that read a clock, or whose count is one of a key, have a table of their own, in which is what tower_governor costs.
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
 //! that does the same work in few words, in the column "does the same".
 //!

@@ -81,7 +81,7 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
     Section { title: "How many at once", lanes }
 }
 
-/// Layers that go by a key or read a clock as well, beside tower_governor, which does both.
+/// Layers that go by a key or read a clock as well. What tower_governor costs, which does both, is in the table too.
 pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
     let clients = &Clients::new(1);
     let at_once = AT_ONCE.try_into().expect("it fits");
@@ -95,7 +95,7 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
         Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(Each(Arc::default(), at_once)))),
         Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
         Lane::beside(
-            GOVERNOR,
+            TOWER,
             "KeyedConcurrencyLayer by header",
             calls(
                 runtime,
@@ -105,19 +105,19 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
         )
         .and_beside(HELD_EACH),
         Lane::beside(
-            GOVERNOR,
+            TOWER,
             "ShedLayer of a worker",
             calls(runtime, clients, ShedLayer::worker(WorkerShedderConfig::default(), busy).build().unwrap()),
         )
         .and_beside(TIMED),
         Lane::beside(
-            GOVERNOR,
+            TOWER,
             "AdaptiveLayer",
             calls(runtime, clients, AdaptiveLayer::builder(gradient).build().unwrap()),
         )
         .and_beside(TIMED),
         Lane::beside(
-            GOVERNOR,
+            TOWER,
             "ThrottleLayer",
             calls(runtime, clients, ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap()),
         )
