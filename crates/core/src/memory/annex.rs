@@ -11,7 +11,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers are cut out of packed words")]
 
 use super::cell::Cell;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, scaled};
 use super::pages::Pages;
 use crate::Time;
 use crate::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
@@ -75,7 +75,7 @@ impl Annex {
     }
 
     fn cell(&self, print: Fingerprint) -> &Cell<WORDS> {
-        &self.lines[((u128::from(print.low) * self.lines.len() as u128) >> 64) as usize]
+        &self.lines[scaled(print.low, self.lines.len())]
     }
 }
 

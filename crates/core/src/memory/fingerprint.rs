@@ -20,6 +20,13 @@ impl Fingerprint {
     pub(crate) const NONE: Fingerprint = Fingerprint { high: 0, low: 0 };
 }
 
+/// A number below `end`, in proportion to a hash.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "it is below `end`")]
+pub(super) fn scaled(hash: u64, end: usize) -> usize {
+    ((u128::from(hash) * end as u128) >> 64) as usize
+}
+
 /// Two hash functions with seeds of their own, drawn anew for each store.
 pub(crate) struct Seeds {
     high: (u64, SharedSeed),

@@ -9,7 +9,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the number of buckets")]
 
 use super::cell::Held;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, scaled};
 use super::pages::{Pages, Zeroed, prefetch};
 use super::slot::Slot;
 use crate::Time;
@@ -143,12 +143,6 @@ fn claim_spare<'a, const WORDS: usize, S: Iterator<Item = &'a Slot<WORDS>>>(
 
 fn is_among<const WORDS: usize>(buckets: &[Bucket<WORDS>], slot: &Slot<WORDS>) -> bool {
     buckets.as_ptr_range().contains(&std::ptr::from_ref(slot).cast())
-}
-
-/// A number below `end`, in proportion to a hash.
-#[inline]
-fn scaled(hash: u64, end: usize) -> usize {
-    ((u128::from(hash) * end as u128) >> 64) as usize
 }
 
 impl<const WORDS: usize> Table<WORDS> {
