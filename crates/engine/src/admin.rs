@@ -6,7 +6,8 @@ use std::time::Duration;
 use tidegate_core::{Decision, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 
-use crate::engine::{Active, Engine, PolicyGuard};
+use crate::active::{Active, PolicyGuard};
+use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::outcome::effective;
 use crate::penalty::{self, Penalty};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tidegate_policy::{Descriptor, DomainId, Http, HttpParts, Policy, Request};
 
-use crate::engine::{Active, Engine};
+use crate::active::Active;
+use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::failure::guarded_at_once;
 use crate::outcome::Outcome;

@@ -40,23 +40,30 @@ impl Engine {
         );
         let units = if is_refund { 0 } else { asked.cost };
         let mut amounts: ArrayVec<(Counter, u64), 4> = ArrayVec::new();
-        amounts.push((Counter::Hits, units));
         let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
+        let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units)).max();
         match (over, denies) {
             // It said nothing.
-            _ if is_silent => {}
-            (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
-            (true, false) => {
-                amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
+            _ if is_silent => amounts.push((Counter::Hits, units)),
+            (true, true) => {
+                amounts.extend([(Counter::Hits, units), (Counter::Denied, 1), (Counter::OverLimit, units)]);
             }
-            (false, _) => {
-                amounts.push((Counter::Allowed, 1));
-                if outcome.denial.is_none() {
-                    amounts.push((Counter::WithinLimit, units));
-                    let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units));
-                    amounts.push((Counter::NearLimit, near.max().unwrap_or(0)));
-                }
+            (true, false) => amounts.extend([
+                (Counter::Hits, units),
+                (Counter::ShadowDenied, 1),
+                (Counter::OverLimit, units),
+                (Counter::Shadow, units),
+            ]),
+            (false, _) if outcome.denial.is_some() => {
+                amounts.extend([(Counter::Hits, units), (Counter::Allowed, 1)]);
             }
+            (false, _) if units == 1 && near.unwrap_or(0) == 0 => amounts.push((Counter::PassedOne, 1)),
+            (false, _) => amounts.extend([
+                (Counter::Hits, units),
+                (Counter::Allowed, 1),
+                (Counter::WithinLimit, units),
+                (Counter::NearLimit, near.unwrap_or(0)),
+            ]),
         }
         record.all.add_all(&amounts);
         let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };

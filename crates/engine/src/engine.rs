@@ -9,11 +9,9 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use futures_util::future::join_all;
 use tidegate_core::{Clock, MemoryStore, Op};
-use tidegate_policy::{
-    DomainId, Mode, OnStoreFailure, Policy, Question, Request, Response, Rule, RuleId, StorePlace, StoreSpec,
-};
-use tokio::runtime::Handle;
+use tidegate_policy::{DomainId, OnStoreFailure, Policy, Question, Request, Response, StorePlace, StoreSpec};
 
+use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once, guarded_future};
@@ -63,94 +61,6 @@ pub struct Engine {
 /// A domain and the name of a rule in it.
 type RuleName = (Box<str>, Box<str>);
 
-/// A policy with all that its rules need at hand, by their number.
-#[derive(Debug)]
-pub(crate) struct Active {
-    pub(crate) policy: Policy,
-    records: Vec<Arc<Record>>,
-    stores: Vec<Backend>,
-    /// Whether any of them goes over a network. Without one nothing waits, and a request is decided at once: what others
-    /// wait with is large, and callers wrap and move what they hold.
-    pub(crate) has_shared: bool,
-    any_blocked: Arc<AtomicBool>,
-    /// What no rule met.
-    pub(crate) unmatched: Unmatched,
-    /// Whether nothing at all is denied.
-    pub(crate) shadow: bool,
-}
-
-impl Active {
-    #[cfg(test)]
-    pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
-        let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
-        Active {
-            unmatched: Unmatched::of(&policy, &Unmatched::default()),
-            policy,
-            records,
-            has_shared: has_shared(&stores),
-            stores,
-            any_blocked: Arc::default(),
-            shadow: false,
-        }
-    }
-
-    pub(crate) fn store_count(&self) -> usize {
-        self.stores.len()
-    }
-
-    pub(crate) fn store(&self, number: usize) -> Option<&Backend> {
-        self.stores.get(number)
-    }
-
-    /// The store of a rule's first limit, which has its penalties too.
-    pub(crate) fn store_of(&self, rule: &Rule) -> Option<&Backend> {
-        self.store(rule.limits.first()?.store)
-    }
-
-    /// Learns of keys that other nodes blocked.
-    async fn learn_of_blocks(&self) {
-        for backend in &self.stores {
-            if let Backend::Shared(backend) = backend
-                && let Some(turn) = backend.turn_to_look()
-            {
-                match Handle::try_current() {
-                    // Who asks need not wait for what is mostly known.
-                    Ok(runtime) if !turn.is_late => {
-                        let backend = Arc::clone(backend);
-                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await.ok() });
-                    }
-                    _ => drop(Box::pin(backend.learn_of_blocks(turn.now)).await),
-                }
-            }
-        }
-    }
-
-    pub(crate) fn records(&self) -> &[Arc<Record>] {
-        &self.records
-    }
-
-    pub(crate) fn record(&self, id: RuleId) -> Option<&Record> {
-        self.records.get(id.index()).map(Arc::as_ref)
-    }
-
-    /// Counts a request that a rule judged without its store.
-    pub(crate) fn count_failure(&self, id: RuleId) {
-        if let Some(record) = self.record(id) {
-            record.all.add(Counter::Failed, 1);
-        }
-    }
-
-    /// The mode of a rule, as it is now.
-    pub(crate) fn mode(&self, id: RuleId) -> Option<Mode> {
-        Some(self.record(id)?.mode(self.policy.rules().get(id.index())?.mode))
-    }
-
-    /// Whether an operator ever blocked a key, so that every key has to be looked up among the blocked ones.
-    pub(crate) fn any_blocked(&self) -> bool {
-        self.any_blocked.load(Ordering::Relaxed)
-    }
-}
-
 impl Engine {
     /// An engine without rules: it decides what brings its own limit.
     ///
@@ -184,15 +94,16 @@ impl Engine {
             _ => Arc::new(build_memory(default, &options.clock)?),
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
-        let active = Active {
-            policy: Policy::default(),
-            records: Vec::new(),
-            has_shared: default_store.is_shared(),
-            stores: vec![default_store.clone()],
-            any_blocked: Arc::clone(&any_blocked),
-            unmatched: Unmatched::default(),
-            shadow: options.shadow,
-        };
+        let active = Active::new(
+            Policy::default(),
+            Parts {
+                records: Vec::new(),
+                stores: vec![default_store.clone()],
+                any_blocked: Arc::clone(&any_blocked),
+                unmatched: Unmatched::default(),
+                shadow: options.shadow,
+            },
+        );
         Ok(Engine {
             active: ArcSwap::from_pointee(active),
             stores,
@@ -238,9 +149,9 @@ impl Engine {
             .collect();
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
-        let has_shared = has_shared(&stores);
         let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
-        self.active.store(Arc::new(Active { policy, records, stores, has_shared, any_blocked, unmatched, shadow }));
+        let parts = Parts { records, stores, any_blocked, unmatched, shadow };
+        self.active.store(Arc::new(Active::new(policy, parts)));
         Ok(found.unchanged)
     }
 
@@ -462,22 +373,6 @@ impl Engine {
     pub(crate) fn note_blocked(&self) {
         self.any_blocked.store(true, Ordering::Relaxed);
     }
-}
-
-/// A policy that stays as it is while it is looked at.
-#[derive(Clone, Debug)]
-pub struct PolicyGuard(pub(crate) Arc<Active>);
-
-impl std::ops::Deref for PolicyGuard {
-    type Target = Policy;
-
-    fn deref(&self) -> &Policy {
-        &self.0.policy
-    }
-}
-
-fn has_shared(stores: &[Backend]) -> bool {
-    stores.iter().any(Backend::is_shared)
 }
 
 /// What the configuration does not say of the default store, the command line does.

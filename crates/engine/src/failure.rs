@@ -14,7 +14,8 @@ use futures_util::FutureExt;
 use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
 use tidegate_policy::{Mode, OnStoreFailure, Request, RuleId};
 
-use crate::engine::{Active, Engine};
+use crate::active::Active;
+use crate::engine::Engine;
 use crate::outcome::{Denial, Outcome};
 use crate::store::StoreError;
 

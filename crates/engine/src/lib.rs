@@ -4,6 +4,7 @@
 //! |---|---|
 //! | what front ends call | `engine.rs`, `at_once.rs` |
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
+//! | the policy in force, with all that its rules need | `active.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
@@ -23,6 +24,7 @@
 pub mod bounds;
 pub mod http_headers;
 
+mod active;
 mod admin;
 mod at_once;
 mod batch;
@@ -49,10 +51,11 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap()
 }
 
+pub use active::PolicyGuard;
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use at_once::AtOnce;
 pub use batch::Batch;
-pub use engine::{Engine, Options, PolicyGuard};
+pub use engine::{Engine, Options};
 pub use error::RequestError;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use pace::MessagePace;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
+use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
-use crate::engine::Active;
 
 /// What came out of a request.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ pub struct Judgement<'o> {
     pub own: Option<Limit>,
     /// How the limit is told of.
     pub shown: Option<Shown>,
+    /// What `RateLimit-Policy` tells of the limit of a rule.
+    pub policy_told: Option<&'o str>,
     /// What it said.
     pub answer: Answer,
     /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
@@ -204,6 +206,14 @@ impl Outcome {
         self.known_domain
     }
 
+    /// Whether a rule that judged it counts its response too.
+    #[must_use]
+    pub fn counts_response(&self) -> bool {
+        let rules = self.active.policy.rules();
+        let mut judging = self.judged.iter().filter_map(|judged| rules.get(judged.rule?.index()));
+        judging.any(Rule::counts_responses)
+    }
+
     /// When to ask again: the longest of the denials.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
@@ -234,6 +244,7 @@ impl Outcome {
                 limit,
                 own: judged.own.as_ref().and_then(|own| own.limit),
                 shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
+                policy_told: judged.rule.and_then(|id| self.active.policy_told(id, judged.limit)),
                 answer: judged.answer,
                 veto: judged.veto,
                 mode: effective(judged.mode, self.shadow),

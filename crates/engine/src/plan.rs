@@ -11,8 +11,8 @@ use tidegate_policy::{
 };
 use tidegate_stores::redis::CALLERS_KEY;
 
+use crate::active::Active;
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::engine::Active;
 use crate::error::RequestError;
 use crate::failure::{Failures, guarded};
 use crate::penalty::{self, Penalty};

@@ -12,7 +12,7 @@ use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Decisions, Key, Limit, MemoryStore, Op};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
-use crate::engine::Active;
+use crate::active::Active;
 use crate::error::RequestError;
 use crate::failure::{Failures, guarded};
 use crate::outcome::{Answer, Denial, Judged};
@@ -31,33 +31,12 @@ pub(crate) struct Settled {
 /// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one gave
 /// goes back if a later one denies.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
-    let judged = plan.planned.iter().map(unasked).collect();
-    let failures = plan.failures.clone();
-    let (fell_back, overlong) = (Vec::new(), Vec::new());
-    let mut settling = Settling { active, local, plan, judged, fell_back, overlong, failures };
-    let mut denied = settling.is_denied();
-    let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
-    let all = 0..active.store_count();
-    let mut batch = Batch::new();
-    for store in all.clone().filter(|store| !is_shared(store)).chain(all.filter(is_shared)) {
-        let mut from = 0;
-        while settling.fill(&mut batch, store, &mut from) {
-            if denied && is_shared(&store) {
-                settling.keep_refunds(&mut batch);
-            }
-            if let Err(error) = settling.ask(store, &mut batch, denied).await {
-                settling.give_back(|_, _| true).await;
-                return Err(error);
-            }
-            if !denied && settling.is_denied() {
-                settling.give_back(|_, _| true).await;
-                denied = true;
-            }
-        }
+    let mut settling = Settling::new(active, local, plan);
+    if let Some(store) = settling.alone() {
+        settling.ask_one(store, 0, false).await?;
+    } else {
+        settling.ask_all().await?;
     }
-    // One call decides a rule as a whole. Its limits can part only where there were several.
-    settling.give_back(|settling, number| settling.is_over(number)).await;
-    settling.follow_up(denied).await?;
     let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
     let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
     Ok(Settled { denial: settling.denial(), judged: settling.into_judged(), fell_back })
@@ -142,6 +121,51 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
+    fn new(active: &'a Active, local: &'a Backend, plan: &'a Plan) -> Settling<'a> {
+        let judged = plan.planned.iter().map(unasked).collect();
+        let (fell_back, overlong, failures) = (Vec::new(), Vec::new(), plan.failures.clone());
+        Settling { active, local, plan, judged, fell_back, overlong, failures }
+    }
+
+    /// The store of a request that one limit in memory judges alone, as it does most: nothing is taken together with it,
+    /// nothing has to be given back, and nothing follows.
+    fn alone(&self) -> Option<&'a MemoryStore> {
+        let [planned] = &self.plan.planned[..] else { return None };
+        let (Step::Charge(_), Some(Backend::Memory(store))) = (planned.step, self.active.store(planned.store)) else {
+            return None;
+        };
+        let follows = self.rule(0).is_some_and(|rule| rule.penalty.is_some() || rule.count_denied);
+        (!planned.quota && !follows && planned.looks.count() == 0).then_some(store)
+    }
+
+    /// Asks all stores in turn.
+    async fn ask_all(&mut self) -> Result<(), RequestError> {
+        let mut denied = self.is_denied();
+        let active = self.active;
+        let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
+        let all = 0..active.store_count();
+        let mut batch = Batch::new();
+        for store in all.clone().filter(|store| !is_shared(store)).chain(all.filter(is_shared)) {
+            let mut from = 0;
+            while self.fill(&mut batch, store, &mut from) {
+                if denied && is_shared(&store) {
+                    self.keep_refunds(&mut batch);
+                }
+                if let Err(error) = self.ask(store, &mut batch, denied).await {
+                    self.give_back(|_, _| true).await;
+                    return Err(error);
+                }
+                if !denied && self.is_denied() {
+                    self.give_back(|_, _| true).await;
+                    denied = true;
+                }
+            }
+        }
+        // One call decides a rule as a whole. Its limits can part only where there were several.
+        self.give_back(|settling, number| settling.is_over(number)).await;
+        self.follow_up(denied).await
+    }
+
     /// Finds the next charges of a store from this place of the plan on, and tells whether there are any. A store decides
     /// so many at once; of a request with more, what the first of them took goes back if the others deny.
     fn fill(&self, batch: &mut Batch, store: usize, from: &mut usize) -> bool {

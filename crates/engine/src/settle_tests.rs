@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tidegate_core::{FakeClock, MemoryStore, Retry, Time};
-use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
+use tidegate_policy::{Ask, Descriptor, LoadOptions, Request, load_text};
 
 use super::*;
 use crate::at_once;
@@ -111,4 +111,40 @@ fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
     assert_eq!(left(), 8);
     drop(asking);
     assert_eq!(left(), 9);
+}
+
+#[test]
+fn one_limit_alone_answers_as_it_does_among_others() {
+    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
+    for (options, is_alone) in [
+        ("", true),
+        (", mode: shadow", true),
+        (", on_store_failure: deny", true),
+        (", quota: true", false),
+        (", count_denied: true", false),
+        (", for: 10s", false),
+    ] {
+        let text = format!("domains: {{api: {{rules: [{{name: one, limit: 3/minute{options}}}]}}}}");
+        let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
+        let stores = || {
+            let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+            Active::for_tests(policy, vec![memory()])
+        };
+        let (alone, among, local) = (stores(), stores(), memory());
+        for ask in [Ask::Take(2), Ask::Take(0), Ask::Take(2), Ask::Refund(1), Ask::Take(2), Ask::Take(4), Ask::Take(1)]
+        {
+            let descriptors = [Descriptor { ask: Some(ask), ..Descriptor::default() }];
+            let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+            let plan = |active: &Active| {
+                Plan::of(active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap()
+            };
+            let plans = (plan(&alone), plan(&among));
+            assert_eq!(Settling::new(&alone, &local, &plans.0).alone().is_some(), is_alone, "{options}");
+            let first = at_once(settle(&alone, &local, &plans.0)).unwrap();
+            let mut second = Settling::new(&among, &local, &plans.1);
+            at_once(second.ask_all()).unwrap();
+            assert_eq!(first.denial, second.denial(), "{options} {ask:?}");
+            assert_eq!(format!("{:?}", first.judged), format!("{:?}", second.into_judged()), "{options} {ask:?}");
+        }
+    }
 }

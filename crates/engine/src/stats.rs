@@ -21,11 +21,14 @@ pub(crate) enum Counter {
     WithinLimit,
     Shadow,
     Reported,
+    /// Requests of one unit that were let pass and came near no limit. So are most: one addition stands for those to
+    /// `Allowed`, `Hits` and `WithinLimit`.
+    PassedOne,
     /// Of a domain rather than of a rule: requests that none of its rules met.
     Unmatched,
 }
 
-const COUNTERS: usize = 11;
+const COUNTERS: usize = 12;
 
 /// What was counted of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,15 +98,17 @@ impl Sharded {
     }
 
     pub(crate) fn counts(&self) -> Counts {
+        let passed_one = self.sum(Counter::PassedOne);
+        let with_passed = |counter| self.sum(counter).wrapping_add(passed_one);
         Counts {
-            allowed: self.sum(Counter::Allowed),
+            allowed: with_passed(Counter::Allowed),
             denied: self.sum(Counter::Denied),
             shadow_denied: self.sum(Counter::ShadowDenied),
             failed: self.sum(Counter::Failed),
-            hits: self.sum(Counter::Hits),
+            hits: with_passed(Counter::Hits),
             over_limit: self.sum(Counter::OverLimit),
             near_limit: self.sum(Counter::NearLimit),
-            within_limit: self.sum(Counter::WithinLimit),
+            within_limit: with_passed(Counter::WithinLimit),
             shadow: self.sum(Counter::Shadow),
             reported: self.sum(Counter::Reported),
         }

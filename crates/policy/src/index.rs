@@ -26,9 +26,10 @@ pub(crate) struct Index {
     headers: Names,
     cookies: Names,
     query: Names,
-    method: Values,
-    host: Values,
-    path: Values,
+    /// Mostly few of these are there, and what is not need not be looked into.
+    method: Option<Values>,
+    host: Option<Values>,
+    path: Option<Values>,
     networks: Networks,
 }
 
@@ -70,10 +71,14 @@ impl Index {
             self.networks.around(address, found);
         }
         let Some(http) = question.http else { return };
-        self.path.find(http.path.as_bytes(), found);
-        self.method.find(http.method.as_bytes(), found);
-        if let Some(host) = &facts.host {
-            self.host.find(host, found);
+        if let Some(path) = &self.path {
+            path.find(http.path.as_bytes(), found);
+        }
+        if let Some(method) = &self.method {
+            method.find(http.method.as_bytes(), found);
+        }
+        if let (Some(rules), Some(host)) = (&self.host, &facts.host) {
+            rules.find(host, found);
         }
         if !self.headers.is_empty() {
             for (name, value) in http.headers {
@@ -251,15 +256,15 @@ impl Builder {
                 Place::Cookie(name) => (&mut *cookies, name),
                 Place::Query(name) => (&mut *query, name),
                 Place::Method => {
-                    index.method = values;
+                    index.method = Some(values);
                     continue;
                 }
                 Place::Host => {
-                    index.host = values;
+                    index.host = Some(values);
                     continue;
                 }
                 Place::Path => {
-                    index.path = values;
+                    index.path = Some(values);
                     continue;
                 }
             };

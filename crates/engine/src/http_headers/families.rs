@@ -1,6 +1,5 @@
 //! The families of headers, and how their values are written.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use tidegate_core::Time;
@@ -68,7 +67,15 @@ fn standard<'t>(
     each: &mut impl FnMut(&'static str, &str),
 ) {
     let mut value = String::with_capacity(VALUE_BYTES);
-    told.clone().for_each(|one| policy(draft, &mut value, one.name, one.shown));
+    for one in told.clone() {
+        match one.policy {
+            Some(made) => {
+                separate(&mut value);
+                value.push_str(made);
+            }
+            None => policy(draft, &mut value, one.name, one.shown),
+        }
+    }
     each("ratelimit-policy", &value);
     value.clear();
     for one in told.filter(|one| one.denies || !denied) {
@@ -99,7 +106,7 @@ fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Op
 /// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once.
 #[must_use]
 pub fn policy_value(name: &str, shown: Shown) -> String {
-    let mut value = String::new();
+    let mut value = String::with_capacity(VALUE_BYTES);
     policy(&DRAFT_11, &mut value, name, shown);
     value
 }
@@ -132,23 +139,29 @@ fn number(name: &'static str, value: u64, each: &mut impl FnMut(&'static str, &s
 /// Appends a String of RFC 9651 as a member of a List. Such a String is printable ASCII: other bytes are
 /// percent-encoded.
 fn item(list: &mut String, name: &str) {
-    list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    separate(list);
+    list.push('"');
     // Most names need no care.
     if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
         list.push_str(name);
-        return list.push('"');
-    }
-    for byte in name.bytes() {
-        match byte {
-            b'"' | b'\\' => list.extend(['\\', char::from(byte)]),
-            b' '..=b'~' => list.push(char::from(byte)),
-            _ => {
-                // Writing to a string cannot fail.
-                let _ = write!(list, "%{byte:02X}");
+    } else {
+        for byte in name.bytes() {
+            match byte {
+                b'"' => list.push_str("\\\""),
+                b'\\' => list.push_str("\\\\"),
+                b' '..=b'~' => list.push(char::from(byte)),
+                _ => list.push_str(&format!("%{byte:02X}")),
             }
         }
     }
     list.push('"');
+}
+
+/// Parts a member of a List from those before it.
+fn separate(list: &mut String) {
+    if !list.is_empty() {
+        list.push_str(", ");
+    }
 }
 
 fn parameter(list: &mut String, name: &'static str, value: u64) {
@@ -168,9 +181,15 @@ mod tests {
         let binding = Binding::new(true, tidegate_core::Strictness::new(true, 50, wait));
         let family = Headers::Standard;
         let (denies, never) = (false, false);
-        let one = LimitNumbers { name: "a \"b\"", shown, remaining: 50, wait, denies, never, binding, family };
-        let expected =
-            [("ratelimit-policy", policy_value(one.name, shown)), ("ratelimit", limit_value(one.name, 50, wait))];
-        assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);
+        let name = "a \"b\" \\ \u{e9}";
+        let made = policy_value(name, shown);
+        assert_eq!(made, r#""a \"b\" \\ %C3%A9";q=100;w=60"#);
+        let expected = [("ratelimit-policy", made.clone()), ("ratelimit", limit_value(name, 50, wait))];
+        for policy in [None, Some(made.as_str())] {
+            let one = LimitNumbers { name, shown, policy, remaining: 50, wait, denies, never, binding, family };
+            assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);
+            let twice = expected.clone().map(|(name, value)| (name, format!("{value}, {value}")));
+            assert_eq!(serialize(&[one, one], None, false, Time::from_nanos(0)), twice);
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct LimitNumbers<'a> {
     pub name: &'a str,
     /// Its units and period.
     pub shown: Shown,
+    /// What [`policy_value`] makes of both, if it is at hand.
+    pub policy: Option<&'a str>,
     /// Units that are left.
     pub remaining: u64,
     /// How long `remaining` is all there is: see [`wait`].
@@ -103,7 +105,8 @@ impl<'a> LimitNumbers<'a> {
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         let never = denies && judgement.answer.retry() == Some(Retry::Never);
-        Some(LimitNumbers { name, shown, remaining, wait, denies, never, binding, family })
+        let policy = judgement.policy_told;
+        Some(LimitNumbers { name, shown, policy, remaining, wait, denies, never, binding, family })
     }
 }
 

@@ -186,7 +186,10 @@ fn own_limits<'a>(
         }
         let binding = Binding::new(true, decision.strictness());
         let (never, family) = (retry == Some(Retry::Never), Headers::Standard);
-        headers::push(&mut told, LimitNumbers { name, shown, remaining, wait, denies, never, binding, family });
+        headers::push(
+            &mut told,
+            LimitNumbers { name, shown, policy: None, remaining, wait, denies, never, binding, family },
+        );
     }
     if violated.is_empty() {
         let mut reply = reply(StatusCode::OK, JSON, body.end());
@@ -217,12 +220,12 @@ fn add_limit(reply: &mut Reply, one: &LimitNumbers<'_>) {
     let policy = POLICY.with_borrow_mut(|last| match last {
         Some((name, shown, value)) if name == one.name && *shown == one.shown => Some(value.clone()),
         _ => {
-            let value = HeaderValue::try_from(headers::policy_value(one.name, one.shown)).ok()?;
+            let value = HeaderValue::from_str(&headers::policy_value(one.name, one.shown)).ok()?;
             *last = Some((one.name.to_owned(), one.shown, value.clone()));
             Some(value)
         }
     });
-    let limit = HeaderValue::try_from(headers::limit_value(one.name, one.remaining, one.wait)).ok();
+    let limit = HeaderValue::from_str(&headers::limit_value(one.name, one.remaining, one.wait)).ok();
     for (name, value) in [(RATELIMIT_POLICY, policy), (RATELIMIT, limit)] {
         // They are made of printable ASCII.
         if let Some(value) = value {

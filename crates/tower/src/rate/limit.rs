@@ -68,7 +68,7 @@ impl LimitJudge {
         let Made { limiter, key, missing, cost, settle, tells_passed, name } = made;
         let shown = shown(limiter.limit());
         // It is made of printable ASCII.
-        let policy_value = HeaderValue::try_from(policy_value(&name, shown)).ok();
+        let policy_value = HeaderValue::from_str(&policy_value(&name, shown)).ok();
         let nameless = DirectLimiter::with_clock(*limiter.limit(), limiter.store().clock().clone())?;
         Ok(LimitJudge { limiter, nameless, key, missing, cost, settle, tells_passed, name, shown, policy_value })
     }
@@ -116,6 +116,7 @@ impl LimitJudge {
         let numbers = LimitNumbers {
             name: &self.name,
             shown: self.shown,
+            policy: None,
             remaining: decision.remaining(),
             wait: self.wait(decision, true),
             denies: true,
@@ -153,7 +154,7 @@ impl LimitJudge {
             headers.append(&RATELIMIT_POLICY, policy.clone());
         }
         // It is made of printable ASCII; one that is not would be left out.
-        if let Ok(value) = HeaderValue::try_from(limit_value(&self.name, remaining, wait)) {
+        if let Ok(value) = HeaderValue::from_str(&limit_value(&self.name, remaining, wait)) {
             headers.append(&RATELIMIT, value);
         }
     }

@@ -156,6 +156,8 @@ enum Ticket {
         remaining: u64,
         wait: Duration,
     },
+    /// Limits of rules are told of.
+    All(Vec<(&'static str, HeaderValue)>),
     More(Box<(Told, Later)>),
 }
 
@@ -165,6 +167,7 @@ impl Ticket {
         match (told, later) {
             (Told::Nothing, Later::Nothing) => None,
             (Told::One { remaining, wait }, Later::Nothing) => Some(Ticket::One { remaining, wait }),
+            (Told::All(all), Later::Nothing) => Some(Ticket::All(all)),
             more => Some(Ticket::More(Box::new(more))),
         }
     }
@@ -172,6 +175,7 @@ impl Ticket {
     fn into_parts(self) -> (Told, Later) {
         match self {
             Ticket::One { remaining, wait } => (Told::One { remaining, wait }, Later::Nothing),
+            Ticket::All(all) => (Told::All(all), Later::Nothing),
             Ticket::More(more) => *more,
         }
     }

@@ -111,8 +111,7 @@ impl PolicyJudge {
             }));
         }
         let told = if self.tells_passed { told(&outcome, || *now) } else { Told::Nothing };
-        let counts_response = outcome.judgements().any(|one| one.rule.is_some_and(|rule| rule.counts_responses()));
-        let later = match counts_response {
+        let later = match outcome.counts_response() {
             true => Later::Report(Box::new(Report {
                 method: head.method().clone(),
                 uri: head.uri().clone(),

@@ -1,0 +1,129 @@
+//! The policy in force, with all that its rules need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_policy::{Mode, Policy, Rule, RuleId, RuleLimit};
+use tokio::runtime::Handle;
+
+use crate::http_headers::policy_value;
+use crate::stats::{Counter, Record};
+use crate::store::Backend;
+use crate::unmatched::Unmatched;
+
+/// A policy with all that its rules need at hand, by their number.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) policy: Policy,
+    records: Vec<Arc<Record>>,
+    pub(crate) stores: Vec<Backend>,
+    /// Whether any of them goes over a network. Without one nothing waits, and a request is decided at once: what others
+    /// wait with is large, and callers wrap and move what they hold.
+    pub(crate) has_shared: bool,
+    any_blocked: Arc<AtomicBool>,
+    /// What no rule met.
+    pub(crate) unmatched: Unmatched,
+    /// What `RateLimit-Policy` tells of each limit of each rule, which stays as it is.
+    policies_told: Vec<Box<[Box<str>]>>,
+    /// Whether nothing at all is denied.
+    pub(crate) shadow: bool,
+}
+
+/// What is at hand beside the policy.
+pub(crate) struct Parts {
+    pub(crate) records: Vec<Arc<Record>>,
+    pub(crate) stores: Vec<Backend>,
+    pub(crate) any_blocked: Arc<AtomicBool>,
+    pub(crate) unmatched: Unmatched,
+    pub(crate) shadow: bool,
+}
+
+impl Active {
+    pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
+        let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
+        let told = |limit: &RuleLimit| policy_value(&limit.name, limit.shown).into();
+        let policies_told = policy.rules().iter().map(|rule| rule.limits.iter().map(told).collect()).collect();
+        let has_shared = stores.iter().any(Backend::is_shared);
+        Active { policy, records, stores, has_shared, any_blocked, unmatched, policies_told, shadow }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
+        let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
+        let unmatched = Unmatched::of(&policy, &Unmatched::default());
+        Active::new(policy, Parts { records, stores, any_blocked: Arc::default(), unmatched, shadow: false })
+    }
+
+    pub(crate) fn store_count(&self) -> usize {
+        self.stores.len()
+    }
+
+    pub(crate) fn store(&self, number: usize) -> Option<&Backend> {
+        self.stores.get(number)
+    }
+
+    /// The store of a rule's first limit, which has its penalties too.
+    pub(crate) fn store_of(&self, rule: &Rule) -> Option<&Backend> {
+        self.store(rule.limits.first()?.store)
+    }
+
+    /// Learns of keys that other nodes blocked.
+    pub(crate) async fn learn_of_blocks(&self) {
+        for backend in &self.stores {
+            if let Backend::Shared(backend) = backend
+                && let Some(turn) = backend.turn_to_look()
+            {
+                match Handle::try_current() {
+                    // Who asks need not wait for what is mostly known.
+                    Ok(runtime) if !turn.is_late => {
+                        let backend = Arc::clone(backend);
+                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await.ok() });
+                    }
+                    _ => drop(Box::pin(backend.learn_of_blocks(turn.now)).await),
+                }
+            }
+        }
+    }
+
+    /// What `RateLimit-Policy` tells of a limit of a rule.
+    pub(crate) fn policy_told(&self, id: RuleId, limit: u32) -> Option<&str> {
+        self.policies_told.get(id.index())?.get(limit as usize).map(|told| &**told)
+    }
+
+    pub(crate) fn records(&self) -> &[Arc<Record>] {
+        &self.records
+    }
+
+    pub(crate) fn record(&self, id: RuleId) -> Option<&Record> {
+        self.records.get(id.index()).map(Arc::as_ref)
+    }
+
+    /// Counts a request that a rule judged without its store.
+    pub(crate) fn count_failure(&self, id: RuleId) {
+        if let Some(record) = self.record(id) {
+            record.all.add(Counter::Failed, 1);
+        }
+    }
+
+    /// The mode of a rule, as it is now.
+    pub(crate) fn mode(&self, id: RuleId) -> Option<Mode> {
+        Some(self.record(id)?.mode(self.policy.rules().get(id.index())?.mode))
+    }
+
+    /// Whether an operator ever blocked a key, so that every key has to be looked up among the blocked ones.
+    pub(crate) fn any_blocked(&self) -> bool {
+        self.any_blocked.load(Ordering::Relaxed)
+    }
+}
+
+/// A policy that stays as it is while it is looked at.
+#[derive(Clone, Debug)]
+pub struct PolicyGuard(pub(crate) Arc<Active>);
+
+impl std::ops::Deref for PolicyGuard {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.0.policy
+    }
+}
