@@ -102,15 +102,16 @@ impl Expression {
             path,
             headers,
             cookies,
+            address,
             domain: _,
             cost: _,
             response: _,
             method: _,
-            address: _,
             entries: _,
             query: _,
         } = &self.uses;
-        HttpParts { host: *host, path: *path, headers: headers.is_used() || cookies.is_used() }
+        let headers = headers.is_used() || cookies.is_used();
+        HttpParts { host: *host, path: *path, headers, address: *address }
     }
 
     /// Whether it speaks of the cost.

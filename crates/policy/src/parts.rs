@@ -5,7 +5,7 @@ use crate::key::Part;
 use crate::matching::Matching;
 use crate::rule::Rule;
 
-/// Parts of an HTTP request that take some work before rules can look at them.
+/// Parts of an HTTP request that take some work before rules can look at them, or that a front end may lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpParts {
     /// The host.
@@ -14,11 +14,13 @@ pub struct HttpParts {
     pub path: bool,
     /// Any header; cookies stand in one.
     pub headers: bool,
+    /// The address of the client.
+    pub address: bool,
 }
 
 impl HttpParts {
     /// All of them, for those who do not know which are looked at.
-    pub const ALL: HttpParts = HttpParts { host: true, path: true, headers: true };
+    pub const ALL: HttpParts = HttpParts { host: true, path: true, headers: true, address: true };
 
     /// Those of either.
     #[must_use]
@@ -27,6 +29,7 @@ impl HttpParts {
             host: self.host || other.host,
             path: self.path || other.path,
             headers: self.headers || other.headers,
+            address: self.address || other.address,
         }
     }
 }
@@ -35,12 +38,13 @@ impl Rule {
     /// What this rule looks at, to match a request, to count it, or to find whom it counts on.
     pub(crate) fn http_parts(&self) -> HttpParts {
         // All fields are named, so that the compiler asks about those that will be added.
-        let Matching { host, path, headers, cookies, when, entries: _, method: _, query: _, networks: _, around: _ } =
+        let Matching { host, path, headers, cookies, networks, when, entries: _, method: _, query: _, around: _ } =
             &self.matching;
         let of_matching = HttpParts {
             host: host.is_some(),
             path: path.is_some(),
             headers: !headers.is_empty() || !cookies.is_empty(),
+            address: !networks.is_empty(),
         };
         let expressions = [when, &self.cost, &self.count];
         let of_expressions = expressions.into_iter().flatten().map(|expression| expression.http_parts());
@@ -49,9 +53,8 @@ impl Rule {
             Part::Path => HttpParts { path: true, ..HttpParts::default() },
             Part::Header(_) | Part::Cookie(_) => HttpParts { headers: true, ..HttpParts::default() },
             Part::Expression(expression) => Expression::http_parts(expression),
-            Part::Address { .. } | Part::Method | Part::Query(_) | Part::Entry(_) | Part::EntryAt(_) => {
-                HttpParts::default()
-            }
+            Part::Address { .. } => HttpParts { address: true, ..HttpParts::default() },
+            Part::Method | Part::Query(_) | Part::Entry(_) | Part::EntryAt(_) => HttpParts::default(),
         });
         of_expressions.chain(of_key).fold(of_matching, HttpParts::or)
     }
@@ -65,8 +68,8 @@ mod tests {
     fn check(config: &str, expected: &str) {
         let loaded = load_text("test.yaml", config, &LoadOptions::default());
         let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
-        let HttpParts { host, path, headers } = policy.http_parts(policy.domain("a").unwrap());
-        let named = [(host, "host"), (path, "path"), (headers, "headers")];
+        let HttpParts { host, path, headers, address } = policy.http_parts(policy.domain("a").unwrap());
+        let named = [(host, "host"), (path, "path"), (headers, "headers"), (address, "address")];
         let names: Vec<&str> = named.iter().filter(|(is_looked_at, _)| *is_looked_at).map(|(_, name)| *name).collect();
         assert_eq!(names.join(" "), expected, "{config}");
     }
@@ -78,9 +81,7 @@ mod tests {
 
     #[test]
     fn parts_that_nobody_looks_at() {
-        check_rule("key: address", "");
         check_rule("key: [{entry: user}, method, {query: q}], match: {method: GET, query: {a: b}}", "");
-        check_rule("key: address, match: {address: 10.0.0.0/8}", "");
         check_rule("cost: 'cost * 2', match: {when: 'request.method == \"GET\" && entries.a == \"b\"'}", "");
         check("domains: {b: {rules: [{name: r, limit: 1/s, key: path}]}, a: {rules: []}}", "");
     }
@@ -91,11 +92,13 @@ mod tests {
         check_rule("match: {path: /a/*}", "path");
         check_rule("match: {header: {x: y}}", "headers");
         check_rule("match: {cookie: {x: y}}", "headers");
+        check_rule("match: {address: 10.0.0.0/8}", "address");
     }
 
     #[test]
     fn parts_that_a_key_looks_at() {
         check_rule("key: [host, path]", "host path");
+        check_rule("key: [address, method]", "address");
         check_rule("key: {header: x-user}", "headers");
         check_rule("key: {cookie: session}", "headers");
         check_rule("key: {expression: 'request.headers[\"x\"]'}", "headers");
@@ -104,6 +107,7 @@ mod tests {
     #[test]
     fn parts_that_an_expression_looks_at() {
         check_rule("match: {when: 'request.host == \"a\"'}", "host");
+        check_rule("match: {when: 'request.address == \"127.0.0.1\"'}", "address");
         check_rule("cost: 'size(request.path)'", "path");
         check_rule("count: 'request.cookies[\"x\"] == \"y\" ? 1 : 0'", "headers");
     }

@@ -8,7 +8,7 @@ use tidegate_engine::Engine;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 use super::limit::{CostOf, LimitJudge, Made, SettleBy};
-use super::policy::PolicyJudge;
+use super::policy::{AddressMissed, PolicyJudge};
 use super::{Judge, RateLimitLayer, Settle, Shared};
 use crate::address::Peer;
 use crate::error::{check_name, unknown_domain};
@@ -308,6 +308,7 @@ impl RateLimitBuilder<ByPolicy> {
             peer: by.peer.clone(),
             cost: by.cost.clone(),
             tells_passed: self.tells_passed,
+            address_missed: AddressMissed::default(),
         };
         Ok(self.finish(Judge::Policy(judge)))
     }

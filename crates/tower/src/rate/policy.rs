@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -31,6 +32,26 @@ pub(super) struct PolicyJudge {
     pub(super) peer: Peer,
     pub(super) cost: Option<CostOf>,
     pub(super) tells_passed: bool,
+    pub(super) address_missed: AddressMissed,
+}
+
+/// Whether it was told that rules go by the address of the peer and a request has none, as all have none if that was
+/// forgotten: such rules count nobody, which looks like rules that work.
+#[derive(Debug, Default)]
+pub(super) struct AddressMissed(AtomicBool);
+
+impl AddressMissed {
+    /// Tells it, once.
+    #[cold]
+    fn tell(&self, domain: &str) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                domain,
+                "rules go by the address of the client, and a request has none: they do not count it; say where it \
+                 stands by peer_from, and serve axum with into_make_service_with_connect_info"
+            );
+        }
+    }
 }
 
 /// The entries of a descriptor, and where their values stand.
@@ -66,8 +87,9 @@ impl PolicyJudge {
     pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         let Some(values) = self.values(head) else { return Some(without_entry()) };
         let engine = self.engine.at_once(&self.domain)?;
-        let asked = Asked::new(head.method(), head.uri(), head.headers(), engine.http_parts());
-        let about = self.about(head, values, engine.policy(), &asked.headers);
+        let parts = engine.http_parts();
+        let asked = Asked::new(head.method(), head.uri(), head.headers(), parts);
+        let about = self.about(head, values, engine.policy(), parts, &asked.headers);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
             engine.check_or_deny(&self.descriptors(&about, &entries), &http, about.cost)
@@ -78,7 +100,9 @@ impl PolicyJudge {
     pub(super) async fn judge(&self, head: &Head<'_>) -> Verdict {
         let Some(values) = self.values(head) else { return without_entry() };
         let asked = Asked::new(head.method(), head.uri(), head.headers(), HttpParts::ALL);
-        let about = self.about(head, values, &self.engine.policy(), &asked.headers);
+        let policy = self.engine.policy();
+        let parts = policy.domain(&self.domain).map(|domain| policy.http_parts(domain)).unwrap_or_default();
+        let about = self.about(head, values, &policy, parts, &asked.headers);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
             self.engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http)).await
@@ -138,8 +162,18 @@ impl PolicyJudge {
     }
 
     /// What is asked about beside the request itself.
-    fn about(&self, head: &Head<'_>, values: Values, policy: &Policy, headers: &[(&str, &str)]) -> About {
+    fn about(
+        &self,
+        head: &Head<'_>,
+        values: Values,
+        policy: &Policy,
+        parts: HttpParts,
+        headers: &[(&str, &str)],
+    ) -> About {
         let address = self.peer.find(head).map(|peer| policy.client_address(peer, headers));
+        if address.is_none() && parts.address {
+            self.address_missed.tell(&self.domain);
+        }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
         About { values, address, cost }
     }

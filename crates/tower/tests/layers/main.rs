@@ -1,6 +1,7 @@
 //! The rate layer, alone on a clock that stands still, and in real servers on loopback.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
+mod address;
 mod hostile;
 mod limit;
 #[path = "../support/loopback.rs"]
