@@ -1,5 +1,6 @@
 //! Client-side throttling: who is refused much asks less, before it costs the server anything.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::error::{check_range, check_time};
@@ -34,6 +35,9 @@ pub struct ClientThrottle {
     sum: Bucket,
     /// Since the epoch, counted in buckets.
     latest: u64,
+    /// The nanoseconds of the latest bucket: in most of them nothing moves, and nothing need be divided to know that.
+    /// Empty at first.
+    lasts: Range<u64>,
     /// How long a bucket lasts.
     width_nanos: u64,
 }
@@ -54,7 +58,8 @@ impl ClientThrottle {
         check_time("window", config.window, ClientThrottleConfig::default().window)?;
         let buckets = [Bucket::default(); THROTTLE_BUCKETS];
         let width_nanos = u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX) / THROTTLE_BUCKETS as u64;
-        Ok(ClientThrottle { config, buckets, sum: Bucket::default(), latest: 0, width_nanos: width_nanos.max(1) })
+        let (sum, width_nanos) = (Bucket::default(), width_nanos.max(1));
+        Ok(ClientThrottle { config, buckets, sum, latest: 0, lasts: 0..0, width_nanos })
     }
 
     /// Counts a request and tells whether to refuse it here, for a number that the caller rolled.
@@ -75,7 +80,9 @@ impl ClientThrottle {
     pub fn probability(&mut self, now: Time) -> f64 {
         self.move_on(now);
         let (requests, accepts) = (self.sum.requests as f64, self.sum.accepts as f64);
-        ((requests - self.config.k * accepts) / (requests + 1.0)).max(0.0)
+        let too_many = requests - self.config.k * accepts;
+        // Mostly there are none.
+        if too_many > 0.0 { too_many / (requests + 1.0) } else { 0.0 }
     }
 
     fn add(&mut self, more: Bucket) {
@@ -87,7 +94,15 @@ impl ClientThrottle {
     }
 
     /// Forgets the buckets that have left the window.
+    #[inline]
     fn move_on(&mut self, now: Time) {
+        if !self.lasts.contains(&now.as_nanos()) {
+            self.move_to_bucket_of(now);
+        }
+    }
+
+    #[cold]
+    fn move_to_bucket_of(&mut self, now: Time) {
         let bucket = now.as_nanos() / self.width_nanos;
         let count = THROTTLE_BUCKETS as u64;
         if bucket.abs_diff(self.latest) >= count {
@@ -104,6 +119,8 @@ impl ClientThrottle {
                 *oldest = Bucket::default();
             }
         }
+        let start = self.latest.saturating_mul(self.width_nanos);
+        self.lasts = start..start.saturating_add(self.width_nanos);
     }
 }
 
@@ -166,6 +183,40 @@ mod tests {
         let _ = throttle.sheds(at(990), 0);
         assert_eq!(throttle.sum.requests, 2);
         assert_eq!(throttle.probability(at(10)), 0.0);
+    }
+
+    #[test]
+    fn answers_as_a_list_of_all_that_happened_does() {
+        for seed in 0..50 {
+            let (mut throttle, mut dice) = (throttle(), Dice::new(seed));
+            // The bucket of each request, and whether it is an accept.
+            let (mut all, mut latest, mut now): (Vec<(u64, bool)>, u64, u64) = (Vec::new(), 500, 1000);
+            for _ in 0..400 {
+                // Mostly a bucket's time or less; seldom a window's, or back.
+                now = match dice.roll() % 20 {
+                    0 => now + dice.roll() % 200,
+                    1 => now.saturating_sub(dice.roll() % 150),
+                    _ => now + dice.roll() % 3,
+                };
+                let bucket = now / 2;
+                if bucket.abs_diff(latest) >= 60 {
+                    all.clear();
+                    latest = bucket;
+                }
+                latest = latest.max(bucket);
+                all.retain(|(counted, _)| counted + 60 > latest);
+                let count = |accepts: bool| all.iter().filter(|(_, is_accept)| *is_accept == accepts).count() as f64;
+                let expected = ((count(false) - 2.0 * count(true)) / (count(false) + 1.0)).max(0.0);
+                assert_eq!(throttle.probability(at(now)), expected, "seed {seed}, second {now}");
+                let is_accept = dice.roll() % 3 == 0;
+                if is_accept {
+                    throttle.accepted(at(now));
+                } else {
+                    let _ = throttle.sheds(at(now), 0);
+                }
+                all.push((latest, is_accept));
+            }
+        }
     }
 
     #[test]
