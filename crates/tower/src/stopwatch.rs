@@ -1,26 +1,46 @@
 //! Time for what is measured and never waited for: how long a response took, how old a count is.
 
-use tidegate_core::{Clock, Time};
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use crate::runtime_clock::RuntimeClock;
+use tidegate_core::{Clock, Time};
+use tokio::time::Instant;
 
 /// Reads the processor's counter: that takes a third of the time of reading the system's clock, and a request may need two
 /// readings. Where tokio's clock can be paused, as in tests, it goes by that one, so that both stand still together.
-#[derive(Clone, Debug)]
-pub(crate) struct Stopwatch {
+///
+/// All go by one start, so that it takes no room and a permit has one without knowing its layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(());
+
+struct Start {
     machine: Clock,
-    runtime: RuntimeClock,
+    runtime: Instant,
 }
 
+static START: LazyLock<Start> = LazyLock::new(|| Start { machine: Clock::system(), runtime: Instant::now() });
+
+/// What tokio's clock shows at the start, in nanoseconds: the runtimes of a process may have clocks that were paused before
+/// it, or that have gone ahead.
+const MIDDLE: u64 = 1 << 62;
+
 impl Stopwatch {
+    /// The first one takes a while, to measure how fast the counter goes.
     pub(crate) fn start() -> Stopwatch {
-        Stopwatch { machine: Clock::system(), runtime: RuntimeClock::start() }
+        LazyLock::force(&START);
+        Stopwatch(())
     }
 
     #[inline]
-    pub(crate) fn now(&self) -> Time {
-        if CAN_BE_PAUSED { self.runtime.now() } else { self.machine.now() }
+    pub(crate) fn now(self) -> Time {
+        if CAN_BE_PAUSED { paused_or_not(Instant::now(), START.runtime) } else { START.machine.now() }
     }
+}
+
+fn paused_or_not(now: Instant, start: Instant) -> Time {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(MIDDLE).min(MIDDLE);
+    let (after, before) = (now.saturating_duration_since(start), start.saturating_duration_since(now));
+    Time::from_nanos(MIDDLE + nanos(after) - nanos(before))
 }
 
 /// Whether tokio was built with its feature `test-util`, which a library that uses it is not told: there is
@@ -43,8 +63,6 @@ const fn returns_nothing<T>(_: fn() -> T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::runtime_clock::between;
 
@@ -55,5 +73,13 @@ mod tests {
         assert_eq!(watch.now(), start);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(between(start, watch.now()), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_may_be_behind_the_start() {
+        let before = Instant::now();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let (then, now) = (paused_or_not(before, Instant::now()), paused_or_not(Instant::now(), Instant::now()));
+        assert_eq!(between(then, now), Duration::from_secs(3));
     }
 }

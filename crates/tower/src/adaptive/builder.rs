@@ -7,11 +7,11 @@ use std::time::Duration;
 use tidegate_core::adaptive::{AdaptiveLimit, Window, WindowConfig};
 use tidegate_core::shed::Mode;
 
-use super::{AdaptiveLayer, Judge, Learner, Lesson, PartitionOf, Places, Shared};
+use super::{AdaptiveLayer, Judge, Lesson, PartitionOf, Places, Shared};
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
 use crate::error::{ConfigError, check_time};
-use crate::gate::{DividedGate, Gate, Queue};
+use crate::gate::{DividedGate, Gate, Learner, Queue};
 use crate::head::Head;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
@@ -110,8 +110,10 @@ impl AdaptiveBuilder {
     /// If a number is out of its range, shares add up to more than 1, or there are none.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let window = self.window.map(Window::new).transpose()?;
+        let learner = Learner::new(self.limit, window);
         let places = match self.partitions {
-            None => Places::One(Gate::with_queue(self.limit.limit(), self.queue)?),
+            None => Places::One(Gate::learning(learner, self.queue)?),
             Some((shares, _)) if shares.is_empty() => {
                 return Err(ConfigError::unused(
                     "partitions",
@@ -120,14 +122,13 @@ impl AdaptiveBuilder {
                 ));
             }
             Some((shares, partition)) => {
-                Places::Divided { gate: DividedGate::new(self.limit.limit(), &shares, self.queue)?, partition }
+                let gate = DividedGate::new(learner.limit(), &shares, self.queue)?;
+                Places::Divided { gate, partition, learner: Mutex::new(Box::new(learner)) }
             }
         };
-        let window = self.window.map(Window::new).transpose()?;
         let switch = Switch::in_mode(self.mode);
         Ok(AdaptiveLayer(Arc::new(Shared {
             places,
-            learner: Mutex::new(Learner { limit: self.limit, window }),
             judge: self.judge,
             clock: Stopwatch::start(),
             switch,

@@ -2,12 +2,14 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer, its permits, and what they teach | `mod.rs` |
+//! | the layer, and what it is asked from outside | `mod.rs` |
+//! | its permits, and what they teach | `permit.rs` |
 //! | how it is set up | `builder.rs` |
 //! | what counts as a drop | `lesson.rs` |
 
 mod builder;
 mod lesson;
+mod permit;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -16,22 +18,22 @@ use std::time::Duration;
 use http::Response;
 use http::request::Parts;
 use tidegate_core::Time;
-use tidegate_core::adaptive::{AdaptiveLimit, Sample, Window};
+use tidegate_core::adaptive::{AdaptiveLimit, Sample};
 use tidegate_core::shed::{Judgement, Mode};
 use tower_layer::Layer;
 
 use crate::ended::Ended;
-use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted};
+use crate::gate::{DividedEntry, DividedGate, DividedPermit, DividedWait, Entry, Gate, GateWait, Granted, Learner};
 use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
-use crate::runtime_clock::between;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
 pub use builder::AdaptiveBuilder;
 pub use lesson::Lesson;
+pub use permit::AdaptivePermit;
 
 /// Lets as many requests in at once as the service behind can bear, which it finds out by itself. The others wait in a
 /// bounded queue, if there is one, or are answered 503 with Retry-After (UNAVAILABLE for gRPC).
@@ -54,7 +56,6 @@ pub struct AdaptiveLayer(Arc<Shared>);
 
 struct Shared {
     places: Places,
-    learner: Mutex<Learner>,
     /// How the user judges a request. [`lesson::by_default`] is not boxed, so that it can be inlined.
     judge: Option<Judge>,
     clock: Stopwatch,
@@ -63,14 +64,13 @@ struct Shared {
 }
 
 enum Places {
+    /// The gate learns.
     One(Arc<Gate>),
-    Divided { gate: Arc<DividedGate>, partition: PartitionOf },
-}
-
-/// What is learnt, under one lock, so that limits are published in the order in which they were found.
-struct Learner {
-    limit: AdaptiveLimit,
-    window: Option<Window>,
+    Divided {
+        gate: Arc<DividedGate>,
+        partition: PartitionOf,
+        learner: Mutex<Box<Learner>>,
+    },
 }
 
 type PartitionOf = Box<dyn Fn(&Head<'_>) -> Option<usize> + Send + Sync>;
@@ -96,12 +96,9 @@ impl Shared {
         Refusal::unavailable(reason, self.retry_after)
     }
 
-    fn permit(self: &Arc<Shared>, in_flight: u64, place: Place) -> AdaptivePermit {
-        AdaptivePermit { shared: Arc::clone(self), started: self.clock.now(), in_flight, place }
-    }
-
     fn permit_at_gate(self: &Arc<Shared>, granted: Granted) -> AdaptivePermit {
-        self.permit(granted.into_place(), Place::Gate)
+        let (place, in_flight) = granted.into_permit_counted();
+        AdaptivePermit::at_gate(self, self.clock.now(), place, in_flight)
     }
 
     fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>) -> Entered<AdaptivePermit, AdaptiveWait> {
@@ -114,7 +111,7 @@ impl Shared {
 
     fn permit_of_part(self: &Arc<Shared>, permit: DividedPermit) -> AdaptivePermit {
         let (part, in_flight) = permit.into_place();
-        self.permit(in_flight, Place::Part(part))
+        AdaptivePermit::of_part(self, part, in_flight)
     }
 
     fn enter_part(
@@ -128,7 +125,7 @@ impl Shared {
                 Ok(permit) => self.permit_of_part(permit),
                 Err(in_flight) => {
                     self.switch.count(Judgement::WouldShed);
-                    self.permit(in_flight.saturating_add(1), Place::Nothing)
+                    AdaptivePermit::uncounted(self, in_flight.saturating_add(1))
                 }
             });
         }
@@ -145,30 +142,23 @@ impl Shared {
         match (self.switch.mode(), &self.places) {
             (Mode::Off, _) => Entered::Uncounted,
             (_, Places::One(gate)) => self.enter_gate(gate),
-            (mode, Places::Divided { gate, partition }) => self.enter_part(gate, partition(head), mode),
+            (mode, Places::Divided { gate, partition, .. }) => self.enter_part(gate, partition(head), mode),
         }
     }
 
-    /// Learns from a request that was answered now.
-    fn learn(&self, started: Time, in_flight: u64, dropped: bool) {
-        let now = self.clock.now();
-        let sample = Sample { rtt: between(started, now), in_flight, dropped };
-        let mut learner = lock(&self.learner);
-        let sample = match &mut learner.window {
-            Some(window) => window.add(now, sample),
-            None => Some(sample),
-        };
-        let Some(sample) = sample else { return };
-        let limit = learner.limit.update(sample);
-        match &self.places {
-            Places::One(gate) => {
-                let serves = gate.set_limit(limit);
-                drop(learner);
-                if serves {
-                    gate.serve();
-                }
-            }
-            Places::Divided { gate, .. } => gate.set_limit(limit, || drop(learner)),
+    /// Learns from a request that was answered now, where places are divided: a gate learns by itself.
+    fn learn(&self, now: Time, sample: Sample) {
+        let Places::Divided { gate, learner, .. } = &self.places else { return };
+        let mut learner = lock(learner);
+        if let Some(limit) = learner.learn(now, sample) {
+            gate.set_limit(limit, || drop(learner));
+        }
+    }
+
+    /// Gives a place of a partition back.
+    fn release(&self, part: Option<usize>) {
+        if let Places::Divided { gate, .. } = &self.places {
+            gate.release(part);
         }
     }
 }
@@ -181,10 +171,12 @@ impl Doorkeeper for AdaptiveLayer {
     #[inline]
     fn enter(&self, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
-        if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.switch.mode())
-            && let Some(in_flight) = gate.try_take()
-        {
-            return Entered::In(shared.permit(in_flight, Place::Gate));
+        if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.switch.mode()) {
+            // Read before a place is taken: right behind an atomic operation that takes twice as long.
+            let now = shared.clock.now();
+            if let Some((place, in_flight)) = gate.try_enter_counted() {
+                return Entered::In(AdaptivePermit::at_gate(shared, now, place, in_flight));
+            }
         }
         shared.enter(head)
     }
@@ -206,7 +198,7 @@ impl<E: 'static> Learns<E> for AdaptiveLayer {
     #[inline]
     fn answered<B>(permit: &AdaptivePermit, result: &Result<Response<B>, E>) {
         let end = Ended::of(result);
-        permit.learn(match &permit.shared.judge {
+        permit.learn(match permit.judge() {
             Some(judge) => judge(end),
             None => lesson::by_default(end),
         });
@@ -249,7 +241,10 @@ impl AdaptiveHandle {
     /// How many may be in progress.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        lock(&self.0.learner).limit.limit()
+        match &self.0.places {
+            Places::One(gate) => gate.limit(),
+            Places::Divided { learner, .. } => lock(learner).limit(),
+        }
     }
 
     /// How many are in progress.
@@ -311,55 +306,5 @@ impl fmt::Debug for AdaptiveHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("AdaptiveHandle");
         shown.field("limit", &self.limit()).field("in_flight", &self.in_flight()).finish_non_exhaustive()
-    }
-}
-
-/// A place under an adaptive limit. It is given back when this is dropped. How the work went is told by
-/// [`AdaptivePermit::end`]; if it is only dropped, nothing is learnt from it.
-#[must_use = "a permit that is dropped at once holds nothing"]
-pub struct AdaptivePermit {
-    shared: Arc<Shared>,
-    started: Time,
-    in_flight: u64,
-    place: Place,
-}
-
-/// What is given back in the end. The layer's places are those of the permit, so that it holds nothing else.
-#[derive(Clone, Copy)]
-enum Place {
-    Gate,
-    Part(Option<usize>),
-    /// It was let in without being counted.
-    Nothing,
-}
-
-impl Drop for AdaptivePermit {
-    #[inline]
-    fn drop(&mut self) {
-        match (&self.shared.places, self.place) {
-            (Places::One(gate), Place::Gate) => gate.release(),
-            (Places::Divided { gate, .. }, Place::Part(part)) => gate.release(part),
-            _ => {}
-        }
-    }
-}
-
-impl AdaptivePermit {
-    /// Tells how the work went, and gives the place back.
-    pub fn end(self, lesson: Lesson) {
-        self.learn(lesson);
-    }
-
-    #[inline]
-    fn learn(&self, lesson: Lesson) {
-        if lesson != Lesson::Ignored {
-            self.shared.learn(self.started, self.in_flight, lesson == Lesson::Dropped);
-        }
-    }
-}
-
-impl fmt::Debug for AdaptivePermit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("AdaptivePermit").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@
 //! | a gate and a line for each key | `keyed.rs` |
 //! | a gate with shares, and a line for each | `divided.rs` |
 //! | what permits point to | `counter.rs` |
+//! | what finds the limit out, where it is not given | `learner.rs` |
 //!
 //! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`](tidegate_core::PermitCounter)). Who must wait takes a lock, joins
 //! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
@@ -15,6 +16,7 @@
 mod counter;
 mod divided;
 mod keyed;
+mod learner;
 mod line;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use tidegate_core::adaptive::Sample;
 use tidegate_core::fair::{DeficitRoundRobin, Ticket};
 use tidegate_core::shed::{Judgement, Mode};
 use tidegate_core::{Key, Released, Time};
@@ -39,6 +42,7 @@ use crate::switch::Switch;
 use counter::Counter;
 pub(crate) use divided::{DividedEntry, DividedGate, DividedPermit, DividedWait};
 pub(crate) use keyed::{KeyedEntry, KeyedGate, KeyedPermit, KeyedPlace};
+pub(crate) use learner::Learner;
 pub(crate) use line::Line;
 pub use line::Queue;
 
@@ -96,6 +100,13 @@ impl Gate {
         }
     }
 
+    /// The same, with a limit that is learnt.
+    pub(crate) fn learning(learner: Learner, queue: Option<Queue>) -> Result<Arc<Gate>, ConfigError> {
+        let gate = Gate::with_queue(learner.limit(), queue)?;
+        gate.counter.set_learner(learner);
+        Ok(gate)
+    }
+
     /// Lets somebody in, or has it wait, or neither. The tenant and its weight count where turns are taken.
     ///
     /// A layer in [`Mode::Shadow`] has nobody wait, and counts who would have had to.
@@ -111,7 +122,7 @@ impl Gate {
 
     /// The same whatever the mode.
     pub(crate) fn enter_or_wait(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
-        match self.try_take() {
+        match self.counter.permits.try_acquire() {
             Some(in_flight) => Entry::In(Granted::new(self, in_flight)),
             None => self.join(tenant),
         }
@@ -120,19 +131,13 @@ impl Gate {
     /// Lets somebody in if there is room and nobody waits.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<GatePermit> {
-        self.try_take().map(|_| GatePermit(self.counter))
+        self.try_enter_counted().map(|(permit, _)| permit)
     }
 
-    /// The same for one who holds the gate anyway and calls [`Gate::release`] in the end. Tells how many are in.
+    /// The same, and tells how many are in then.
     #[inline]
-    pub(crate) fn try_take(&self) -> Option<u64> {
-        self.counter.permits.try_acquire()
-    }
-
-    /// Gives a place back, which goes to who waits.
-    #[inline]
-    pub(crate) fn release(&self) {
-        self.counter.release();
+    pub(crate) fn try_enter_counted(&self) -> Option<(GatePermit, u64)> {
+        self.counter.permits.try_acquire().map(|in_flight| (GatePermit(self.counter), in_flight))
     }
 
     #[cold]
@@ -153,10 +158,6 @@ impl Gate {
             Some(spot) => Entry::Wait(Wait::new(told, PlaceInLine { gate: Arc::clone(self), spot: Some(spot) })),
             None => Entry::Refused(Reason::QueueFull),
         }
-    }
-
-    pub(crate) fn set_limit(&self, limit: u64) -> bool {
-        self.counter.permits.set_limit(limit)
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -287,6 +288,13 @@ impl fmt::Debug for GatePermit {
     }
 }
 
+impl GatePermit {
+    /// The gate learns from who has this place, if it does.
+    pub(crate) fn learn(&self, now: Time, sample: Sample) {
+        self.0.learn(now, sample);
+    }
+}
+
 impl Drop for GatePermit {
     #[inline]
     fn drop(&mut self) {
@@ -314,10 +322,10 @@ impl Granted {
         GatePermit(self.gate.counter)
     }
 
-    /// The place without a guard, and how many were in when it was taken. [`Gate::release`] gives it back.
-    pub(crate) fn into_place(mut self) -> u64 {
-        self.has_arrived = true;
-        self.in_flight
+    /// The same, and how many were in when the place was taken.
+    pub(crate) fn into_permit_counted(self) -> (GatePermit, u64) {
+        let in_flight = self.in_flight;
+        (self.into_permit(), in_flight)
     }
 
     /// Gives the place back without serving who waits.
@@ -330,7 +338,7 @@ impl Granted {
 impl Drop for Granted {
     fn drop(&mut self) {
         if !self.has_arrived {
-            self.gate.release();
+            self.gate.counter.release();
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Limits that learn, behind a layer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::adaptive::{Aimd, AimdConfig, WindowConfig};
 use tidegate_core::shed::Mode;
-use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, Lesson, Queue, Reason, Refusal};
+use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, Lesson, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle, status};
@@ -44,6 +46,53 @@ async fn who_goes_away_teaches_nothing() {
     assert_eq!((layer.handle().in_flight(), layer.handle().limit()), (0, 1));
     drop(layer.handle().acquire().await.unwrap());
     assert_eq!(layer.handle().limit(), 1);
+}
+
+/// With the usual judge, with the user's, and with partitions: how many were judged by the user's afterwards.
+#[tokio::test(start_paused = true)]
+async fn who_is_in_is_answered_though_the_layer_is_gone() {
+    let judged = Arc::new(AtomicU64::new(0));
+    let count = |builder: AdaptiveBuilder| {
+        let judged = Arc::clone(&judged);
+        builder.judge(move |_| {
+            judged.fetch_add(1, Ordering::Relaxed);
+            Lesson::Success
+        })
+    };
+    for (builder, expected) in [
+        (aimd(2), 0),
+        (count(aimd(2)), 1),
+        (aimd(2).partitions([0.5], |_| Some(0)), 1),
+        (count(aimd(2).partitions([0.5], |_| Some(0))), 2),
+    ] {
+        let layer = builder.build().unwrap();
+        let slow = Slow::taking(100);
+        let service = layer.layer(slow.clone());
+        let sent = send(&service, request(&[])).await;
+        let place = layer.handle().acquire().await.unwrap();
+        assert_eq!((layer.handle().in_flight(), slow.inside()), (2, 1));
+        drop((layer, service));
+        pass(100).await;
+        assert_eq!((sent.await.unwrap().status().as_u16(), judged.load(Ordering::Relaxed)), (200, expected));
+        place.end(Lesson::Dropped);
+        let (given, learnt) = (ConcurrencyLayer::new(3).unwrap().handle(), aimd(3).build().unwrap().handle());
+        assert_eq!((given.limit(), given.in_flight()), (3, 0));
+        assert_eq!((learnt.limit(), learnt.in_flight()), (3, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_and_the_users_judge_teach_one_limit() {
+    let layer = aimd(3).judge(|_| Lesson::Success).build().unwrap();
+    let (clone, handle) = (layer.clone(), layer.handle());
+    for (layer, expected) in [(layer, 4), (clone, 5)] {
+        let others = [handle.acquire().await.unwrap(), handle.acquire().await.unwrap()];
+        layer.layer(Slow::taking(100)).oneshot(request(&[("answer", "503")])).await.unwrap();
+        drop(others);
+        assert_eq!((handle.limit(), handle.in_flight()), (expected, 0));
+    }
+    handle.acquire().await.unwrap().end(Lesson::Dropped);
+    assert_eq!(handle.limit(), 2);
 }
 
 #[tokio::test(start_paused = true)]
