@@ -23,6 +23,15 @@ impl Default for WorkerShedderConfig {
     }
 }
 
+impl WorkerShedderConfig {
+    /// Whether a worker that is so busy has more and more shed. What is not a number is not busy.
+    #[inline]
+    #[must_use]
+    pub fn is_busy(&self, utilisation: f64) -> bool {
+        utilisation > self.high
+    }
+}
+
 /// Moves a level between 0 and 3 by how busy the worker is: its busy threads, its CPU, or its queue's delay as a share
 /// of the longest that is acceptable. At 1 all test traffic is shed, at 2 reads too, at 3 writes too; critical requests
 /// never are. In between, a share of a class is.
@@ -62,10 +71,23 @@ impl WorkerShedder {
         self.level
     }
 
+    /// The worker was looked at then, while nothing was shed, and was not [busy](WorkerShedderConfig::is_busy). Such a look
+    /// moves nothing, but the time up to it counts no more: who looks often need only tell of the last one, before the next
+    /// that is to be observed.
+    pub fn was_calm_at(&mut self, looked: Time) {
+        self.observed = self.observed.max(Some(looked));
+    }
+
+    /// Whether nothing is shed.
+    #[must_use]
+    pub fn sheds_nothing(&self) -> bool {
+        self.level == 0.0
+    }
+
     /// How far the level moves in a ramp. What is not a number is on neither side.
     fn slope(&self, utilisation: f64) -> f64 {
         let WorkerShedderConfig { high, low, .. } = self.config;
-        if utilisation > high {
+        if self.config.is_busy(utilisation) {
             (utilisation - high) / (1.0 - high)
         } else if utilisation < low {
             utilisation / low - 1.0
@@ -136,6 +158,22 @@ mod tests {
         shedder.observe(later, 1.0);
         assert_eq!(shedder.observe(Time::from_nanos(0), 1.0), 0.0);
         assert_eq!(shedder.observe(later, 1.0), 1.0, "and it goes on from there");
+    }
+
+    #[test]
+    fn looks_at_a_calm_worker_need_not_all_be_told() {
+        let at = |seconds: u64| Time::from_nanos(5 + seconds * 1_000_000_000);
+        let shedder = WorkerShedder::new(WorkerShedderConfig::default()).unwrap();
+        let (mut all, mut last) = (shedder.clone(), shedder);
+        for seconds in [0, 7, 60] {
+            all.observe(at(seconds), 0.8);
+        }
+        last.was_calm_at(at(60));
+        assert!(last.sheds_nothing());
+        assert_eq!((all.observe(at(90), 1.0), last.observe(at(90), 1.0)), (0.25, 0.25));
+        assert!(!last.sheds_nothing());
+        last.was_calm_at(at(30));
+        assert_eq!((all.observe(at(120), 1.0), last.observe(at(120), 1.0)), (0.5, 0.5), "no time counts twice");
     }
 
     #[test]

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use http::Method;
 use tidegate_core::Dice;
-use tidegate_core::shed::{
-    Criticality, FleetShedder, Mode, QueueRejection, QueueRejectionConfig, WorkerShedder, WorkerShedderConfig,
-};
+use tidegate_core::shed::{Criticality, FleetShedder, Mode, QueueRejection, QueueRejectionConfig, WorkerShedderConfig};
 
-use super::layer::{BacklogOf, ClassOf, Kind, Measure, Shared, ShedLayer, Worker};
+use super::layer::{BacklogOf, ClassOf, Kind, Measure, Shared, ShedLayer};
 use super::seed;
 use super::tally::Tally;
+use super::worker::Worker;
 use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::head::Head;
@@ -101,7 +100,7 @@ impl ShedBuilder {
                     Measure::QueueDelay { acceptable, .. } => check_time("acceptable", *acceptable, WAIT_MAX)?,
                     Measure::Utilisation(_) => {}
                 }
-                Kind::Worker { state: Mutex::new(Worker { shedder: WorkerShedder::new(config)?, dice }), measure }
+                Kind::Worker { worker: Worker::new(config, dice)?, measure }
             }
             Planned::Queue { config, backlog } => {
                 Kind::Queue { ramp: QueueRejection::new(config)?, dice: Mutex::new(dice), backlog }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_core::Dice;
-use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejection, WorkerShedder};
+use tidegate_core::shed::{Criticality, FleetShedder, Judgement, Mode, QueueRejection};
 use tower_layer::Layer;
 
 use super::builder::ShedBuilder;
 use super::tally::{Place, Tally};
+use super::worker::Worker;
 use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
@@ -58,13 +59,8 @@ pub(super) struct Shared {
 
 pub(super) enum Kind {
     Fleet(FleetShedder),
-    Worker { state: Mutex<Worker>, measure: Measure },
+    Worker { worker: Worker, measure: Measure },
     Queue { ramp: QueueRejection, dice: Mutex<Dice>, backlog: BacklogOf },
-}
-
-pub(super) struct Worker {
-    pub(super) shedder: WorkerShedder,
-    pub(super) dice: Dice,
 }
 
 pub(super) type ClassOf = Box<dyn Fn(&Head<'_>) -> Criticality + Send + Sync>;
@@ -189,13 +185,9 @@ impl Shared {
             }
             // Critical ones are never shed here, and take nothing of the others' room.
             Kind::Fleet(_) => false,
-            Kind::Worker { state, measure } => {
-                // Before the lock, since it may be a closure of the user's.
+            Kind::Worker { worker, measure } => {
                 let utilisation = measure.utilisation_now(self.tally.in_flight());
-                let mut worker = lock(state);
-                worker.shedder.observe(self.clock.now(), utilisation);
-                let roll = worker.dice.roll();
-                worker.shedder.sheds(class, roll)
+                worker.sheds(class, utilisation, || self.clock.now())
             }
             Kind::Queue { ramp, dice, backlog } => {
                 let Backlog { waiting, limit } = backlog();
@@ -296,7 +288,7 @@ impl ShedHandle {
     pub fn level(&self) -> Option<f64> {
         match &self.0.kind {
             Kind::Fleet(_) | Kind::Queue { .. } => None,
-            Kind::Worker { state, .. } => Some(lock(state).shedder.level()),
+            Kind::Worker { worker, .. } => Some(worker.level()),
         }
     }
 

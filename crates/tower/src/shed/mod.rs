@@ -5,6 +5,7 @@
 //! | the layer for services: the fleet's, the worker's and the queue's shedder | `layer.rs` |
 //! | how it is set up | `builder.rs` |
 //! | who is in progress behind it | `tally.rs` |
+//! | the worker's shedder, for many requests at once | `worker.rs` |
 //! | the layer for clients, which hold back when they are refused | `throttle.rs` |
 //!
 //! A queue that has stood too long is shed by the queue itself: [`Queue::codel`](crate::Queue::codel).
@@ -13,6 +14,7 @@ mod builder;
 mod layer;
 mod tally;
 mod throttle;
+mod worker;
 
 pub use builder::ShedBuilder;
 pub use layer::{Backlog, Measure, ShedHandle, ShedLayer, ShedPermit};

@@ -1,0 +1,130 @@
+//! A worker's shedder as many requests use it at once.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tidegate_core::shed::{Criticality, ShedError, WorkerShedder, WorkerShedderConfig};
+use tidegate_core::{Dice, Time};
+
+use crate::lock::lock;
+
+/// While nothing is shed and the worker is not busy, a look at it moves nothing but the instant from which the next one
+/// counts. So that is kept apart, and only who finds it otherwise takes the lock.
+///
+/// Looks of several threads at once may come in another order than their instants: what the lock guards never counts any
+/// time twice, and a ramp that begins may begin from the last calm look but one, a moment before. Who looks while it
+/// begins may still pass, as if it had come a moment before.
+pub(super) struct Worker {
+    config: WorkerShedderConfig,
+    sheds_nothing: AtomicBool,
+    /// When it was last found calm, in nanoseconds; 0 if it never was.
+    calm_at: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    shedder: WorkerShedder,
+    dice: Dice,
+}
+
+impl Worker {
+    pub(super) fn new(config: WorkerShedderConfig, dice: Dice) -> Result<Worker, ShedError> {
+        let state = Mutex::new(State { shedder: WorkerShedder::new(config)?, dice });
+        Ok(Worker { config, sheds_nothing: AtomicBool::new(true), calm_at: AtomicU64::new(0), state })
+    }
+
+    /// Looks at a worker that is so busy now, and tells whether a request of this class is shed.
+    #[inline]
+    pub(super) fn sheds(&self, class: Criticality, utilisation: f64, now: impl FnOnce() -> Time) -> bool {
+        if self.sheds_nothing.load(Ordering::Relaxed) && !self.config.is_busy(utilisation) {
+            self.calm_at.store(now().as_nanos(), Ordering::Relaxed);
+            return false;
+        }
+        self.observe(class, utilisation, now)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn observe(&self, class: Criticality, utilisation: f64, now: impl FnOnce() -> Time) -> bool {
+        let mut state = lock(&self.state);
+        let calm_at = self.calm_at.load(Ordering::Relaxed);
+        if calm_at != 0 {
+            state.shedder.was_calm_at(Time::from_nanos(calm_at));
+        }
+        state.shedder.observe(now(), utilisation);
+        self.sheds_nothing.store(state.shedder.sheds_nothing(), Ordering::Relaxed);
+        let roll = state.dice.roll();
+        state.shedder.sheds(class, roll)
+    }
+
+    /// From 0, nothing is shed, to 3, all but critical requests are.
+    pub(super) fn level(&self) -> f64 {
+        lock(&self.state).shedder.level()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How busy it can be: around what the defaults call high and low, and beyond all sense.
+    const UTILISATIONS: [f64; 12] =
+        [0.0, 0.3, 0.7, 0.75, 0.8, 0.800_000_1, 0.9, 1.0, 7.0, -1.0, f64::NAN, f64::INFINITY];
+
+    /// One of so many, by chance.
+    fn one_of(dice: &mut Dice, count: usize) -> usize {
+        usize::try_from(dice.roll() % count as u64).unwrap()
+    }
+
+    /// One caller looks again and again: at each step the answer and the level are those of a shedder that observes each
+    /// look. Chance is the next number of the worker's dice for both.
+    fn check(seed: u64) {
+        let mut chance = Dice::new(seed);
+        let config = WorkerShedderConfig::default();
+        let worker = Worker::new(config, Dice::new(seed)).unwrap();
+        let mut model = WorkerShedder::new(config).unwrap();
+        let mut now = Time::from_nanos(1);
+        // What is likely is another for each seed, so that some stay calm for long and some are busy for long.
+        let (few, longest) =
+            (1 + one_of(&mut chance, UTILISATIONS.len()), [1, 1000, 60_000, 300_000][one_of(&mut chance, 4)]);
+        let from = one_of(&mut chance, UTILISATIONS.len());
+        for step in 0..300 {
+            now = now.plus(Duration::from_millis(one_of(&mut chance, longest) as u64));
+            let utilisation = UTILISATIONS[(from + one_of(&mut chance, few)) % UTILISATIONS.len()];
+            let class = Criticality::ALL[one_of(&mut chance, Criticality::ALL.len())];
+            let roll = lock(&worker.state).dice.clone().roll();
+            model.observe(now, utilisation);
+            let expected = model.sheds(class, roll);
+            assert_eq!(worker.sheds(class, utilisation, || now), expected, "seed {seed}, step {step}");
+            assert_eq!(worker.level().to_bits(), model.level().to_bits(), "seed {seed}, step {step}");
+        }
+    }
+
+    #[test]
+    fn one_caller_is_answered_as_if_each_look_were_observed() {
+        (0..2000).for_each(check);
+    }
+
+    /// However many look at once, the level follows the time that has passed.
+    #[test]
+    fn several_callers_count_no_time_twice() {
+        let config = WorkerShedderConfig { ramp: Duration::from_secs(1), ..WorkerShedderConfig::default() };
+        let worker = Worker::new(config, Dice::new(1)).unwrap();
+        let (start, clock) = (1_000_000_000, AtomicU64::new(1_000_000_000));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let now = || Time::from_nanos(clock.fetch_add(100_000, Ordering::Relaxed));
+                        worker.sheds(Criticality::Get, 0.9, now);
+                    }
+                });
+            }
+        });
+        // The clock is read under the lock, so that only the last step is not observed.
+        let ramps = (clock.load(Ordering::Relaxed) - 100_000 - start) as f64 / 1e9;
+        assert!((worker.level() - ramps / 2.0).abs() < 1e-9, "{} after {ramps} ramps", worker.level());
+    }
+}
