@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::adaptive::{AdaptiveLimit, Window, WindowConfig};
+use tidegate_core::adaptive::{AdaptiveLimit, WindowConfig};
 use tidegate_core::shed::Mode;
 
 use super::{AdaptiveLayer, Judge, Lesson, PartitionOf, Places, Shared};
@@ -110,8 +110,7 @@ impl AdaptiveBuilder {
     /// If a number is out of its range, shares add up to more than 1, or there are none.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
-        let window = self.window.map(Window::new).transpose()?;
-        let learner = Learner::new(self.limit, window);
+        let learner = Learner::new(self.limit, self.window)?;
         let places = match self.partitions {
             None => Places::One(Gate::learning(learner, self.queue)?),
             Some((shares, _)) if shares.is_empty() => {

@@ -1,5 +1,6 @@
 //! The permits of a gate, which each permit points to without keeping the gate alive.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_core::adaptive::Sample;
@@ -20,6 +21,9 @@ pub(super) struct Counter {
     gate: Mutex<Weak<Gate>>,
     /// Nothing for a gate whose limit is given, and once the gate is gone.
     learner: Mutex<Option<Box<Learner>>>,
+    /// Who took less than so many nanoseconds teaches nothing, unless it was dropped. It is 0 until what learns has been told
+    /// of the first, which begins its window, and is changed under its lock.
+    ignored_below: AtomicU64,
 }
 
 impl Counter {
@@ -27,7 +31,12 @@ impl Counter {
     pub(super) fn with_limit(limit: u64) -> Result<&'static Counter, ConfigError> {
         // Checked before one is taken.
         let permits = PermitCounter::new(limit)?;
-        let counter = SPARE.take_or(|| Counter { permits, gate: Mutex::default(), learner: Mutex::default() });
+        let counter = SPARE.take_or(|| Counter {
+            permits,
+            gate: Mutex::default(),
+            learner: Mutex::default(),
+            ignored_below: AtomicU64::new(0),
+        });
         counter.permits.reopen(limit)?;
         Ok(counter)
     }
@@ -70,13 +79,24 @@ impl Counter {
     }
 
     /// Learns from one who is in, if this gate does. As long as it is in, the counter goes to no other gate.
+    #[inline]
     pub(super) fn learn(&self, now: Time, sample: Sample) {
-        let mut learner = lock(&self.learner);
-        let learnt = learner.as_mut().and_then(|learner| learner.learn(now, sample));
-        let Some(limit) = learnt else { return };
+        let ignored_below = u128::from(self.ignored_below.load(Ordering::Relaxed));
+        // A service that answers at once is where a lock would be felt most, and from such answers nothing is learnt.
+        if sample.dropped || sample.rtt.as_nanos() >= ignored_below {
+            self.learn_under_lock(now, sample);
+        }
+    }
+
+    #[inline(never)]
+    fn learn_under_lock(&self, now: Time, sample: Sample) {
+        let mut guard = lock(&self.learner);
+        let Some(learner) = guard.as_mut() else { return };
+        self.ignored_below.store(learner.ignored_below(), Ordering::Relaxed);
+        let Some(limit) = learner.learn(now, sample) else { return };
         // Under the lock: limits are published in their order, and none to a counter that is closed.
         let somebody_waits = self.permits.set_limit(limit);
-        drop(learner);
+        drop(guard);
         if somebody_waits {
             self.serve();
         }
@@ -87,7 +107,10 @@ impl Counter {
         // Else what is spare would keep the memory of its last gate.
         *lock(&self.gate) = Weak::new();
         // Before it is closed, which a limit that is learnt would undo.
-        drop(lock(&self.learner).take());
+        let mut learner = lock(&self.learner);
+        *learner = None;
+        self.ignored_below.store(0, Ordering::Relaxed);
+        drop(learner);
         if self.permits.close() {
             SPARE.put(self);
         }
@@ -98,7 +121,8 @@ impl Counter {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::adaptive::{Aimd, AimdConfig};
+    use tidegate_core::Dice;
+    use tidegate_core::adaptive::{AdaptiveLimit, Aimd, AimdConfig, Sparse, Summary, WindowConfig};
 
     use super::super::GatePermit;
     use super::*;
@@ -107,9 +131,13 @@ mod tests {
     static ALONE: Mutex<()> = Mutex::new(());
 
     /// Up by one for each that is done, down by half for each drop.
-    fn learning(initial: u64) -> Arc<Gate> {
+    fn aimd(initial: u64) -> AdaptiveLimit {
         let config = AimdConfig { initial, min: 1, max: 100, backoff: 0.5, ..AimdConfig::default() };
-        Gate::learning(Learner::new(Aimd::new(config).unwrap().into(), None), None).unwrap()
+        Aimd::new(config).unwrap().into()
+    }
+
+    fn learning(initial: u64) -> Arc<Gate> {
+        Gate::learning(Learner::new(aimd(initial), None).unwrap(), None).unwrap()
     }
 
     fn plain(limit: u64) -> Arc<Gate> {
@@ -173,5 +201,56 @@ mod tests {
             assert!(std::ptr::eq(counter, again.counter), "a limit that was learnt has opened it again");
             assert_eq!((again.limit(), again.in_flight()), (1, 0));
         }
+    }
+
+    /// Two tenths of a second a window, of two at least.
+    const WINDOW: WindowConfig = WindowConfig {
+        length: Duration::from_millis(200),
+        samples_min: 2,
+        rtt_min: Duration::from_micros(100),
+        summary: Summary::Average,
+        sparse: Sparse::Extend,
+    };
+
+    /// One thread teaches a gate, and what learns all that by itself: after each lesson the limit is the same.
+    fn check(seed: u64) {
+        let gate = Gate::learning(Learner::new(aimd(20), Some(WINDOW)).unwrap(), None).unwrap();
+        let mut model = Learner::new(aimd(20), Some(WINDOW)).unwrap();
+        let (mut dice, mut now, permit) = (Dice::new(seed), Time::from_nanos(1), gate.try_enter().unwrap());
+        for step in 0..300 {
+            now = now.plus(Duration::from_micros(dice.roll() % 50_000));
+            let rtt = match dice.roll() % 4 {
+                0 => Duration::from_nanos(dice.roll() % 3),
+                1 => Duration::from_nanos(99_999 + dice.roll() % 3),
+                _ => Duration::from_micros(dice.roll() % 5000),
+            };
+            let sample = Sample { rtt, in_flight: 1 + dice.roll() % 50, dropped: dice.roll().is_multiple_of(20) };
+            permit.learn(now, sample);
+            model.learn(now, sample);
+            assert_eq!(gate.limit(), model.limit(), "seed {seed}, step {step}");
+        }
+    }
+
+    #[test]
+    fn who_is_answered_at_once_teaches_as_much_as_under_the_lock() {
+        let _alone = lock(&ALONE);
+        (0..200).for_each(check);
+    }
+
+    #[test]
+    fn what_one_gate_ignores_is_not_ignored_by_the_next() {
+        let _alone = lock(&ALONE);
+        let gate = Gate::learning(Learner::new(aimd(4), Some(WINDOW)).unwrap(), None).unwrap();
+        let counter = gate.counter;
+        let short = Sample { rtt: Duration::from_nanos(1), in_flight: u64::MAX, dropped: false };
+        for seconds in 1..5 {
+            gate.try_enter().unwrap().learn(Time::from_nanos(seconds * 1_000_000_000), short);
+        }
+        assert_eq!(gate.limit(), 4);
+        drop(gate);
+        let gate = learning(4);
+        assert!(std::ptr::eq(counter, gate.counter));
+        gate.try_enter().unwrap().learn(Time::from_nanos(1), short);
+        assert_eq!(gate.limit(), 5);
     }
 }

@@ -1,18 +1,27 @@
 //! What finds out the limit of a gate.
 
+use std::time::Duration;
+
 use tidegate_core::Time;
-use tidegate_core::adaptive::{AdaptiveLimit, Sample, Window};
+use tidegate_core::adaptive::{AdaptiveError, AdaptiveLimit, Sample, Window, WindowConfig};
 
 /// What is learnt. It is used under one lock, so that limits are published in the order in which they were found.
 pub(crate) struct Learner {
     limit: AdaptiveLimit,
     window: Option<Window>,
+    ignored_below: Duration,
 }
 
 impl Learner {
     /// One that has learnt nothing yet.
-    pub(crate) fn new(limit: AdaptiveLimit, window: Option<Window>) -> Learner {
-        Learner { limit, window }
+    pub(crate) fn new(limit: AdaptiveLimit, window: Option<WindowConfig>) -> Result<Learner, AdaptiveError> {
+        let ignored_below = window.map_or(Duration::ZERO, |window| window.rtt_min);
+        Ok(Learner { limit, window: window.map(Window::new).transpose()?, ignored_below })
+    }
+
+    /// In nanoseconds: who took less teaches nothing, unless it was dropped.
+    pub(crate) fn ignored_below(&self) -> u64 {
+        u64::try_from(self.ignored_below.as_nanos()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn limit(&self) -> u64 {

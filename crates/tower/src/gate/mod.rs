@@ -290,6 +290,7 @@ impl fmt::Debug for GatePermit {
 
 impl GatePermit {
     /// The gate learns from who has this place, if it does.
+    #[inline]
     pub(crate) fn learn(&self, now: Time, sample: Sample) {
         self.0.learn(now, sample);
     }
