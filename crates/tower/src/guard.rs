@@ -403,9 +403,15 @@ where
                 }
             }
             let Some(serving) = this.serving.as_mut().as_pin_mut() else { return Poll::Pending };
-            match this.pass.tell_and_hold(ready!(serving.poll(context))) {
-                Some(result) => return Poll::Ready(result),
-                None => this.serving.set(None),
+            let polled = serving.poll(context);
+            // Held right here where nothing is told: by way of `tell` the response would be copied once more.
+            if !matches!(this.pass, Pass::Permit(permit) if D::tells(permit)) {
+                return Poll::Ready(this.pass.hold(ready!(polled)));
+            }
+            match ready!(polled).map(|response| this.pass.tell(response)) {
+                Ok(Some(result)) => return Poll::Ready(result),
+                Ok(None) => this.serving.set(None),
+                Err(error) => return Poll::Ready(this.pass.hold(Err(error))),
             }
         }
     }
@@ -439,17 +445,6 @@ where
     }
 
     /// The response with what is told in it; nothing if it has to wait.
-    #[inline]
-    fn tell_and_hold(&mut self, result: Result<Response<B>, S::Error>) -> Option<HeldResponse<S, D, A, B>> {
-        if !matches!(self, Pass::Permit(permit) if D::tells(permit)) {
-            return Some(self.hold(result));
-        }
-        match result {
-            Ok(response) => self.tell(response),
-            Err(error) => Some(self.hold(Err(error))),
-        }
-    }
-
     #[inline]
     fn tell(&mut self, mut response: Response<B>) -> Option<HeldResponse<S, D, A, B>> {
         let Pass::Permit(permit) = self else { return None };
