@@ -9,8 +9,9 @@
 //! tower_governor owns its bytes, so one by header is a `String`. Its table grows with its clients, without a bound; ours
 //! has room for 100,000 unless it is told for how many, so with many clients there is a lane of each.
 //!
-//! Neither has a layer that learns, sheds or takes turns: ours stand beside tower's `ConcurrencyLimit`, which does less. Those
-//! that read a clock, or whose count is one of a key, have a table of their own, in which is what tower_governor costs.
+//! Neither has a layer that learns, sheds or takes turns: ours stand beside tower's `ConcurrencyLimit`. Those that read a
+//! clock, or whose count is one of a key, have a table of their own: their peer is tower_governor, which does both, and in
+//! the column "does less" is `ConcurrencyLimit`, which does neither.
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
 //! that does the same work in few words, in the column "does the same".
 //!
@@ -59,7 +60,9 @@ struct Lane {
     name: &'static str,
     /// The name of what it stands beside; nothing if others stand beside it.
     peer: Option<&'static str>,
-    /// The name of a second one, which does the same work.
+    /// The name of another, which does less.
+    lesser: Option<&'static str>,
+    /// The name of one that does the same work.
     same: Option<&'static str>,
     rounds: Box<dyn Rounds>,
     /// Nanoseconds a request, one entry a round.
@@ -68,15 +71,19 @@ struct Lane {
 
 impl Lane {
     fn peer(name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
-        Lane { name, peer: None, same: None, rounds, rounds_ns: Vec::new() }
+        Lane { name, peer: None, lesser: None, same: None, rounds, rounds_ns: Vec::new() }
     }
 
     fn beside(peer: &'static str, name: &'static str, rounds: Box<dyn Rounds>) -> Lane {
-        Lane { name, peer: Some(peer), same: None, rounds, rounds_ns: Vec::new() }
+        Lane { name, peer: Some(peer), lesser: None, same: None, rounds, rounds_ns: Vec::new() }
     }
 
     fn and_beside(self, same: &'static str) -> Lane {
         Lane { same: Some(same), ..self }
+    }
+
+    fn and_beside_lesser(self, lesser: &'static str) -> Lane {
+        Lane { lesser: Some(lesser), ..self }
     }
 }
 
@@ -111,12 +118,17 @@ impl Section {
     fn print(&self, slower: &mut Slower) {
         let bare = median(&self.lanes[0].rounds_ns);
         println!("\n## {}\n\nThe service alone takes {bare:.1} ns.\n", self.title);
-        println!("| layer | adds, ns | its peer, times as much | does the same, times as much |\n|---|---|---|---|");
+        println!(
+            "| layer | adds, ns | its peer, times as much | does the same, times as much | does less, times as much |"
+        );
+        println!("|---|---|---|---|---|");
         for lane in &self.lanes[1..] {
-            let ratios = [self.ratio(lane, lane.peer), self.ratio(lane, lane.same)];
-            let [peer, same] = ratios.map(|ratio| ratio.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default());
-            println!("| {} | {:.1} | {peer} | {same} |", lane.name, median(&self.costs(lane)));
-            for (ratio, list) in ratios.into_iter().zip([&mut slower.than_peer, &mut slower.than_same]) {
+            let ratios = [lane.peer, lane.same, lane.lesser].map(|peer| self.ratio(lane, peer));
+            let [peer, same, lesser] =
+                ratios.map(|ratio| ratio.map(|ratio| format!("{ratio:.2}×")).unwrap_or_default());
+            println!("| {} | {:.1} | {peer} | {same} | {lesser} |", lane.name, median(&self.costs(lane)));
+            let lists = [&mut slower.than_peer, &mut slower.than_same, &mut slower.than_lesser];
+            for (ratio, list) in ratios.into_iter().zip(lists) {
                 if let Some(ratio) = ratio.filter(|ratio| *ratio < 1.0) {
                     list.push(format!("{} ({}, {ratio:.2}×)", lane.name, self.title));
                 }
@@ -130,6 +142,7 @@ impl Section {
 struct Slower {
     than_peer: Vec<String>,
     than_same: Vec<String>,
+    than_lesser: Vec<String>,
 }
 
 /// Measures, and prints the tables.
@@ -163,6 +176,9 @@ pub(crate) fn run() {
     }
     println!("\nTarget: no layer costs more than its peer: {}", verdict(&slower.than_peer));
     println!("\nTarget: no layer costs more than what does the same: {}", verdict(&slower.than_same));
+    if !slower.than_lesser.is_empty() {
+        println!("\nMore than one that knows no key and reads no clock: {}", slower.than_lesser.join(", "));
+    }
 }
 
 fn verdict(slower: &[String]) -> String {

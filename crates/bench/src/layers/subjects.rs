@@ -11,7 +11,7 @@ use governor::clock::QuantaInstant;
 use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
 use http::Request;
 use tidegate::Rate;
-use tidegate::adaptive::{Gradient2, Gradient2Config};
+use tidegate::adaptive::{Gradient2, Gradient2Config, WindowConfig};
 use tidegate::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
 use tidegate_engine::Engine;
 use tidegate_policy::{LoadOptions, load_text};
@@ -81,47 +81,33 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
     Section { title: "How many at once", lanes }
 }
 
-/// Layers that go by a key or read a clock as well. What tower_governor costs, which does both, is in the table too.
+/// Layers that go by a key or read a clock, beside tower_governor, which does both.
 pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
     let clients = &Clients::new(1);
     let at_once = AT_ONCE.try_into().expect("it fits");
-    let gradient = Gradient2::new(Gradient2Config::default()).expect("the defaults");
-    let busy = Measure::Busy { workers: AT_ONCE };
+    let each = KeyedConcurrencyLayer::builder(AT_ONCE, |head| head.header(CLIENT)).build().unwrap();
+    let worker = ShedLayer::worker(WorkerShedderConfig::default(), Measure::Busy { workers: AT_ONCE }).build().unwrap();
+    let gradient = || AdaptiveLayer::builder(Gradient2::new(Gradient2Config::default()).expect("the defaults"));
+    let throttle = ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap();
+    // As from a service that takes longer than this one: of answers within a tenth of a millisecond a window learns nothing.
+    let every = WindowConfig { rtt_min: Duration::ZERO, ..WindowConfig::default() };
     let timed = Timed(Arc::new(Semaphore::new(at_once)), Arc::default());
+    let ours = |name, same, rounds| Lane::beside(GOVERNOR, name, rounds).and_beside(same).and_beside_lesser(TOWER);
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
         Lane::peer(GOVERNOR, calls(runtime, clients, governor(governor_builder(ByHeader).finish()))),
         Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(Each(Arc::default(), at_once)))),
         Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
-        Lane::beside(
-            TOWER,
-            "KeyedConcurrencyLayer by header",
-            calls(
-                runtime,
-                clients,
-                KeyedConcurrencyLayer::builder(AT_ONCE, |head| head.header(CLIENT)).build().unwrap(),
-            ),
-        )
-        .and_beside(HELD_EACH),
-        Lane::beside(
-            TOWER,
-            "ShedLayer of a worker",
-            calls(runtime, clients, ShedLayer::worker(WorkerShedderConfig::default(), busy).build().unwrap()),
-        )
-        .and_beside(TIMED),
-        Lane::beside(
-            TOWER,
-            "AdaptiveLayer",
-            calls(runtime, clients, AdaptiveLayer::builder(gradient).build().unwrap()),
-        )
-        .and_beside(TIMED),
-        Lane::beside(
-            TOWER,
-            "ThrottleLayer",
-            calls(runtime, clients, ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap()),
-        )
-        .and_beside(TIMED),
+        ours("KeyedConcurrencyLayer by header", HELD_EACH, calls(runtime, clients, each)),
+        ours("ShedLayer of a worker", TIMED, calls(runtime, clients, worker)),
+        ours("AdaptiveLayer", TIMED, calls(runtime, clients, gradient().build().unwrap())),
+        ours(
+            "AdaptiveLayer that learns from each answer",
+            TIMED,
+            calls(runtime, clients, gradient().window(every).build().unwrap()),
+        ),
+        ours("ThrottleLayer", TIMED, calls(runtime, clients, throttle)),
     ];
     Section { title: "By a key or a clock", lanes }
 }
