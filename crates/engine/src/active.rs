@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_policy::{Mode, Policy, Rule, RuleId, RuleLimit};
 use tokio::runtime::Handle;
 
-use crate::http_headers::policy_value;
+use crate::http_headers;
 use crate::stats::{Counter, Record};
 use crate::store::Backend;
 use crate::unmatched::Unmatched;
@@ -24,7 +24,7 @@ pub(crate) struct Active {
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
     /// What `RateLimit-Policy` tells of each limit of each rule, which stays as it is.
-    policies_told: Vec<Box<[Box<str>]>>,
+    policy_values: Vec<Box<[Box<str>]>>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -41,10 +41,10 @@ pub(crate) struct Parts {
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
         let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
-        let told = |limit: &RuleLimit| policy_value(&limit.name, limit.shown).into();
-        let policies_told = policy.rules().iter().map(|rule| rule.limits.iter().map(told).collect()).collect();
+        let told = |limit: &RuleLimit| http_headers::policy_value(&limit.name, limit.shown).into();
+        let policy_values = policy.rules().iter().map(|rule| rule.limits.iter().map(told).collect()).collect();
         let has_shared = stores.iter().any(Backend::is_shared);
-        Active { policy, records, stores, has_shared, any_blocked, unmatched, policies_told, shadow }
+        Active { policy, records, stores, has_shared, any_blocked, unmatched, policy_values, shadow }
     }
 
     #[cfg(test)]
@@ -86,8 +86,8 @@ impl Active {
     }
 
     /// What `RateLimit-Policy` tells of a limit of a rule.
-    pub(crate) fn policy_told(&self, id: RuleId, limit: u32) -> Option<&str> {
-        self.policies_told.get(id.index())?.get(limit as usize).map(|told| &**told)
+    pub(crate) fn policy_value(&self, id: RuleId, limit: u32) -> Option<&str> {
+        self.policy_values.get(id.index())?.get(limit as usize).map(|told| &**told)
     }
 
     pub(crate) fn records(&self) -> &[Arc<Record>] {

@@ -41,29 +41,25 @@ impl Engine {
         let units = if is_refund { 0 } else { asked.cost };
         let mut amounts: ArrayVec<(Counter, u64), 4> = ArrayVec::new();
         let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
-        let near = judged.iter().filter_map(|judged| judged.answer.decision()).map(|one| near(one, units)).max();
-        match (over, denies) {
-            // It said nothing.
-            _ if is_silent => amounts.push((Counter::Hits, units)),
-            (true, true) => {
-                amounts.extend([(Counter::Hits, units), (Counter::Denied, 1), (Counter::OverLimit, units)]);
+        let is_taken = !over && !is_silent && outcome.denial.is_none();
+        let decisions = judged.iter().filter_map(|judged| judged.answer.decision());
+        let near_limit = decisions.map(|decision| near(decision, units)).max().unwrap_or(0);
+        if is_taken && units == 1 && near_limit == 0 {
+            amounts.push((Counter::PassedOne, 1));
+        } else {
+            amounts.push((Counter::Hits, units));
+            match (over, denies) {
+                // It said nothing.
+                _ if is_silent => {}
+                (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
+                (true, false) => {
+                    amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
+                }
+                (false, _) => amounts.push((Counter::Allowed, 1)),
             }
-            (true, false) => amounts.extend([
-                (Counter::Hits, units),
-                (Counter::ShadowDenied, 1),
-                (Counter::OverLimit, units),
-                (Counter::Shadow, units),
-            ]),
-            (false, _) if outcome.denial.is_some() => {
-                amounts.extend([(Counter::Hits, units), (Counter::Allowed, 1)]);
+            if is_taken {
+                amounts.extend([(Counter::WithinLimit, units), (Counter::NearLimit, near_limit)]);
             }
-            (false, _) if units == 1 && near.unwrap_or(0) == 0 => amounts.push((Counter::PassedOne, 1)),
-            (false, _) => amounts.extend([
-                (Counter::Hits, units),
-                (Counter::Allowed, 1),
-                (Counter::WithinLimit, units),
-                (Counter::NearLimit, near.unwrap_or(0)),
-            ]),
         }
         record.all.add_all(&amounts);
         let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };

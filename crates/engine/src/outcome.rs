@@ -84,7 +84,7 @@ pub struct Judgement<'o> {
     /// How the limit is told of.
     pub shown: Option<Shown>,
     /// What `RateLimit-Policy` tells of the limit of a rule.
-    pub policy_told: Option<&'o str>,
+    pub policy_value: Option<&'o str>,
     /// What it said.
     pub answer: Answer,
     /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
@@ -244,7 +244,7 @@ impl Outcome {
                 limit,
                 own: judged.own.as_ref().and_then(|own| own.limit),
                 shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
-                policy_told: judged.rule.and_then(|id| self.active.policy_told(id, judged.limit)),
+                policy_value: judged.rule.and_then(|id| self.active.policy_value(id, judged.limit)),
                 answer: judged.answer,
                 veto: judged.veto,
                 mode: effective(judged.mode, self.shadow),

@@ -28,11 +28,10 @@ pub(crate) struct Settled {
     pub(crate) fell_back: u64,
 }
 
-/// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one gave
-/// goes back if a later one denies.
+/// Asks the stores for what a request was planned to charge, and tells what comes of it.
 pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
     let mut settling = Settling::new(active, local, plan);
-    if let Some(store) = settling.alone() {
+    if let Some(store) = settling.only_store() {
         settling.ask_one(store, 0, false).await?;
     } else {
         settling.ask_all().await?;
@@ -127,9 +126,9 @@ impl<'a> Settling<'a> {
         Settling { active, local, plan, judged, fell_back, overlong, failures }
     }
 
-    /// The store of a request that one limit in memory judges alone, as it does most: nothing is taken together with it,
-    /// nothing has to be given back, and nothing follows.
-    fn alone(&self) -> Option<&'a MemoryStore> {
+    /// The store to ask if one limit in memory judges the request alone, as is so for most: nothing is taken together with
+    /// it, and nothing has to be given back. Whatever [`Settling::follow_up`] learns to do must be asked about here too.
+    fn only_store(&self) -> Option<&'a MemoryStore> {
         let [planned] = &self.plan.planned[..] else { return None };
         let (Step::Charge(_), Some(Backend::Memory(store))) = (planned.step, self.active.store(planned.store)) else {
             return None;
@@ -138,7 +137,8 @@ impl<'a> Settling<'a> {
         (!planned.quota && !follows && planned.looks.count() == 0).then_some(store)
     }
 
-    /// Asks all stores in turn.
+    /// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one
+    /// gave goes back if a later one denies.
     async fn ask_all(&mut self) -> Result<(), RequestError> {
         let mut denied = self.is_denied();
         let active = self.active;

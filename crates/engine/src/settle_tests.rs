@@ -114,23 +114,22 @@ fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
 }
 
 #[test]
-fn one_limit_alone_answers_as_it_does_among_others() {
+fn the_short_way_answers_as_the_long_one_does() {
     let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-    for (options, is_alone) in [
+    for (options, is_short) in [
         ("", true),
         (", mode: shadow", true),
-        (", on_store_failure: deny", true),
         (", quota: true", false),
         (", count_denied: true", false),
         (", for: 10s", false),
     ] {
         let text = format!("domains: {{api: {{rules: [{{name: one, limit: 3/minute{options}}}]}}}}");
         let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
-        let stores = || {
+        let active = || {
             let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
             Active::for_tests(policy, vec![memory()])
         };
-        let (alone, among, local) = (stores(), stores(), memory());
+        let (short, long, local) = (active(), active(), memory());
         for ask in [Ask::Take(2), Ask::Take(0), Ask::Take(2), Ask::Refund(1), Ask::Take(2), Ask::Take(4), Ask::Take(1)]
         {
             let descriptors = [Descriptor { ask: Some(ask), ..Descriptor::default() }];
@@ -138,10 +137,10 @@ fn one_limit_alone_answers_as_it_does_among_others() {
             let plan = |active: &Active| {
                 Plan::of(active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap()
             };
-            let plans = (plan(&alone), plan(&among));
-            assert_eq!(Settling::new(&alone, &local, &plans.0).alone().is_some(), is_alone, "{options}");
-            let first = at_once(settle(&alone, &local, &plans.0)).unwrap();
-            let mut second = Settling::new(&among, &local, &plans.1);
+            let plans = (plan(&short), plan(&long));
+            assert_eq!(Settling::new(&short, &local, &plans.0).only_store().is_some(), is_short, "{options}");
+            let first = at_once(settle(&short, &local, &plans.0)).unwrap();
+            let mut second = Settling::new(&long, &local, &plans.1);
             at_once(second.ask_all()).unwrap();
             assert_eq!(first.denial, second.denial(), "{options} {ask:?}");
             assert_eq!(format!("{:?}", first.judged), format!("{:?}", second.into_judged()), "{options} {ask:?}");

@@ -21,8 +21,8 @@ pub(crate) enum Counter {
     WithinLimit,
     Shadow,
     Reported,
-    /// Requests of one unit that were let pass and came near no limit. So are most: one addition stands for those to
-    /// `Allowed`, `Hits` and `WithinLimit`.
+    /// Requests of one unit that passed and came near no limit, as most do. One addition stands for three: to `Allowed`,
+    /// `Hits` and `WithinLimit`.
     PassedOne,
     /// Of a domain rather than of a rule: requests that none of its rules met.
     Unmatched,

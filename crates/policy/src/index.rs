@@ -26,7 +26,7 @@ pub(crate) struct Index {
     headers: Names,
     cookies: Names,
     query: Names,
-    /// Mostly few of these are there, and what is not need not be looked into.
+    /// None where no rule goes by it, which is mostly so: nothing is looked up then.
     method: Option<Values>,
     host: Option<Values>,
     path: Option<Values>,

@@ -408,9 +408,11 @@ where
             if !matches!(this.pass, Pass::Permit(permit) if D::tells(permit)) {
                 return Poll::Ready(this.pass.hold(ready!(polled)));
             }
-            match ready!(polled).map(|response| this.pass.tell(response)) {
-                Ok(Some(result)) => return Poll::Ready(result),
-                Ok(None) => this.serving.set(None),
+            match ready!(polled) {
+                Ok(response) => match this.pass.tell(response) {
+                    Some(held) => return Poll::Ready(held),
+                    None => this.serving.set(None),
+                },
                 Err(error) => return Poll::Ready(this.pass.hold(Err(error))),
             }
         }

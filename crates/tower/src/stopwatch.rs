@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Reads the processor's counter: that takes a third of the time of reading the system's clock, and a request may need two
 /// readings. Where tokio's clock can be paused, as in tests, it goes by that one, so that both stand still together.
 ///
-/// All go by one start, so that it takes no room and a permit has one without knowing its layer.
+/// All share one start. So it takes no room, and a permit can have one without knowing its layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(());
 
@@ -20,24 +20,24 @@ struct Start {
 
 static START: LazyLock<Start> = LazyLock::new(|| Start { machine: Clock::system(), runtime: Instant::now() });
 
-/// What tokio's clock shows at the start, in nanoseconds: the runtimes of a process may have clocks that were paused before
-/// it, or that have gone ahead.
+/// Where tokio's clock stands at the start, in nanoseconds. Each runtime may pause its own, so an instant may lie before the
+/// start: there is as much room below as above.
 const MIDDLE: u64 = 1 << 62;
 
 impl Stopwatch {
-    /// The first one takes a while, to measure how fast the counter goes.
-    pub(crate) fn start() -> Stopwatch {
+    /// Makes sure that there is a start. The first call takes a while, to measure how fast the counter goes.
+    pub(crate) fn shared() -> Stopwatch {
         LazyLock::force(&START);
         Stopwatch(())
     }
 
     #[inline]
     pub(crate) fn now(self) -> Time {
-        if CAN_BE_PAUSED { paused_or_not(Instant::now(), START.runtime) } else { START.machine.now() }
+        if CAN_BE_PAUSED { runtime_time(Instant::now(), START.runtime) } else { START.machine.now() }
     }
 }
 
-fn paused_or_not(now: Instant, start: Instant) -> Time {
+fn runtime_time(now: Instant, start: Instant) -> Time {
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(MIDDLE).min(MIDDLE);
     let (after, before) = (now.saturating_duration_since(start), start.saturating_duration_since(now));
     Time::from_nanos(MIDDLE + nanos(after) - nanos(before))
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_stops_it_and_sleeping_moves_it_on() {
-        let watch = Stopwatch::start();
+        let watch = Stopwatch::shared();
         let start = watch.now();
         assert_eq!(watch.now(), start);
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -79,7 +79,7 @@ mod tests {
     async fn a_clock_may_be_behind_the_start() {
         let before = Instant::now();
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let (then, now) = (paused_or_not(before, Instant::now()), paused_or_not(Instant::now(), Instant::now()));
+        let (then, now) = (runtime_time(before, Instant::now()), runtime_time(Instant::now(), Instant::now()));
         assert_eq!(between(then, now), Duration::from_secs(3));
     }
 }

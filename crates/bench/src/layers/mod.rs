@@ -10,8 +10,9 @@
 //! has room for 100,000 unless it is told for how many, so with many clients there is a lane of each.
 //!
 //! Neither has a layer that learns, sheds or takes turns: ours stand beside tower's `ConcurrencyLimit`. Those that read a
-//! clock, or whose count is one of a key, have a table of their own: their peer is tower_governor, which does both, and in
+//! clock, or count by key, have a table of their own: their peer is tower_governor, which does both, and in
 //! the column "does less" is `ConcurrencyLimit`, which does neither.
+//!
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
 //! that does the same work in few words, in the column "does the same".
 //!

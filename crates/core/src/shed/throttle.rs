@@ -35,9 +35,9 @@ pub struct ClientThrottle {
     sum: Bucket,
     /// Since the epoch, counted in buckets.
     latest: u64,
-    /// The nanoseconds of the latest bucket: in most of them nothing moves, and nothing need be divided to know that.
-    /// Empty at first.
-    lasts: Range<u64>,
+    /// The instants of the latest bucket, in nanoseconds; empty at first. While `now` is among them nothing moves, and no
+    /// division is needed to know it.
+    latest_nanos: Range<u64>,
     /// How long a bucket lasts.
     width_nanos: u64,
 }
@@ -59,7 +59,7 @@ impl ClientThrottle {
         let buckets = [Bucket::default(); THROTTLE_BUCKETS];
         let width_nanos = u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX) / THROTTLE_BUCKETS as u64;
         let (sum, width_nanos) = (Bucket::default(), width_nanos.max(1));
-        Ok(ClientThrottle { config, buckets, sum, latest: 0, lasts: 0..0, width_nanos })
+        Ok(ClientThrottle { config, buckets, sum, latest: 0, latest_nanos: 0..0, width_nanos })
     }
 
     /// Counts a request and tells whether to refuse it here, for a number that the caller rolled.
@@ -81,7 +81,7 @@ impl ClientThrottle {
         self.move_on(now);
         let (requests, accepts) = (self.sum.requests as f64, self.sum.accepts as f64);
         let too_many = requests - self.config.k * accepts;
-        // Mostly there are none.
+        // Mostly nothing is too much, and the division is spared.
         if too_many > 0.0 { too_many / (requests + 1.0) } else { 0.0 }
     }
 
@@ -96,7 +96,7 @@ impl ClientThrottle {
     /// Forgets the buckets that have left the window.
     #[inline]
     fn move_on(&mut self, now: Time) {
-        if !self.lasts.contains(&now.as_nanos()) {
+        if !self.latest_nanos.contains(&now.as_nanos()) {
             self.move_to_bucket_of(now);
         }
     }
@@ -120,7 +120,7 @@ impl ClientThrottle {
             }
         }
         let start = self.latest.saturating_mul(self.width_nanos);
-        self.lasts = start..start.saturating_add(self.width_nanos);
+        self.latest_nanos = start..start.saturating_add(self.width_nanos);
     }
 }
 

@@ -24,7 +24,7 @@ impl Default for WorkerShedderConfig {
 }
 
 impl WorkerShedderConfig {
-    /// Whether a worker that is so busy has more and more shed. What is not a number is not busy.
+    /// Whether the level rises at this utilisation. What is not a number is not busy.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, utilisation: f64) -> bool {
@@ -71,9 +71,8 @@ impl WorkerShedder {
         self.level
     }
 
-    /// The worker was looked at then, while nothing was shed, and was not [busy](WorkerShedderConfig::is_busy). Such a look
-    /// moves nothing, but the time up to it counts no more: who looks often need only tell of the last one, before the next
-    /// that is to be observed.
+    /// Tells that the worker was looked at then and was not [busy](WorkerShedderConfig::is_busy), while nothing was shed.
+    /// Such a look moves no level, but ends the time that the next observation counts. Of many, only the last need be told.
     pub fn was_calm_at(&mut self, looked: Time) {
         self.observed = self.observed.max(Some(looked));
     }

@@ -68,7 +68,7 @@ fn standard<'t>(
 ) {
     let mut value = String::with_capacity(VALUE_BYTES);
     for one in told.clone() {
-        match one.policy {
+        match one.policy_value {
             Some(made) => {
                 separate(&mut value);
                 value.push_str(made);
@@ -103,7 +103,8 @@ fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Op
     }
 }
 
-/// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once.
+/// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once. Copy it into a header
+/// (`HeaderValue::from_str`): to take over a `String` that has room to spare costs a second allocation.
 #[must_use]
 pub fn policy_value(name: &str, shown: Shown) -> String {
     let mut value = String::with_capacity(VALUE_BYTES);
@@ -111,7 +112,7 @@ pub fn policy_value(name: &str, shown: Shown) -> String {
     value
 }
 
-/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`super::wait`].
+/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`super::wait`]. Copy it likewise.
 #[must_use]
 pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
     let mut value = String::with_capacity(VALUE_BYTES);
@@ -185,8 +186,8 @@ mod tests {
         let made = policy_value(name, shown);
         assert_eq!(made, r#""a \"b\" \\ %C3%A9";q=100;w=60"#);
         let expected = [("ratelimit-policy", made.clone()), ("ratelimit", limit_value(name, 50, wait))];
-        for policy in [None, Some(made.as_str())] {
-            let one = LimitNumbers { name, shown, policy, remaining: 50, wait, denies, never, binding, family };
+        for policy_value in [None, Some(made.as_str())] {
+            let one = LimitNumbers { name, shown, policy_value, remaining: 50, wait, denies, never, binding, family };
             assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);
             let twice = expected.clone().map(|(name, value)| (name, format!("{value}, {value}")));
             assert_eq!(serialize(&[one, one], None, false, Time::from_nanos(0)), twice);

@@ -42,8 +42,9 @@ pub struct LimitNumbers<'a> {
     pub name: &'a str,
     /// Its units and period.
     pub shown: Shown,
-    /// What [`policy_value`] makes of both, if it is at hand.
-    pub policy: Option<&'a str>,
+    /// What [`policy_value`] makes of both, if it is at hand. It is made for the draft that is told; a second draft would
+    /// need one of its own.
+    pub policy_value: Option<&'a str>,
     /// Units that are left.
     pub remaining: u64,
     /// How long `remaining` is all there is: see [`wait`].
@@ -105,8 +106,8 @@ impl<'a> LimitNumbers<'a> {
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         let never = denies && judgement.answer.retry() == Some(Retry::Never);
-        let policy = judgement.policy_told;
-        Some(LimitNumbers { name, shown, policy, remaining, wait, denies, never, binding, family })
+        let policy_value = judgement.policy_value;
+        Some(LimitNumbers { name, shown, policy_value, remaining, wait, denies, never, binding, family })
     }
 }
 

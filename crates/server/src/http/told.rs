@@ -188,7 +188,7 @@ fn own_limits<'a>(
         let (never, family) = (retry == Some(Retry::Never), Headers::Standard);
         headers::push(
             &mut told,
-            LimitNumbers { name, shown, policy: None, remaining, wait, denies, never, binding, family },
+            LimitNumbers { name, shown, policy_value: None, remaining, wait, denies, never, binding, family },
         );
     }
     if violated.is_empty() {

@@ -129,7 +129,7 @@ impl AdaptiveBuilder {
         Ok(AdaptiveLayer(Arc::new(Shared {
             places,
             judge: self.judge,
-            clock: Stopwatch::start(),
+            clock: Stopwatch::shared(),
             switch,
             retry_after: self.retry_after,
         })))

@@ -69,6 +69,7 @@ enum Places {
     Divided {
         gate: Arc<DividedGate>,
         partition: PartitionOf,
+        /// Boxed, since a window with its histogram is large and few layers are divided.
         learner: Mutex<Box<Learner>>,
     },
 }

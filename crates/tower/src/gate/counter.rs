@@ -21,9 +21,9 @@ pub(super) struct Counter {
     gate: Mutex<Weak<Gate>>,
     /// Nothing for a gate whose limit is given, and once the gate is gone.
     learner: Mutex<Option<Box<Learner>>>,
-    /// Who took less than so many nanoseconds teaches nothing, unless it was dropped. It is 0 until what learns has been told
-    /// of the first, which begins its window, and is changed under its lock.
-    ignored_below: AtomicU64,
+    /// Who took less than this teaches nothing, unless it was dropped. Zero until the first sample, which must reach the
+    /// learner because it begins the window. Written under the learner's lock.
+    ignored_below_ns: AtomicU64,
 }
 
 impl Counter {
@@ -35,7 +35,7 @@ impl Counter {
             permits,
             gate: Mutex::default(),
             learner: Mutex::default(),
-            ignored_below: AtomicU64::new(0),
+            ignored_below_ns: AtomicU64::new(0),
         });
         counter.permits.reopen(limit)?;
         Ok(counter)
@@ -81,9 +81,9 @@ impl Counter {
     /// Learns from one who is in, if this gate does. As long as it is in, the counter goes to no other gate.
     #[inline]
     pub(super) fn learn(&self, now: Time, sample: Sample) {
-        let ignored_below = u128::from(self.ignored_below.load(Ordering::Relaxed));
+        let ignored_below_ns = u128::from(self.ignored_below_ns.load(Ordering::Relaxed));
         // A service that answers at once is where a lock would be felt most, and from such answers nothing is learnt.
-        if sample.dropped || sample.rtt.as_nanos() >= ignored_below {
+        if sample.dropped || sample.rtt.as_nanos() >= ignored_below_ns {
             self.learn_under_lock(now, sample);
         }
     }
@@ -92,7 +92,7 @@ impl Counter {
     fn learn_under_lock(&self, now: Time, sample: Sample) {
         let mut guard = lock(&self.learner);
         let Some(learner) = guard.as_mut() else { return };
-        self.ignored_below.store(learner.ignored_below(), Ordering::Relaxed);
+        self.ignored_below_ns.store(learner.ignored_below_ns(), Ordering::Relaxed);
         let Some(limit) = learner.learn(now, sample) else { return };
         // Under the lock: limits are published in their order, and none to a counter that is closed.
         let somebody_waits = self.permits.set_limit(limit);
@@ -109,7 +109,7 @@ impl Counter {
         // Before it is closed, which a limit that is learnt would undo.
         let mut learner = lock(&self.learner);
         *learner = None;
-        self.ignored_below.store(0, Ordering::Relaxed);
+        self.ignored_below_ns.store(0, Ordering::Relaxed);
         drop(learner);
         if self.permits.close() {
             SPARE.put(self);

@@ -9,19 +9,20 @@ use tidegate_core::adaptive::{AdaptiveError, AdaptiveLimit, Sample, Window, Wind
 pub(crate) struct Learner {
     limit: AdaptiveLimit,
     window: Option<Window>,
-    ignored_below: Duration,
+    /// Who took less teaches nothing, unless it was dropped.
+    ignored_below_ns: u64,
 }
 
 impl Learner {
     /// One that has learnt nothing yet.
     pub(crate) fn new(limit: AdaptiveLimit, window: Option<WindowConfig>) -> Result<Learner, AdaptiveError> {
-        let ignored_below = window.map_or(Duration::ZERO, |window| window.rtt_min);
-        Ok(Learner { limit, window: window.map(Window::new).transpose()?, ignored_below })
+        let rtt_min = window.map_or(Duration::ZERO, |window| window.rtt_min);
+        let ignored_below_ns = u64::try_from(rtt_min.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Learner { limit, window: window.map(Window::new).transpose()?, ignored_below_ns })
     }
 
-    /// In nanoseconds: who took less teaches nothing, unless it was dropped.
-    pub(crate) fn ignored_below(&self) -> u64 {
-        u64::try_from(self.ignored_below.as_nanos()).unwrap_or(u64::MAX)
+    pub(crate) fn ignored_below_ns(&self) -> u64 {
+        self.ignored_below_ns
     }
 
     pub(crate) fn limit(&self) -> u64 {

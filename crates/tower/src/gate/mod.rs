@@ -289,7 +289,7 @@ impl fmt::Debug for GatePermit {
 }
 
 impl GatePermit {
-    /// The gate learns from who has this place, if it does.
+    /// Lets the gate learn from the request that has this place. A gate whose limit is given ignores it.
     #[inline]
     pub(crate) fn learn(&self, now: Time, sample: Sample) {
         self.0.learn(now, sample);

@@ -116,7 +116,7 @@ impl LimitJudge {
         let numbers = LimitNumbers {
             name: &self.name,
             shown: self.shown,
-            policy: None,
+            policy_value: None,
             remaining: decision.remaining(),
             wait: self.wait(decision, true),
             denies: true,

@@ -35,8 +35,8 @@ pub(super) struct PolicyJudge {
     pub(super) address_missed: AddressMissed,
 }
 
-/// Whether it was told that rules go by the address of the peer and a request has none, as all have none if that was
-/// forgotten: such rules count nobody, which looks like rules that work.
+/// Whether the layer has warned that its rules go by address and a request has none. Without `peer_from` none has: then
+/// such rules count nobody, and nothing looks wrong.
 #[derive(Debug, Default)]
 pub(super) struct AddressMissed(AtomicBool);
 
@@ -99,6 +99,7 @@ impl PolicyJudge {
 
     pub(super) async fn judge(&self, head: &Head<'_>) -> Verdict {
         let Some(values) = self.values(head) else { return without_entry() };
+        // All parts: by the time a store has answered, the rules may be others than those that `policy` has.
         let asked = Asked::new(head.method(), head.uri(), head.headers(), HttpParts::ALL);
         let policy = self.engine.policy();
         let parts = policy.domain(&self.domain).map(|domain| policy.http_parts(domain)).unwrap_or_default();

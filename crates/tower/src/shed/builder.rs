@@ -112,7 +112,7 @@ impl ShedBuilder {
             class: self.class,
             tally: Tally::new(),
             shed: Default::default(),
-            clock: Stopwatch::start(),
+            clock: Stopwatch::shared(),
             switch,
             retry_after: self.retry_after,
         })))

@@ -108,7 +108,7 @@ impl ThrottleBuilder {
         let throttle = ClientThrottle::new(self.config)?;
         let switch = Switch::in_mode(self.mode);
         let state = Mutex::new(State { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
-        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: Stopwatch::start(), switch })))
+        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: Stopwatch::shared(), switch })))
     }
 }
 

@@ -107,9 +107,22 @@ mod tests {
         (0..2000).for_each(check);
     }
 
+    #[test]
+    fn a_calm_look_that_comes_late_counts_no_time_twice() {
+        let at = |seconds: u64| Time::from_nanos(1 + seconds * 1_000_000_000);
+        let worker = Worker::new(WorkerShedderConfig::default(), Dice::new(1)).unwrap();
+        for seconds in [0, 30] {
+            worker.sheds(Criticality::Get, 1.0, || at(seconds));
+        }
+        // As by a thread that was held up between its look and this.
+        worker.calm_at.store(at(10).as_nanos(), Ordering::Relaxed);
+        worker.sheds(Criticality::Get, 1.0, || at(60));
+        assert_eq!(worker.level(), 0.5);
+    }
+
     /// However many look at once, the level follows the time that has passed.
     #[test]
-    fn several_callers_count_no_time_twice() {
+    fn busy_looks_of_several_threads_count_no_time_twice() {
         let config = WorkerShedderConfig { ramp: Duration::from_secs(1), ..WorkerShedderConfig::default() };
         let worker = Worker::new(config, Dice::new(1)).unwrap();
         let (start, clock) = (1_000_000_000, AtomicU64::new(1_000_000_000));

@@ -1,13 +1,14 @@
-//! Rules by address before a layer that finds none.
+//! Layers whose rules go by address, for requests that have none.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Engine, Options};
-use tidegate_policy::{LoadOptions, load_text};
+use tidegate_policy::{LoadOptions, Outside, load_text};
 use tidegate_tower::RateLimitLayer;
 
+use super::servers::free_port;
 use super::{get, status};
 
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -35,8 +36,8 @@ fn told(domain: &str) -> usize {
 #[tokio::test]
 async fn a_layer_that_finds_no_address_says_so_once() {
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
-    // For all threads: a place in the code that a test beside this one meets first would stay silent if that one did not
-    // listen.
+    // For all threads: tracing remembers for each place in the code whether anybody listens, and a test beside this one may
+    // come there first.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let rules = "domains:
   by-address: {rules: [{name: each, key: address, limit: 1/minute}]}
@@ -53,6 +54,16 @@ async fn a_layer_that_finds_no_address_says_so_once() {
         }
         assert_eq!(told(domain), expected, "{domain}");
     }
+    let rules = "domains: {far: {rules: [{name: each, key: address, limit: 1/minute}]}}";
+    let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
+    let policy = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() }).policy.unwrap();
+    let store = Some(format!("redis://127.0.0.1:{}?timeout=50ms", free_port()).into());
+    let far = Arc::new(Engine::with_policy(Options { store, ..Options::default() }, policy).unwrap());
+    let layer_of_shared = RateLimitLayer::policy(far, "far").build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(status(&layer_of_shared, get("/", &[])).await, 200);
+    }
+    assert_eq!(told("far"), 1, "where a shared store is asked");
     let found = layer("by-address");
     let with_address = || {
         let mut request = get("/", &[]);
