@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_core::Retry;
-use tidegate_engine::Denial;
+use tidegate_engine::{Counts, Denial};
 use tidegate_policy::{Ask, Descriptor, Entry, OwnLimit, Shown};
 
 use crate::bench::{Bench, PER_USER, entries, remaining};
@@ -31,6 +31,16 @@ fn a_denial_by_one_rule_costs_nothing_from_the_others() {
     bench.clock.advance(Duration::from_secs(1));
     let denied = bench.one(&both);
     assert_eq!(denied.strictest(0).unwrap().limit.unwrap().name.as_ref(), "daily");
+}
+
+#[test]
+fn a_rule_that_allows_what_another_denies_counts_no_units_as_taken() {
+    let bench = Bench::new(&format!("{PER_USER}\n- {{name: strict, limit: 1/minute}}\n"));
+    assert!(bench.one(&[("user", "ann")]).is_allowed());
+    assert!(!bench.one(&[("user", "ann")]).is_allowed());
+    let counts: Vec<_> = bench.engine.rules().iter().map(|rule| rule.counts).collect();
+    let told = |one: &Counts| (one.hits, one.allowed, one.denied, one.within_limit, one.over_limit);
+    assert_eq!(counts.iter().map(told).collect::<Vec<_>>(), [(2, 2, 0, 1, 0), (2, 1, 1, 1, 1)]);
 }
 
 #[test]

@@ -73,7 +73,9 @@ impl RateLimitLayer {
     /// request that ends in an error of the service there is none.
     ///
     /// ```
+    /// use std::net::SocketAddr;
     /// use std::sync::Arc;
+    /// use axum::extract::ConnectInfo;
     /// use tidegate_engine::{Engine, Options};
     /// use tidegate_policy::{LoadOptions, load_text};
     /// use tidegate_tower::{KeyBy, RateLimitLayer};
@@ -87,7 +89,11 @@ impl RateLimitLayer {
     /// ";
     /// let policy = load_text("rules.yaml", rules, &LoadOptions::default()).policy.ok_or("see its diagnostics")?;
     /// let engine = Arc::new(Engine::with_policy(Options::default(), policy)?);
-    /// let layer = RateLimitLayer::policy(engine, "api").descriptor([("user", KeyBy::header("x-user"))]).build()?;
+    /// let layer = RateLimitLayer::policy(engine, "api")
+    ///     .descriptor([("user", KeyBy::header("x-user"))])
+    ///     // Where axum leaves the address of the peer.
+    ///     .peer_from(|peer: &ConnectInfo<SocketAddr>| Some(peer.0.ip()))
+    ///     .build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn policy(engine: Arc<Engine>, domain: impl Into<Box<str>>) -> RateLimitBuilder<ByPolicy> {

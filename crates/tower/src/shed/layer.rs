@@ -283,7 +283,8 @@ impl ShedHandle {
         self.0.tally.in_flight()
     }
 
-    /// For a worker's shedder: from 0, nothing is shed, to 3, all but critical requests are.
+    /// For a worker's shedder: from 0, nothing is shed, to 3, all but critical requests are. Requests move it: while none
+    /// come it stays as it is.
     #[must_use]
     pub fn level(&self) -> Option<f64> {
         match &self.0.kind {

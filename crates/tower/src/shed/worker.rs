@@ -47,7 +47,9 @@ impl Worker {
     #[inline(never)]
     fn observe(&self, class: Criticality, utilisation: f64, now: impl FnOnce() -> Time) -> bool {
         let mut state = lock(&self.state);
-        let calm_at = self.calm_at.load(Ordering::Relaxed);
+        // It counts once: by a clock that is ahead, as of another runtime that is paused, no time would pass until this one has
+        // caught up.
+        let calm_at = self.calm_at.swap(0, Ordering::Relaxed);
         if calm_at != 0 {
             state.shedder.was_calm_at(Time::from_nanos(calm_at));
         }
@@ -118,6 +120,17 @@ mod tests {
         worker.calm_at.store(at(10).as_nanos(), Ordering::Relaxed);
         worker.sheds(Criticality::Get, 1.0, || at(60));
         assert_eq!(worker.level(), 0.5);
+    }
+
+    #[test]
+    fn a_calm_look_by_a_clock_that_is_ahead_holds_no_ramp_up_for_long() {
+        let at = |seconds: u64| Time::from_nanos(1 + seconds * 1_000_000_000);
+        let worker = Worker::new(WorkerShedderConfig::default(), Dice::new(1)).unwrap();
+        worker.sheds(Criticality::Get, 0.1, || at(86_400));
+        for seconds in [0, 60, 120] {
+            worker.sheds(Criticality::Get, 1.0, || at(seconds));
+        }
+        assert_eq!(worker.level(), 1.0, "the first look by this clock only starts it");
     }
 
     /// However many look at once, the level follows the time that has passed.

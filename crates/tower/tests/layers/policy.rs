@@ -159,6 +159,18 @@ async fn rules_that_count_responses_hear_of_them() {
     assert_eq!(answers(&layer, "/bytes", 200, "abc", 3).await, [200, 200, 429]);
 }
 
+#[tokio::test]
+async fn one_rule_that_counts_responses_is_enough_among_others() {
+    let counting = "{name: failures, count: response.status == 401, limit: 1/minute}";
+    for rules in
+        [format!("{counting}, {{name: all, limit: 9/minute}}"), format!("{{name: all, limit: 9/minute}}, {counting}")]
+    {
+        let engine = engine(&format!("domains: {{api: {{rules: [{rules}]}}}}"), &FakeClock::new());
+        let layer = RateLimitLayer::policy(engine, "api").build().unwrap();
+        assert_eq!(answers(&layer, "/", 401, "", 2).await, [401, 429], "{rules}");
+    }
+}
+
 fn on_store(port: u16, failure: &str) -> RateLimitLayer {
     let rules = format!(
         "

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::adaptive::{Aimd, AimdConfig, WindowConfig};
 use tidegate_core::shed::Mode;
-use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, Lesson, Queue, Reason, Refusal};
+use tidegate_tower::{AdaptiveBuilder, AdaptiveLayer, ConcurrencyLayer, Ended, Lesson, Queue, Reason, Refusal};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle, status};
@@ -118,6 +118,31 @@ async fn a_rise_lets_in_who_waits(builder: AdaptiveBuilder) {
     assert_eq!((handle.in_flight(), handle.waiting()), (0, 0));
 }
 
+/// The head of a response teaches. Its body is unread, so that no place comes back: who waits gets the one that is new.
+#[tokio::test(start_paused = true)]
+async fn a_rise_before_any_place_is_free_lets_in_who_waits() {
+    for builder in [aimd(1), aimd(1).partitions([0.5], |_| Some(0))] {
+        let layer = builder.queue(Queue::new(10, Duration::from_secs(10))).build().unwrap();
+        let handle = layer.handle();
+        let first = tokio::spawn(layer.layer(Slow::taking(100)).oneshot(request(&[])));
+        settle().await;
+        let waiting = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.acquire().await }
+        });
+        settle().await;
+        assert_eq!((handle.in_flight(), handle.waiting()), (1, 1));
+        pass(100).await;
+        let unread = first.await.unwrap().unwrap();
+        settle().await;
+        assert_eq!((handle.limit(), handle.in_flight(), handle.waiting()), (2, 2, 0));
+        drop(unread);
+        assert_eq!((handle.limit(), handle.in_flight()), (2, 1));
+        drop(waiting.await.unwrap());
+        assert_eq!(handle.in_flight(), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_falls_lets_nobody_in_until_there_is_room() {
     let layer = aimd(4).build().unwrap();
@@ -200,6 +225,24 @@ async fn it_learns_in_the_shadow_and_not_when_it_is_off() {
     handle.switch().set_mode(Mode::Off);
     service.oneshot(request(&[("answer", "503")])).await.unwrap();
     assert_eq!(handle.limit(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_shadow_who_finds_no_place_of_its_partition_teaches_and_is_judged() {
+    let judged = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&judged);
+    let judge = move |_: Ended<'_>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Lesson::Success
+    };
+    let layer = aimd(1).partitions([0.5], |_| Some(0)).judge(judge).mode(Mode::Shadow).build().unwrap();
+    let (handle, service) = (layer.handle(), layer.layer(Slow::taking(100)));
+    for _ in 0..3 {
+        send(&service, request(&[])).await;
+    }
+    assert_eq!((handle.in_flight(), handle.switch().would_refuse()), (1, 2));
+    pass(100).await;
+    assert_eq!((handle.limit(), handle.in_flight(), judged.load(Ordering::Relaxed)), (4, 0, 3));
 }
 
 #[test]
