@@ -294,6 +294,13 @@ impl RateLimitBuilder<ByPolicy> {
         if by.descriptors.len() > DESCRIPTORS_MAX {
             return Err(ConfigError::Descriptors { count: by.descriptors.len() });
         }
+        if by.denies_missing && by.descriptors.iter().all(Vec::is_empty) {
+            return Err(ConfigError::unused(
+                "deny_missing_entries",
+                "without entries",
+                "add a descriptor with the entries that must be there, or leave it out",
+            ));
+        }
         let mut descriptors = Vec::with_capacity(by.descriptors.len().max(1));
         for entries in &by.descriptors {
             if entries.len() > ENTRIES_MAX {

@@ -329,6 +329,12 @@ fn mistakes_are_named() {
     let error = RateLimitLayer::policy(Arc::clone(&engine), "api").descriptor(wide).build().unwrap_err();
     let expected = format!("entries: {} are too many for one descriptor; use at most {ENTRIES_MAX}", ENTRIES_MAX + 1);
     assert_eq!(error.to_string(), expected);
+    let error = RateLimitLayer::policy(Arc::clone(&engine), "api").deny_missing_entries().build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "deny_missing_entries: it has no effect without entries; add a descriptor with the entries that must be there, or \
+         leave it out"
+    );
     let two = KeyBy::path().and(KeyBy::api_key());
     let error = RateLimitLayer::policy(engine, "api").descriptor([("user", two)]).build().unwrap_err();
     assert_eq!(error.to_string(), "entry `user`: its value has 2 parts; give each part an entry of its own");
