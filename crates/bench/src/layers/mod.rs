@@ -177,9 +177,7 @@ pub(crate) fn run() {
     }
     println!("\nTarget: no layer costs more than its peer: {}", verdict(&slower.than_peer));
     println!("\nTarget: no layer costs more than what does the same: {}", verdict(&slower.than_same));
-    if !slower.than_lesser.is_empty() {
-        println!("\nMore than one that knows no key and reads no clock: {}", slower.than_lesser.join(", "));
-    }
+    println!("\nTarget: nor more than one that knows no key and reads no clock: {}", verdict(&slower.than_lesser));
 }
 
 fn verdict(slower: &[String]) -> String {
