@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_core::MemoryStore;
 use tidegate_policy::{Mode, Policy, Rule, RuleId, RuleLimit};
 use tokio::runtime::Handle;
 
 use crate::http_headers;
+use crate::sole;
 use crate::stats::{Counter, Record};
 use crate::store::Backend;
 use crate::unmatched::Unmatched;
@@ -25,6 +27,8 @@ pub(crate) struct Active {
     pub(crate) unmatched: Unmatched,
     /// What `RateLimit-Policy` tells of each limit of each rule, which stays as it is.
     policy_values: Vec<Box<[Box<str>]>>,
+    /// The stores of rules that can judge a request alone.
+    sole_stores: Vec<Option<Arc<MemoryStore>>>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -43,8 +47,9 @@ impl Active {
         let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
         let told = |limit: &RuleLimit| http_headers::policy_value(&limit.name, limit.shown).into();
         let policy_values = policy.rules().iter().map(|rule| rule.limits.iter().map(told).collect()).collect();
+        let sole_stores = policy.rules().iter().map(|rule| sole::store_of(rule, &stores).cloned()).collect();
         let has_shared = stores.iter().any(Backend::is_shared);
-        Active { policy, records, stores, has_shared, any_blocked, unmatched, policy_values, shadow }
+        Active { policy, records, stores, has_shared, any_blocked, unmatched, policy_values, sole_stores, shadow }
     }
 
     #[cfg(test)]
@@ -96,6 +101,15 @@ impl Active {
 
     pub(crate) fn record(&self, id: RuleId) -> Option<&Record> {
         self.records.get(id.index()).map(Arc::as_ref)
+    }
+
+    pub(crate) fn rule(&self, id: RuleId) -> Option<&Rule> {
+        self.policy.rules().get(id.index())
+    }
+
+    /// The store of a rule if it can judge a request by that alone.
+    pub(crate) fn sole_store(&self, id: RuleId) -> Option<&MemoryStore> {
+        self.sole_stores.get(id.index())?.as_deref()
     }
 
     /// Counts a request that a rule judged without its store.

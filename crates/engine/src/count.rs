@@ -16,9 +16,9 @@ impl Engine {
     /// Adds a request to the counts of the rules that judged it.
     pub(crate) fn count(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome) {
         let mut number = 0;
-        while let Some(first) = outcome.judged.get(number) {
+        while let Some(first) = outcome.judged.listed().get(number) {
             let same = |judged: &&Judged| (judged.descriptor, judged.rule) == (first.descriptor, first.rule);
-            let group = number..number + outcome.judged[number..].iter().take_while(same).count();
+            let group = number..number + outcome.judged.listed()[number..].iter().take_while(same).count();
             self.count_rule(request, plan, outcome, group.clone());
             number = group.end;
         }
@@ -26,7 +26,8 @@ impl Engine {
 
     /// Adds the judgements of one rule, one for each of its limits, to its counts.
     fn count_rule(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, group: std::ops::Range<usize>) {
-        let (Some(judged), Some(planned)) = (outcome.judged.get(group.clone()), plan.planned.get(group)) else {
+        let (Some(judged), Some(planned)) = (outcome.judged.listed().get(group.clone()), plan.planned.get(group))
+        else {
             return;
         };
         let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
@@ -39,13 +40,11 @@ impl Engine {
             Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
         );
         let units = if is_refund { 0 } else { asked.cost };
-        let mut amounts: ArrayVec<(Counter, u64), 4> = ArrayVec::new();
+        let mut amounts = Amounts::new();
         let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
         let is_taken = !over && !is_silent && outcome.denial.is_none();
-        let decisions = judged.iter().filter_map(|judged| judged.answer.decision());
-        let near_limit = decisions.map(|decision| near(decision, units)).max().unwrap_or(0);
-        if is_taken && units == 1 && near_limit == 0 {
-            amounts.push((Counter::PassedOne, 1));
+        if is_taken {
+            amounts = passed(units, judged.iter().filter_map(|judged| judged.answer.decision()));
         } else {
             amounts.push((Counter::Hits, units));
             match (over, denies) {
@@ -56,9 +55,6 @@ impl Engine {
                     amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
                 }
                 (false, _) => amounts.push((Counter::Allowed, 1)),
-            }
-            if is_taken {
-                amounts.extend([(Counter::WithinLimit, units), (Counter::NearLimit, near_limit)]);
             }
         }
         record.all.add_all(&amounts);
@@ -79,6 +75,23 @@ impl Engine {
     fn room_for_series(&self) -> bool {
         let one_more = |count: usize| (count < SERIES_MAX).then_some(count + 1);
         self.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+}
+
+/// What is added to the counts of a rule.
+type Amounts = ArrayVec<(Counter, u64), 4>;
+
+/// What is counted of a request whose units were taken of all limits of a rule.
+pub(crate) fn passed<'d>(units: u64, decisions: impl IntoIterator<Item = &'d Decision>) -> Amounts {
+    let near_limit = decisions.into_iter().map(|decision| near(decision, units)).max().unwrap_or(0);
+    match (units, near_limit) {
+        (1, 0) => Amounts::from_iter([(Counter::PassedOne, 1)]),
+        _ => Amounts::from([
+            (Counter::Hits, units),
+            (Counter::Allowed, 1),
+            (Counter::WithinLimit, units),
+            (Counter::NearLimit, near_limit),
+        ]),
     }
 }
 

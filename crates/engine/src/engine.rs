@@ -15,10 +15,11 @@ use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once, guarded_future};
-use crate::outcome::Outcome;
+use crate::outcome::{Denial, Judgements, Outcome};
 use crate::permits::PermitBook;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
+use crate::sole::{self, Begun};
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
@@ -208,24 +209,26 @@ impl Engine {
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
         let Some(domain) = domain else {
-            return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Vec::new() });
+            return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE });
         };
         active.learn_of_blocks().await;
-        let plan = Plan::of(&active, domain, request, long_keys)?;
+        let Begun { found, asked } = match sole::pass(&active, domain, request) {
+            Ok(sole) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
+            Err(begun) => begun,
+        };
+        let plan = Plan::go_on(&active, domain, request, long_keys, found)?;
         if plan.is_unmatched() {
             active.unmatched.count(domain);
         }
-        let settled = settle(&active, &self.local_backend, &plan).await?;
+        let settled = settle(&active, &self.local_backend, &plan, asked).await?;
         self.note_fallbacks(settled.fell_back);
-        let outcome = Outcome {
-            active,
-            known_domain: true,
-            denial: settled.denial,
-            shadow: self.options.shadow,
-            judged: settled.judged,
-        };
+        let outcome = self.outcome(active, settled.denial, Judgements::Listed(settled.judged));
         self.count(request, &plan, &outcome);
         Ok(outcome)
+    }
+
+    fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
+        Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
     }
 
     /// Counts what became of a request, for the rules that count responses. Tells how many did.

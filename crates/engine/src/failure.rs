@@ -16,7 +16,7 @@ use tidegate_policy::{Mode, OnStoreFailure, Request, RuleId};
 
 use crate::active::Active;
 use crate::engine::Engine;
-use crate::outcome::{Denial, Outcome};
+use crate::outcome::{Denial, Judgements, Outcome};
 use crate::store::StoreError;
 
 /// Does something with a store; if that panics, it did not answer. A store lets go of all its locks then, and leaves
@@ -89,7 +89,7 @@ impl Engine {
         });
         let known_domain = active.policy.domain(request.domain).is_some();
         let denial = denies.then_some(Denial::StoreFailure);
-        Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Vec::new() }
+        Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Judgements::NONE }
     }
 
     /// The answer to a report of which it is not known which rules apply: none has counted it.

@@ -5,6 +5,7 @@
 //! | what front ends call | `engine.rs`, `at_once.rs` |
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | the policy in force, with all that its rules need | `active.rs` |
+//! | one rule that judges a request alone and lets it pass, as is mostly so | `sole.rs` |
 //! | which charges a request makes | `plan.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle.rs` |
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
@@ -41,6 +42,7 @@ mod plan;
 mod settle;
 mod shape;
 mod shared;
+mod sole;
 mod stats;
 mod store;
 mod unmatched;

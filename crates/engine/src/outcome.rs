@@ -8,6 +8,7 @@ use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
+use crate::sole::Sole;
 
 /// What came out of a request.
 #[derive(Debug)]
@@ -17,7 +18,29 @@ pub struct Outcome {
     pub(crate) denial: Option<Denial>,
     /// A denial that was not enforced, because all is in shadow.
     pub(crate) shadow: bool,
-    pub(crate) judged: Vec<Judged>,
+    pub(crate) judged: Judgements,
+}
+
+/// What all limits said.
+#[derive(Debug)]
+pub(crate) enum Judgements {
+    /// One alone judged the request.
+    Sole(Sole),
+    /// In the order of descriptors and rules.
+    Listed(Vec<Judged>),
+}
+
+impl Judgements {
+    /// Nobody said anything.
+    pub(crate) const NONE: Judgements = Judgements::Listed(Vec::new());
+
+    /// Those that are kept in a list.
+    pub(crate) fn listed(&self) -> &[Judged] {
+        match self {
+            Judgements::Sole(_) => &[],
+            Judgements::Listed(list) => list,
+        }
+    }
 }
 
 /// Why a request was denied.
@@ -209,8 +232,8 @@ impl Outcome {
     /// Whether a rule that judged it counts its response too.
     #[must_use]
     pub fn counts_response(&self) -> bool {
-        let rules = self.active.policy.rules();
-        let mut judging = self.judged.iter().filter_map(|judged| rules.get(judged.rule?.index()));
+        // A rule that judges alone does not.
+        let mut judging = self.judged.listed().iter().filter_map(|judged| self.active.rule(judged.rule?));
         judging.any(Rule::counts_responses)
     }
 
@@ -227,29 +250,53 @@ impl Outcome {
         let denials = self.judgements().filter(|judgement| judgement.denies() && wanted(judgement));
         // Where deciding failed as a whole, no rule has judged.
         let failed =
-            (denial == Denial::StoreFailure && self.judged.is_empty()).then_some(Retry::Unknown(FAILURE_RETRY));
+            (denial == Denial::StoreFailure && self.judgements().len() == 0).then_some(Retry::Unknown(FAILURE_RETRY));
         Retry::longest(denials.filter_map(|judgement| judgement.answer.retry())).or(failed)
     }
 
     /// What each limit said, in the order of descriptors and rules.
     pub fn judgements(&self) -> impl ExactSizeIterator<Item = Judgement<'_>> {
-        let rules = self.active.policy.rules();
-        self.judged.iter().map(move |judged| {
-            let rule = judged.rule.and_then(|id| rules.get(id.index()));
-            let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
-            let told_as = rule.and_then(|rule| rule.told_as.as_ref()).map(|told_as| told_as.shown);
-            Judgement {
-                descriptor: judged.descriptor as usize,
-                rule,
-                limit,
-                own: judged.own.as_ref().and_then(|own| own.limit),
-                shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
-                policy_value: judged.rule.and_then(|id| self.active.policy_value(id, judged.limit)),
-                answer: judged.answer,
-                veto: judged.veto,
-                mode: effective(judged.mode, self.shadow),
-            }
+        let count = match &self.judged {
+            Judgements::Sole(_) => 1,
+            Judgements::Listed(list) => list.len(),
+        };
+        (0..count).map(|number| match &self.judged {
+            Judgements::Sole(sole) => self.sole_judgement(sole),
+            Judgements::Listed(list) => self.judgement(&list[number]),
         })
+    }
+
+    fn judgement(&self, judged: &Judged) -> Judgement<'_> {
+        let rule = judged.rule.and_then(|id| self.active.rule(id));
+        let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
+        let told_as = rule.and_then(|rule| rule.told_as.as_ref()).map(|told_as| told_as.shown);
+        Judgement {
+            descriptor: judged.descriptor as usize,
+            rule,
+            limit,
+            own: judged.own.as_ref().and_then(|own| own.limit),
+            shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
+            policy_value: judged.rule.and_then(|id| self.active.policy_value(id, judged.limit)),
+            answer: judged.answer,
+            veto: judged.veto,
+            mode: effective(judged.mode, self.shadow),
+        }
+    }
+
+    fn sole_judgement(&self, sole: &Sole) -> Judgement<'_> {
+        let rule = self.active.rule(sole.rule);
+        let limit = rule.and_then(|rule| rule.limits.first());
+        Judgement {
+            descriptor: 0,
+            rule,
+            limit,
+            own: None,
+            shown: limit.map(|limit| limit.shown),
+            policy_value: self.active.policy_value(sole.rule, 0),
+            answer: Answer::Decided(sole.decision),
+            veto: true,
+            mode: effective(Mode::Enforce, self.shadow),
+        }
     }
 
     /// The judgement that binds a descriptor most.

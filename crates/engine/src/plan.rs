@@ -143,6 +143,17 @@ impl Plan {
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Plan, RequestError> {
+        Plan::go_on(active, domain, request, long_keys, None)
+    }
+
+    /// The same, but for the rules of the first descriptor if they were found already.
+    pub(crate) fn go_on(
+        active: &Active,
+        domain: DomainId,
+        request: &Request<'_>,
+        long_keys: LongKeys,
+        mut first_found: Option<FoundRules>,
+    ) -> Result<Plan, RequestError> {
         if request.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
@@ -157,8 +168,13 @@ impl Plan {
                 plan.add_own(number, &question, descriptor.ask, own)?;
                 continue;
             }
-            found.clear();
-            active.policy.find(domain, &question, &mut found);
+            match first_found.take() {
+                Some(rules) => found = rules,
+                None => {
+                    found.clear();
+                    active.policy.find(domain, &question, &mut found);
+                }
+            }
             // Mostly there is one, and a list that grows by itself has room for four from the start.
             if plan.planned.is_empty() {
                 plan.planned.reserve_exact(found.len());
@@ -466,7 +482,7 @@ fn may_be_blocked(active: &Active, rule: &Rule) -> bool {
     }
 }
 
-fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {
+pub(crate) fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {
     if descriptor.entries.len() > ENTRIES_MAX {
         return Err(RequestError::TooManyEntries { count: descriptor.entries.len() });
     }

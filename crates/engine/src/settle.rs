@@ -28,11 +28,17 @@ pub(crate) struct Settled {
     pub(crate) fell_back: u64,
 }
 
-/// Asks the stores for what a request was planned to charge, and tells what comes of it.
-pub(crate) async fn settle(active: &Active, local: &Backend, plan: &Plan) -> Result<Settled, RequestError> {
+/// Asks the stores for what a request was planned to charge, and tells what comes of it. If that is one charge, its store
+/// may have been `asked` already.
+pub(crate) async fn settle(
+    active: &Active,
+    local: &Backend,
+    plan: &Plan,
+    asked: Option<Result<Decision, StoreError>>,
+) -> Result<Settled, RequestError> {
     let mut settling = Settling::new(active, local, plan);
     if let Some(store) = settling.only_store() {
-        settling.ask_one(store, 0, false).await?;
+        settling.ask_one(store, 0, false, asked).await?;
     } else {
         settling.ask_all().await?;
     }
@@ -195,7 +201,7 @@ impl<'a> Settling<'a> {
         if let ([number], Some(Backend::Memory(store))) = (&batch[..], active.store(store))
             && plan.planned[*number].looks.count() == 0
         {
-            return self.ask_one(store, *number, denied).await;
+            return self.ask_one(store, *number, denied, None).await;
         }
         let looks = self.looks(batch)?;
         while !batch.is_empty() {
@@ -244,13 +250,19 @@ impl<'a> Settling<'a> {
 
     /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
     /// together with it, and no list to be made; what else denies its key was looked at when it was planned, or is with
-    /// another charge of the rule.
-    async fn ask_one(&mut self, store: &MemoryStore, number: usize, denied: bool) -> Result<(), RequestError> {
+    /// another charge of the rule. It may have been `asked` already.
+    async fn ask_one(
+        &mut self,
+        store: &MemoryStore,
+        number: usize,
+        denied: bool,
+        asked: Option<Result<Decision, StoreError>>,
+    ) -> Result<(), RequestError> {
         let planned = &self.plan.planned[number];
         let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { return Ok(()) };
         let op = if denied { looking(op) } else { op };
         let key = self.plan.key(&planned.key)?;
-        match guarded(|| store.decide(key, limit, op)) {
+        match asked.unwrap_or_else(|| guarded(|| store.decide(key, limit, op))) {
             Ok(decision) => self.note(number, op, &decision),
             Err(StoreError) => self.fail(number, Charge { key, limit, op, veto: planned.veto }).await,
         }

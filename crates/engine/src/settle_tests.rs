@@ -27,7 +27,7 @@ fn settled(rules: &str, requests: usize) -> Vec<Settled> {
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let domain = active.policy.domain("api").unwrap();
     let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-    (0..requests).map(|_| at_once(settle(&active, &local, &plan)).unwrap()).collect()
+    (0..requests).map(|_| at_once(settle(&active, &local, &plan, None)).unwrap()).collect()
 }
 
 /// What is left of the first limit after each.
@@ -106,7 +106,7 @@ fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
         let planned = &plan.planned[0];
         near.decide(plan.key(&planned.key).unwrap(), limit(&active, planned).unwrap(), Op::Peek).remaining()
     };
-    let mut asking = Box::pin(settle(&active, &local, &plan));
+    let mut asking = Box::pin(settle(&active, &local, &plan, None));
     assert!((&mut asking).now_or_never().is_none(), "the far store does not answer");
     assert_eq!(left(), 8);
     drop(asking);
@@ -139,7 +139,7 @@ fn the_short_way_answers_as_the_long_one_does() {
             };
             let plans = (plan(&short), plan(&long));
             assert_eq!(Settling::new(&short, &local, &plans.0).only_store().is_some(), is_short, "{options}");
-            let first = at_once(settle(&short, &local, &plans.0)).unwrap();
+            let first = at_once(settle(&short, &local, &plans.0, None)).unwrap();
             let mut second = Settling::new(&long, &local, &plans.1);
             at_once(second.ask_all()).unwrap();
             assert_eq!(first.denial, second.denial(), "{options} {ask:?}");

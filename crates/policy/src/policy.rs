@@ -251,6 +251,13 @@ impl Rule {
         self.count.as_ref().is_some_and(|count| count.mentions_response())
     }
 
+    /// Whether an expression tells whom or what it counts.
+    #[must_use]
+    pub fn counts_by_expression(&self) -> bool {
+        let of_key = self.key.iter().any(|part| matches!(part, Part::Expression(_)));
+        of_key || self.cost.is_some() || self.count.is_some()
+    }
+
     fn looks_at_cost(&self) -> bool {
         let of_key = self.key.iter().filter_map(|part| match part {
             Part::Expression(expression) => Some(expression),

@@ -1,0 +1,203 @@
+//! The common case: one rule judges a request alone and lets it pass. There is nothing to be taken together with it,
+//! nothing to be given back, and no list to be made.
+//!
+//! Whatever else may be so is left to `plan.rs` and `settle.rs`, which go on from what is known here.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tidegate_core::{Decision, Key, MemoryStore, Op};
+use tidegate_policy::{Action, Count, DomainId, FoundRules, KeyMade, Mode, Question, Request, Rule, RuleId};
+
+use crate::active::Active;
+use crate::count::passed;
+use crate::failure::guarded;
+use crate::plan::{Purpose, question};
+use crate::store::{Backend, StoreError};
+
+/// What the limit of a rule said that judged a request alone and let it pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sole {
+    pub(crate) rule: RuleId,
+    pub(crate) decision: Decision,
+}
+
+/// The store of a rule if it can judge a request by that alone: it has one limit, in memory, and does nothing but count.
+pub(crate) fn store_of<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Arc<MemoryStore>> {
+    let ([limit], Action::Limit) = (&*rule.limits, rule.action) else { return None };
+    let Some(Backend::Memory(store)) = stores.get(limit.store) else { return None };
+    let does_more = rule.quota || rule.count_denied || rule.penalty.is_some() || !rule.metric_entries.is_empty();
+    // Expressions must not be evaluated twice, here and when it is gone on: those that fail are counted.
+    (!does_more && !rule.counts_by_expression()).then_some(store)
+}
+
+/// What is known of a request that did not pass here, or of which there is more to be asked: nothing was taken.
+#[derive(Default)]
+pub(crate) struct Begun {
+    /// The rules of its first descriptor, if they were looked up.
+    pub(crate) found: Option<FoundRules>,
+    /// What the store said to the only charge, if it was asked: no, or nothing at all.
+    pub(crate) asked: Option<Result<Decision, StoreError>>,
+}
+
+/// Takes what a request costs of the one rule that applies to it, and counts that it passed.
+pub(crate) fn pass(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Sole, Begun> {
+    let [descriptor] = request.descriptors else { return Err(Begun::default()) };
+    if descriptor.ask.is_some() || descriptor.limit.is_some() {
+        return Err(Begun::default());
+    }
+    let Ok(question) = question(request, descriptor) else { return Err(Begun::default()) };
+    let mut found = FoundRules::new();
+    active.policy.find(domain, &question, &mut found);
+    let [rule] = found[..] else { return Err(Begun { found: Some(found), asked: None }) };
+    match take(active, rule, &question) {
+        Some(Ok(decision)) if decision.is_allowed() => Ok(Sole { rule, decision }),
+        asked => Err(Begun { found: Some(found), asked }),
+    }
+}
+
+/// Takes what a request costs of a rule, and counts it if it passes. Nothing if there is more to be asked.
+fn take(active: &Active, id: RuleId, question: &Question<'_>) -> Option<Result<Decision, StoreError>> {
+    let (rule, record, store) = (active.rule(id)?, active.record(id)?, active.sole_store(id)?);
+    let (Count::Now(units @ 1..), Mode::Enforce, [limit]) =
+        (rule.count(question), record.mode(rule.mode), &*rule.limits)
+    else {
+        return None;
+    };
+    if active.any_blocked() {
+        return None;
+    }
+    let decided = with_room(|bytes| {
+        bytes.push(Purpose::Rule.byte());
+        bytes.extend_from_slice(&limit.namespace);
+        let KeyMade::Whole = rule.key(question, bytes) else { return None };
+        let key = Key::new(bytes).ok()?;
+        Some(guarded(|| store.decide(key, &limit.limit, Op::Take(units))))
+    })?;
+    if let Ok(decision) = &decided
+        && decision.is_allowed()
+    {
+        record.all.add_all(&passed(units, [decision]));
+    }
+    Some(decided)
+}
+
+/// Does something with an empty list that mostly has room already: each thread keeps one.
+fn with_room<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    thread_local! {
+        static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut bytes = ROOM.take();
+    bytes.clear();
+    let done = work(&mut bytes);
+    ROOM.set(bytes);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::{FakeClock, Time};
+    use tidegate_policy::{Ask, Descriptor, Entry, LoadOptions, Mode, Policy, Request, load_text};
+
+    use crate::outcome::{Denial, Judgements, Outcome};
+    use crate::{Engine, Options, at_once};
+
+    const START: Time = Time::from_nanos(1_000_000_000_000);
+
+    fn engine(rules: &str, clock: &FakeClock) -> Engine {
+        let loaded =
+            load_text("test.yaml", &format!("domains: {{api: {{rules: [{rules}]}}}}"), &LoadOptions::default());
+        let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
+        Engine::with_policy(Options { clock: clock.clone().into(), ..Options::default() }, policy).unwrap()
+    }
+
+    fn check(engine: &Engine, entries: &[Entry<'_>], cost: u64, ask: Option<Ask>) -> Outcome {
+        let descriptors = [Descriptor { entries, ask, limit: None }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost };
+        at_once(engine.check(&request)).unwrap()
+    }
+
+    fn is_sole(outcome: &Outcome) -> bool {
+        matches!(outcome.judged, Judgements::Sole(_))
+    }
+
+    fn told(engine: &Engine, outcome: &Outcome) -> String {
+        let judgements: Vec<_> = outcome.judgements().collect();
+        let rules = engine.rules();
+        format!("{:?} {judgements:?} {rules:?} {}", outcome.denial(), engine.policy().expression_errors())
+    }
+
+    #[test]
+    fn who_is_judged_alone_is_judged_as_among_others() {
+        let a = |value| [Entry { key: "a", value }];
+        let (one, two, long) = (a("1"), a("2"), "x".repeat(5_000));
+        let long = a(&long);
+        // Whether any request under these rules is judged by one alone.
+        for (rules, sometimes) in [
+            ("{name: r, limit: 3/minute}", true),
+            ("{name: r, key: [{entry: a}], limit: 3/minute}", true),
+            ("{name: r, key: [{entry: a}], limit: {algorithm: sliding_log, rate: 3/minute}}", true),
+            ("{name: r, key: [{entry: a}], limit: {algorithm: fixed_window, rate: 3/minute}}", true),
+            ("{name: r, match: {entries: {a: \"1\"}}, limit: 3/minute}, {name: s, limit: 9/minute}", true),
+            ("{name: r, match: {when: 'int(entries.a) < 2'}, limit: 3/minute}", true),
+            (
+                "{name: r, match: {entries: {a: \"1\"}}, limit: 3/minute, replaces: [s]}, {name: s, limit: 9/minute}",
+                true,
+            ),
+            ("{name: r, limit: 3/minute, hash_tag: t}", true),
+            ("{name: r, limit: 3/minute, mode: shadow}", false),
+            ("{name: r, limit: 3/minute, mode: \"off\"}", false),
+            ("{name: r, limit: 3/minute, quota: true}", false),
+            ("{name: r, limit: 3/minute, count_denied: true}", false),
+            ("{name: r, limit: 3/minute, for: 10s}", false),
+            ("{name: r, limit: 3/minute, metrics: {by_entries: [a]}}", false),
+            ("{name: r, limit: 3/minute, cost: 'int(entries.a)'}", false),
+            ("{name: r, limit: 3/minute, count: 'response.status >= 500'}", false),
+            ("{name: r, key: [{expression: 'entries.a'}], limit: 3/minute}", false),
+            ("{name: r, limits: [{name: x, rate: 3/minute}, {name: y, rate: 5/hour}]}", false),
+            ("{name: r, action: block}", false),
+            ("{name: r, action: unlimited}", false),
+            ("{name: r, limit: 3/minute}, {name: s, limit: 9/minute}", false),
+        ] {
+            let clock = FakeClock::at(START);
+            let (alone, among) = (engine(rules, &clock), engine(rules, &clock));
+            let mut soles = 0;
+            for step in 0..200_u64 {
+                let entries: &[Entry<'_>] = [&one[..], &two, &[], &one, &long][(step * 7 % 5) as usize];
+                let cost = [1, 1, 2, 1, 0, 4, 1][(step % 7) as usize];
+                if entries == long && rules.contains("key:") {
+                    continue;
+                }
+                // What says how much it takes goes the long way.
+                let expected = check(&among, entries, cost, Some(Ask::Take(cost)));
+                assert!(!is_sole(&expected));
+                let outcome = check(&alone, entries, cost, None);
+                soles += usize::from(is_sole(&outcome));
+                assert_eq!(told(&alone, &outcome), told(&among, &expected), "{rules}, step {step}");
+                clock.advance(Duration::from_secs(step % 11));
+            }
+            assert_eq!(soles > 0, sometimes, "{rules}");
+        }
+    }
+
+    #[test]
+    fn what_people_do_to_rules_and_keys_is_heeded_at_once() {
+        let clock = FakeClock::at(START);
+        let engine = engine("{name: r, key: [{entry: a}], limit: 3/minute}", &clock);
+        let entries = [Entry { key: "a", value: "1" }];
+        let sole = || is_sole(&check(&engine, &entries, 1, None));
+        assert!(sole());
+        engine.set_mode("api", "r", Some(Mode::Shadow)).unwrap();
+        assert!(!sole());
+        engine.set_mode("api", "r", None).unwrap();
+        assert!(sole());
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+        at_once(engine.block(&request, Duration::from_secs(5))).unwrap();
+        assert_eq!(check(&engine, &entries, 1, None).denial(), Some(Denial::Penalty));
+        engine.install(Policy::default()).unwrap();
+        assert!(!check(&engine, &entries, 1, None).is_known_domain());
+    }
+}
