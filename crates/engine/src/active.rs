@@ -7,7 +7,7 @@ use tidegate_core::MemoryStore;
 use tidegate_policy::{Mode, Policy, Rule, RuleId, RuleLimit};
 use tokio::runtime::Handle;
 
-use crate::http_headers;
+use crate::http_headers::LimitTexts;
 use crate::sole;
 use crate::stats::{Counter, Record};
 use crate::store::Backend;
@@ -25,8 +25,8 @@ pub(crate) struct Active {
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
-    /// What `RateLimit-Policy` tells of each limit of each rule, which stays as it is.
-    policy_values: Vec<Box<[Box<str>]>>,
+    /// What is told of each limit of each rule and stays as it is.
+    texts: Vec<Box<[LimitTexts]>>,
     /// The stores of rules that can judge a request alone.
     sole_stores: Vec<Option<Arc<MemoryStore>>>,
     /// Whether nothing at all is denied.
@@ -45,11 +45,11 @@ pub(crate) struct Parts {
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
         let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
-        let told = |limit: &RuleLimit| http_headers::policy_value(&limit.name, limit.shown).into();
-        let policy_values = policy.rules().iter().map(|rule| rule.limits.iter().map(told).collect()).collect();
+        let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
+        let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_of(rule, &stores).cloned()).collect();
         let has_shared = stores.iter().any(Backend::is_shared);
-        Active { policy, records, stores, has_shared, any_blocked, unmatched, policy_values, sole_stores, shadow }
+        Active { policy, records, stores, has_shared, any_blocked, unmatched, texts, sole_stores, shadow }
     }
 
     #[cfg(test)]
@@ -90,9 +90,9 @@ impl Active {
         }
     }
 
-    /// What `RateLimit-Policy` tells of a limit of a rule.
-    pub(crate) fn policy_value(&self, id: RuleId, limit: u32) -> Option<&str> {
-        self.policy_values.get(id.index())?.get(limit as usize).map(|told| &**told)
+    /// What is told of a limit of a rule and stays as it is.
+    pub(crate) fn texts(&self, id: RuleId, limit: u32) -> Option<&LimitTexts> {
+        self.texts.get(id.index())?.get(limit as usize)
     }
 
     pub(crate) fn records(&self) -> &[Arc<Record>] {

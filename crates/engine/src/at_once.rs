@@ -8,9 +8,10 @@ use tidegate_policy::{Descriptor, DomainId, Http, HttpParts, Policy, Request};
 use crate::active::Active;
 use crate::engine::Engine;
 use crate::error::RequestError;
-use crate::failure::guarded_at_once;
-use crate::outcome::Outcome;
+use crate::failure::{guarded, guarded_at_once};
+use crate::outcome::{Judgements, Outcome};
 use crate::plan::LongKeys;
+use crate::sole;
 
 /// One decision at once, and the policy that makes it: what is asked of that policy before holds for the decision too,
 /// though others may be installed in between. Should deciding panic, the policy of then says what becomes of the request.
@@ -33,6 +34,25 @@ impl Engine {
         }
         let known = active.policy.domain(domain);
         Some(AtOnce { engine: self, active, domain, known })
+    }
+}
+
+impl Engine {
+    /// Decides by the rules of the request's domain, if there are any, of which none has a shared store.
+    pub(crate) fn check_at_once(
+        &self,
+        active: Guard<Arc<Active>>,
+        domain: Option<DomainId>,
+        request: &Request<'_>,
+        long_keys: LongKeys,
+    ) -> Result<Outcome, RequestError> {
+        let Some(domain) = domain else { return Ok(self.unknown_domain(active)) };
+        let checked = match guarded(|| sole::pass(&active, domain, request)) {
+            Ok(Ok(sole)) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
+            Ok(Err(begun)) => guarded_at_once(|| self.check_on(active, domain, request, long_keys, begun)),
+            Err(failure) => Err(failure),
+        };
+        checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 }
 
@@ -61,7 +81,6 @@ impl AtOnce<'_> {
     ) -> Result<Outcome, RequestError> {
         let AtOnce { engine, active, domain, known } = self;
         let request = &Request { domain, descriptors, http: Some(http), cost };
-        let checked = guarded_at_once(|| engine.check_by_rules(active, known, request, LongKeys::Deny));
-        checked.unwrap_or_else(|_| Ok(engine.unplanned(request)))
+        engine.check_at_once(active, known, request, LongKeys::Deny)
     }
 }

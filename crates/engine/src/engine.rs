@@ -191,31 +191,39 @@ impl Engine {
     async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let domain = active.policy.domain(request.domain);
-        let checked = if active.has_shared {
-            Box::pin(async { guarded_future(pin!(self.check_by_rules(active, domain, request, long_keys))).await })
-                .await
-        } else {
-            guarded_at_once(|| self.check_by_rules(active, domain, request, long_keys))
-        };
-        checked.unwrap_or_else(|_| Ok(self.unplanned(request)))
+        if !active.has_shared {
+            return self.check_at_once(active, domain, request, long_keys);
+        }
+        let work = async { guarded_future(pin!(self.check_by_rules(active, domain, request, long_keys))).await };
+        Box::pin(work).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 
     /// Decides by the rules of the request's domain, if there are any.
-    pub(crate) async fn check_by_rules(
+    async fn check_by_rules(
         &self,
         active: Guard<Arc<Active>>,
         domain: Option<DomainId>,
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
-        let Some(domain) = domain else {
-            return Ok(Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE });
-        };
+        let Some(domain) = domain else { return Ok(self.unknown_domain(active)) };
         active.learn_of_blocks().await;
-        let Begun { found, asked } = match sole::pass(&active, domain, request) {
-            Ok(sole) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
-            Err(begun) => begun,
-        };
+        match sole::pass(&active, domain, request) {
+            Ok(sole) => Ok(self.outcome(active, None, Judgements::Sole(sole))),
+            Err(begun) => self.check_on(active, domain, request, long_keys, begun).await,
+        }
+    }
+
+    /// Goes on with a request that was not judged by one rule alone, or not let pass.
+    pub(crate) async fn check_on(
+        &self,
+        active: Guard<Arc<Active>>,
+        domain: DomainId,
+        request: &Request<'_>,
+        long_keys: LongKeys,
+        begun: Begun,
+    ) -> Result<Outcome, RequestError> {
+        let Begun { found, asked } = begun;
         let plan = Plan::go_on(&active, domain, request, long_keys, found)?;
         if plan.is_unmatched() {
             active.unmatched.count(domain);
@@ -227,7 +235,11 @@ impl Engine {
         Ok(outcome)
     }
 
-    fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
+    pub(crate) fn unknown_domain(&self, active: Guard<Arc<Active>>) -> Outcome {
+        Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE }
+    }
+
+    pub(crate) fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
         Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
     }
 

@@ -8,6 +8,7 @@ use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
+use crate::http_headers::LimitTexts;
 use crate::sole::Sole;
 
 /// What came out of a request.
@@ -106,8 +107,8 @@ pub struct Judgement<'o> {
     pub own: Option<Limit>,
     /// How the limit is told of.
     pub shown: Option<Shown>,
-    /// What `RateLimit-Policy` tells of the limit of a rule.
-    pub policy_value: Option<&'o str>,
+    /// What is told of the limit of a rule and stays as it is.
+    pub texts: Option<&'o LimitTexts>,
     /// What it said.
     pub answer: Answer,
     /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
@@ -276,11 +277,24 @@ impl Outcome {
             limit,
             own: judged.own.as_ref().and_then(|own| own.limit),
             shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
-            policy_value: judged.rule.and_then(|id| self.active.policy_value(id, judged.limit)),
+            texts: judged.rule.and_then(|id| self.active.texts(id, judged.limit)),
             answer: judged.answer,
             veto: judged.veto,
             mode: effective(judged.mode, self.shadow),
         }
+    }
+
+    /// The limit that judged the request alone and let it pass, if that is so: its rule, what is told of it, and what it
+    /// said.
+    pub(crate) fn sole(&self) -> Option<(&Rule, &RuleLimit, &LimitTexts, &Decision)> {
+        let Judgements::Sole(sole) = &self.judged else { return None };
+        let rule = self.active.rule(sole.rule)?;
+        Some((rule, rule.limits.first()?, self.active.texts(sole.rule, 0)?, &sole.decision))
+    }
+
+    /// Whether nothing at all is denied.
+    pub(crate) fn is_in_shadow(&self) -> bool {
+        self.shadow
     }
 
     fn sole_judgement(&self, sole: &Sole) -> Judgement<'_> {
@@ -292,7 +306,7 @@ impl Outcome {
             limit,
             own: None,
             shown: limit.map(|limit| limit.shown),
-            policy_value: self.active.policy_value(sole.rule, 0),
+            texts: self.active.texts(sole.rule, 0),
             answer: Answer::Decided(sole.decision),
             veto: true,
             mode: effective(Mode::Enforce, self.shadow),

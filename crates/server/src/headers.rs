@@ -22,17 +22,7 @@ mod tests {
         let shown = Shown { units: 100, period_ns: 60 * NANOS_PER_SECOND };
         let wait = Duration::from_millis(29_001);
         let binding = Binding::new(true, Strictness::new(true, 50, wait));
-        LimitNumbers {
-            name,
-            shown,
-            policy_value: None,
-            remaining: 50,
-            wait,
-            denies: false,
-            never: false,
-            binding,
-            family,
-        }
+        LimitNumbers { name, shown, texts: None, remaining: 50, wait, denies: false, never: false, binding, family }
     }
 
     /// The same, as it binds with its numbers.

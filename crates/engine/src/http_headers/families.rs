@@ -1,5 +1,6 @@
 //! The families of headers, and how their values are written.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tidegate_core::Time;
@@ -9,9 +10,6 @@ use super::{Header, LimitNumbers, NANOS_PER_SECOND, seconds};
 
 /// The largest integer of RFC 9651.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
-
-/// What one limit takes in a header, mostly.
-const VALUE_BYTES: usize = 48;
 
 /// The parameters of `RateLimit-Policy` and `RateLimit`. Drafts differ in little else, so another draft
 /// is another table.
@@ -66,24 +64,26 @@ fn standard<'t>(
     denied: bool,
     each: &mut impl FnMut(&'static str, &str),
 ) {
-    let mut value = String::with_capacity(VALUE_BYTES);
-    for one in told.clone() {
-        match one.policy_value {
-            Some(made) => {
-                separate(&mut value);
-                value.push_str(made);
+    with_text(|value| {
+        for one in told.clone() {
+            match one.texts {
+                Some(texts) => append(value, &texts.policy),
+                None => policy(draft, value, one.name, one.shown),
             }
-            None => policy(draft, &mut value, one.name, one.shown),
         }
-    }
-    each("ratelimit-policy", &value);
-    value.clear();
-    for one in told.filter(|one| one.denies || !denied) {
-        left(draft, &mut value, one.name, one.remaining, (!one.never).then_some(one.wait));
-    }
-    if !value.is_empty() {
-        each("ratelimit", &value);
-    }
+        each("ratelimit-policy", value);
+        value.clear();
+        for one in told.filter(|one| one.denies || !denied) {
+            match one.texts {
+                Some(texts) => append(value, &texts.item),
+                None => item(value, one.name),
+            }
+            left(draft, value, one.remaining, (!one.never).then_some(one.wait));
+        }
+        if !value.is_empty() {
+            each("ratelimit", value);
+        }
+    });
 }
 
 fn policy(draft: &Draft, policies: &mut String, name: &str, shown: Shown) {
@@ -95,29 +95,59 @@ fn policy(draft: &Draft, policies: &mut String, name: &str, shown: Shown) {
     }
 }
 
-fn left(draft: &Draft, limits: &mut String, name: &str, remaining: u64, wait: Option<Duration>) {
-    item(limits, name);
+/// Appends what is left to the item of a limit.
+fn left(draft: &Draft, limits: &mut String, remaining: u64, wait: Option<Duration>) {
     parameter(limits, draft.remaining, remaining);
     if let Some(wait) = wait {
         parameter(limits, draft.wait, seconds(wait));
     }
 }
 
-/// The value of `RateLimit-Policy` for one limit: it stays as it is, so it can be made once. Copy it into a header
-/// (`HeaderValue::from_str`): to take over a `String` that has room to spare costs a second allocation.
-#[must_use]
-pub fn policy_value(name: &str, shown: Shown) -> String {
-    let mut value = String::with_capacity(VALUE_BYTES);
-    policy(&DRAFT_11, &mut value, name, shown);
-    value
+/// What is told of a limit and stays as it is, made once. It is made for the draft that is told; a second draft would
+/// need its own.
+#[derive(Debug)]
+pub struct LimitTexts {
+    policy: Box<str>,
+    /// Its name as it begins a member of `RateLimit`.
+    item: Box<str>,
 }
 
-/// The value of `RateLimit` for one limit that lets pass; for `wait`, see [`super::wait`]. Copy it likewise.
-#[must_use]
-pub fn limit_value(name: &str, remaining: u64, wait: Duration) -> String {
-    let mut value = String::with_capacity(VALUE_BYTES);
-    left(&DRAFT_11, &mut value, name, remaining, Some(wait));
-    value
+impl LimitTexts {
+    /// Those of a limit of this name.
+    #[must_use]
+    pub fn new(name: &str, shown: Shown) -> LimitTexts {
+        let (mut policy, mut item) = (String::new(), String::new());
+        self::policy(&DRAFT_11, &mut policy, name, shown);
+        self::item(&mut item, name);
+        LimitTexts { policy: policy.into(), item: item.into() }
+    }
+
+    /// The value of `RateLimit-Policy`.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// Makes something of the value of `RateLimit` for a limit that lets pass; for `wait`, see [`super::wait`].
+    pub fn with_limit<T>(&self, remaining: u64, wait: Duration, make: impl FnOnce(&str) -> T) -> T {
+        with_text(|value| {
+            value.push_str(&self.item);
+            left(&DRAFT_11, value, remaining, Some(wait));
+            make(value)
+        })
+    }
+}
+
+/// Does something with an empty text that mostly has room already: each thread keeps one.
+fn with_text<T>(work: impl FnOnce(&mut String) -> T) -> T {
+    thread_local! {
+        static TEXT: Cell<String> = const { Cell::new(String::new()) };
+    }
+    let mut text = TEXT.take();
+    text.clear();
+    let done = work(&mut text);
+    TEXT.set(text);
+    done
 }
 
 fn draft_03(one: &LimitNumbers<'_>, each: &mut impl FnMut(&'static str, &str)) {
@@ -158,6 +188,12 @@ fn item(list: &mut String, name: &str) {
     list.push('"');
 }
 
+/// Appends a member of a List that is written already.
+fn append(list: &mut String, member: &str) {
+    separate(list);
+    list.push_str(member);
+}
+
 /// Parts a member of a List from those before it.
 fn separate(list: &mut String) {
     if !list.is_empty() {
@@ -183,11 +219,13 @@ mod tests {
         let family = Headers::Standard;
         let (denies, never) = (false, false);
         let name = "a \"b\" \\ \u{e9}";
-        let made = policy_value(name, shown);
-        assert_eq!(made, r#""a \"b\" \\ %C3%A9";q=100;w=60"#);
-        let expected = [("ratelimit-policy", made.clone()), ("ratelimit", limit_value(name, 50, wait))];
-        for policy_value in [None, Some(made.as_str())] {
-            let one = LimitNumbers { name, shown, policy_value, remaining: 50, wait, denies, never, binding, family };
+        let made = LimitTexts::new(name, shown);
+        assert_eq!(made.policy(), r#""a \"b\" \\ %C3%A9";q=100;w=60"#);
+        let left = made.with_limit(50, wait, str::to_owned);
+        assert_eq!(left, r#""a \"b\" \\ %C3%A9";r=50;t=30"#);
+        let expected = [("ratelimit-policy", made.policy().to_owned()), ("ratelimit", left)];
+        for texts in [None, Some(&made)] {
+            let one = LimitNumbers { name, shown, texts, remaining: 50, wait, denies, never, binding, family };
             assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);
             let twice = expected.clone().map(|(name, value)| (name, format!("{value}, {value}")));
             assert_eq!(serialize(&[one, one], None, false, Time::from_nanos(0)), twice);

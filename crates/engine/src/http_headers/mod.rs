@@ -24,7 +24,7 @@ use crate::bounds::POLICIES_TOLD_MAX;
 use crate::outcome::{Answer, Binding, Judgement, Outcome};
 
 use families::tell_limits;
-pub use families::{limit_value, policy_value, serialize};
+pub use families::{LimitTexts, serialize};
 pub use problem::{NEVER_FITS, PROBLEM_TYPE, Problem, problem, problem_of};
 
 /// A name in lower case, and its value.
@@ -42,9 +42,8 @@ pub struct LimitNumbers<'a> {
     pub name: &'a str,
     /// Its units and period.
     pub shown: Shown,
-    /// What [`policy_value`] makes of both, if it is at hand. It is made for the draft that is told; a second draft would
-    /// need one of its own.
-    pub policy_value: Option<&'a str>,
+    /// What is made of both, if that is at hand.
+    pub texts: Option<&'a LimitTexts>,
     /// Units that are left.
     pub remaining: u64,
     /// How long `remaining` is all there is: see [`wait`].
@@ -71,6 +70,10 @@ pub fn tell(
     now: impl Fn() -> Time,
     mut each: impl FnMut(&'static str, &str),
 ) {
+    if let Some((texts, remaining, wait)) = standard_alone(outcome, unsaid, &now) {
+        each("ratelimit-policy", texts.policy());
+        return texts.with_limit(remaining, wait, |value| each("ratelimit", value));
+    }
     if is_hidden_denial(outcome) {
         return;
     }
@@ -82,6 +85,22 @@ pub fn tell(
     }
     let retry_after = lazy_retry_wait(outcome, unsaid, &now).map(retry_seconds);
     tell_limits(&told, retry_after, !outcome.is_allowed(), &now, &mut each);
+}
+
+/// What is told, in the standard headers and of nothing else, of a limit that judged a request alone and let it pass. Most
+/// answers tell no more.
+fn standard_alone(
+    outcome: &Outcome,
+    unsaid: Option<Headers>,
+    now: impl FnOnce() -> Time,
+) -> Option<(&LimitTexts, u64, Duration)> {
+    let (rule, limit, texts, decision) = outcome.sole()?;
+    let ResponseOptions { headers, hidden, .. } = rule.response;
+    if headers.or(unsaid)? != Headers::Standard || hidden || outcome.is_in_shadow() {
+        return None;
+    }
+    let wait = wait(limit.limit.algorithm(), limit.shown, decision, false, now);
+    Some((texts, decision.remaining(), wait))
 }
 
 /// All headers of an outcome, as [`tell`] tells them.
@@ -106,8 +125,8 @@ impl<'a> LimitNumbers<'a> {
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         let never = denies && judgement.answer.retry() == Some(Retry::Never);
-        let policy_value = judgement.policy_value;
-        Some(LimitNumbers { name, shown, policy_value, remaining, wait, denies, never, binding, family })
+        let texts = judgement.texts;
+        Some(LimitNumbers { name, shown, texts, remaining, wait, denies, never, binding, family })
     }
 }
 

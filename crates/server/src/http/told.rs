@@ -11,7 +11,7 @@ use tidegate_policy::{Headers, Mode, Shown};
 use super::answer::{JSON, RATELIMIT, RATELIMIT_POLICY, Reply, add_headers, empty, forbid_caching, reply};
 use super::asked::Inline;
 use super::check::once;
-use crate::headers::{self, LimitNumbers, LimitsTold, PROBLEM_TYPE};
+use crate::headers::{self, LimitNumbers, LimitTexts, LimitsTold, PROBLEM_TYPE};
 
 /// Bytes that the answer to a check takes, and some more.
 const BODY_BYTES: usize = 192;
@@ -188,7 +188,7 @@ fn own_limits<'a>(
         let (never, family) = (retry == Some(Retry::Never), Headers::Standard);
         headers::push(
             &mut told,
-            LimitNumbers { name, shown, policy_value: None, remaining, wait, denies, never, binding, family },
+            LimitNumbers { name, shown, texts: None, remaining, wait, denies, never, binding, family },
         );
     }
     if violated.is_empty() {
@@ -210,27 +210,35 @@ fn own_limits<'a>(
     reply
 }
 
+/// A limit that a caller brought, and what is told of it.
+struct LastTold {
+    name: String,
+    shown: Shown,
+    texts: LimitTexts,
+    policy: HeaderValue,
+}
+
 thread_local! {
-    /// What `RateLimit-Policy` told of last on this thread: most callers write the same limit in every check.
-    static POLICY: RefCell<Option<(String, Shown, HeaderValue)>> = const { RefCell::new(None) };
+    /// The limit that was told of last on this thread: most callers write the same limit in every check.
+    static LAST_TOLD: RefCell<Option<LastTold>> = const { RefCell::new(None) };
 }
 
 /// Adds what [`headers::serialize`] makes of one limit that passes.
 fn add_limit(reply: &mut Reply, one: &LimitNumbers<'_>) {
-    let policy = POLICY.with_borrow_mut(|last| match last {
-        Some((name, shown, value)) if name == one.name && *shown == one.shown => Some(value.clone()),
-        _ => {
-            let value = HeaderValue::from_str(&headers::policy_value(one.name, one.shown)).ok()?;
-            *last = Some((one.name.to_owned(), one.shown, value.clone()));
-            Some(value)
+    let told = LAST_TOLD.with_borrow_mut(|last| {
+        if last.as_ref().is_none_or(|last| last.name != one.name || last.shown != one.shown) {
+            let texts = LimitTexts::new(one.name, one.shown);
+            // They are made of printable ASCII.
+            let policy = HeaderValue::from_str(texts.policy()).ok()?;
+            *last = Some(LastTold { name: one.name.to_owned(), shown: one.shown, texts, policy });
         }
+        let last = last.as_ref()?;
+        let limit = last.texts.with_limit(one.remaining, one.wait, |value| HeaderValue::from_str(value).ok());
+        Some((last.policy.clone(), limit?))
     });
-    let limit = HeaderValue::from_str(&headers::limit_value(one.name, one.remaining, one.wait)).ok();
-    for (name, value) in [(RATELIMIT_POLICY, policy), (RATELIMIT, limit)] {
-        // They are made of printable ASCII.
-        if let Some(value) = value {
-            reply.headers_mut().insert(name, value);
-        }
+    if let Some((policy, limit)) = told {
+        reply.headers_mut().insert(RATELIMIT_POLICY, policy);
+        reply.headers_mut().insert(RATELIMIT, limit);
     }
 }
 

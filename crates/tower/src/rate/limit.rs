@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Retry, Time};
-use tidegate_engine::http_headers::{self, LimitNumbers, limit_value, policy_value};
+use tidegate_engine::http_headers::{self, LimitNumbers, LimitTexts};
 use tidegate_engine::{Binding, Denial};
 use tidegate_policy::{Headers, Shown};
 
@@ -40,6 +40,7 @@ pub(super) struct LimitJudge {
     tells_passed: bool,
     name: Box<str>,
     shown: Shown,
+    texts: LimitTexts,
     policy_value: Option<HeaderValue>,
 }
 
@@ -68,9 +69,10 @@ impl LimitJudge {
         let Made { limiter, key, missing, cost, settle, tells_passed, name } = made;
         let shown = shown(limiter.limit());
         // It is made of printable ASCII.
-        let policy_value = HeaderValue::from_str(&policy_value(&name, shown)).ok();
+        let texts = LimitTexts::new(&name, shown);
+        let policy_value = HeaderValue::from_str(texts.policy()).ok();
         let nameless = DirectLimiter::with_clock(*limiter.limit(), limiter.store().clock().clone())?;
-        Ok(LimitJudge { limiter, nameless, key, missing, cost, settle, tells_passed, name, shown, policy_value })
+        Ok(LimitJudge { limiter, nameless, key, missing, cost, settle, tells_passed, name, shown, texts, policy_value })
     }
 
     pub(super) fn limit(&self) -> &Limit {
@@ -116,7 +118,7 @@ impl LimitJudge {
         let numbers = LimitNumbers {
             name: &self.name,
             shown: self.shown,
-            policy_value: None,
+            texts: Some(&self.texts),
             remaining: decision.remaining(),
             wait: self.wait(decision, true),
             denies: true,
@@ -154,7 +156,7 @@ impl LimitJudge {
             headers.append(&RATELIMIT_POLICY, policy.clone());
         }
         // It is made of printable ASCII; one that is not would be left out.
-        if let Ok(value) = HeaderValue::from_str(&limit_value(&self.name, remaining, wait)) {
+        if let Ok(value) = self.texts.with_limit(remaining, wait, HeaderValue::from_str) {
             headers.append(&RATELIMIT, value);
         }
     }
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn limits_as_they_are_told() {
         let minute = Duration::from_secs(60);
-        let check = |limit: Limit, expected: &str| assert_eq!(policy_value("x", shown(&limit)), expected);
+        let check = |limit: Limit, expected: &str| assert_eq!(LimitTexts::new("x", shown(&limit)).policy(), expected);
         check("100/minute".parse().unwrap(), "\"x\";q=100;w=60");
         check("7/second".parse().unwrap(), "\"x\";q=7;w=1");
         check("1/day".parse().unwrap(), "\"x\";q=1;w=86400");
