@@ -14,7 +14,9 @@
 //! the column "does less" is `ConcurrencyLimit`, which does neither.
 //!
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
-//! that does the same work in few words, in the column "does the same".
+//! that does the same work, in the column "does the same": a layer or a library of others where we know one, else a few
+//! words by hand. tower-acc's limit learns by Gradient2 too, from each answer; limitador also looks up which limits apply,
+//! and counts by what it is told of a request.
 //!
 //! | file | holds |
 //! |---|---|

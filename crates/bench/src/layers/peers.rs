@@ -6,12 +6,15 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -19,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{Layer, Service};
 
 use super::caller::CLIENT;
+use crate::subjects::limitador::{self, InMemory};
 
 /// Gives places out.
 pub(super) trait Places: Clone {
@@ -99,6 +103,19 @@ impl Drop for ClientPlace {
                 clients.remove(&self.1);
             }
         }
+    }
+}
+
+/// Requests of an address, as limitador counts them: by a limit that it finds, in a namespace, by the values of a request.
+#[derive(Clone)]
+pub(super) struct Limited(pub(super) Rc<InMemory>);
+
+impl Places for Limited {
+    type Held = ();
+
+    fn take<A>(&self, request: &Request<A>) -> Option<()> {
+        let ConnectInfo(address) = request.extensions().get::<ConnectInfo<SocketAddr>>()?;
+        self.0.check(&limitador::context(&address.ip().to_string())).then_some(())
     }
 }
 

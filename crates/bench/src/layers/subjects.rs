@@ -29,9 +29,9 @@ use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
 
 use super::caller::{CLIENT, Clients, calls};
-use super::peers::{All, Each, HoldLayer, Paced, Timed};
+use super::peers::{All, Each, HoldLayer, Limited, Paced, Timed};
 use super::{Lane, Section};
-use crate::subjects::{Terms, tidegate::gcra};
+use crate::subjects::{Terms, limitador::InMemory, tidegate::gcra};
 
 /// How many may be in at once, where that is told: there is one.
 const AT_ONCE: u64 = 1_000;
@@ -42,6 +42,8 @@ const TERMS: Terms = Terms::HOT;
 const TOWER: &str = "tower's ConcurrencyLimit";
 const HELD: &str = "a semaphore, held until the body ends";
 const HELD_EACH: &str = "a map by header, held until the body ends";
+const TOWER_ACC: &str = "tower-acc's ConcurrencyLimit by Gradient2";
+const LIMITADOR: &str = "limitador, a limit by address";
 const TIMED: &str = "a semaphore, held until the body ends, timed";
 
 fn bare(runtime: &Runtime, clients: &Rc<Clients>) -> Lane {
@@ -91,6 +93,7 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
     let throttle = ThrottleLayer::builder(ClientThrottleConfig::default()).build().unwrap();
     // As from a service that takes longer than this one: of answers within a tenth of a millisecond a window learns nothing.
     let every = WindowConfig { rtt_min: Duration::ZERO, ..WindowConfig::default() };
+    let learning = tower_acc::Gradient2::default();
     let timed = Timed(Arc::new(Semaphore::new(at_once)), Arc::default());
     let ours = |name, same, rounds| Lane::beside(GOVERNOR, name, rounds).and_beside(same).and_beside_lesser(TOWER);
     let lanes = vec![
@@ -99,12 +102,13 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
         Lane::peer(GOVERNOR, calls(runtime, clients, governor(governor_builder(ByHeader).finish()))),
         Lane::peer(HELD_EACH, calls(runtime, clients, HoldLayer(Each(Arc::default(), at_once)))),
         Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
+        Lane::peer(TOWER_ACC, calls(runtime, clients, tower_acc::ConcurrencyLimitLayer::new(learning))),
         ours("KeyedConcurrencyLayer by header", HELD_EACH, calls(runtime, clients, each)),
         ours("ShedLayer of a worker", TIMED, calls(runtime, clients, worker)),
-        ours("AdaptiveLayer", TIMED, calls(runtime, clients, gradient().build().unwrap())),
+        ours("AdaptiveLayer", TOWER_ACC, calls(runtime, clients, gradient().build().unwrap())),
         ours(
             "AdaptiveLayer that learns from each answer",
-            TIMED,
+            TOWER_ACC,
             calls(runtime, clients, gradient().window(every).build().unwrap()),
         ),
         ours("ThrottleLayer", TIMED, calls(runtime, clients, throttle)),
@@ -161,8 +165,12 @@ pub(super) fn rate_by_address(runtime: &Runtime, title: &'static str, count: u32
     let clients = &Clients::new(count);
     let tidegate = || RateLimitLayer::limit(gcra(TERMS), KeyBy::client_address(peer_address()));
     let mut lanes = rate_lanes(runtime, clients, PeerIpKeyExtractor, tidegate);
-    let by_policy = calls(runtime, clients, policy());
-    lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer by a policy of one rule, tells", by_policy));
+    let limitador = Limited(Rc::new(InMemory::empty(TERMS, count.into())));
+    lanes.push(Lane::peer(LIMITADOR, calls(runtime, clients, HoldLayer(limitador))));
+    let silent = calls(runtime, clients, policy(false));
+    lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer by a policy of one rule", silent).and_beside(LIMITADOR));
+    let telling = calls(runtime, clients, policy(true));
+    lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer by a policy of one rule, tells", telling));
     Section { title, lanes }
 }
 
@@ -241,11 +249,11 @@ fn peer_address() -> ClientAddress {
     ClientAddress::new().peer_from(peer_of)
 }
 
-fn policy() -> RateLimitLayer {
+fn policy(tells: bool) -> RateLimitLayer {
     let Terms { burst, units, .. } = TERMS;
     let rule = format!("{{name: each, key: [address], limit: {{rate: {units}/s, burst: {burst}}}}}");
     let loaded = load_text("rules.yaml", &format!("domains: {{api: {{rules: [{rule}]}}}}"), &LoadOptions::default());
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
     let engine = Engine::with_policy(tidegate_engine::Options::default(), policy).expect("enough memory");
-    RateLimitLayer::policy(Arc::new(engine), "api").peer_from(peer_of).build().unwrap()
+    RateLimitLayer::policy(Arc::new(engine), "api").peer_from(peer_of).headers_on_pass(tells).build().unwrap()
 }
