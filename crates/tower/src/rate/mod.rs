@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use tidegate_core::shed::Judgement;
 use tower_layer::Layer;
 
-use crate::answer::{Denied, RATELIMIT, RATELIMIT_POLICY, add};
+use crate::answer::{Denied, add};
 use crate::guard::{Answer, Closing, Doorkeeper, Entered, Guarded, Learns, Out, Waiting};
 use crate::{Head, Mode, ResponseHead, Speaks, Switch};
 
@@ -156,8 +156,8 @@ enum Ticket {
         remaining: u64,
         wait: Duration,
     },
-    /// Limits of rules are told of, in the usual two headers.
-    Standard(Box<Standard>),
+    /// Limits of rules are told of.
+    All(Vec<(&'static str, HeaderValue)>),
     More(Box<(Told, Later)>),
 }
 
@@ -167,7 +167,7 @@ impl Ticket {
         match (told, later) {
             (Told::Nothing, Later::Nothing) => None,
             (Told::One { remaining, wait }, Later::Nothing) => Some(Ticket::One { remaining, wait }),
-            (Told::Standard(two), Later::Nothing) => Some(Ticket::Standard(two)),
+            (Told::All(all), Later::Nothing) => Some(Ticket::All(all)),
             more => Some(Ticket::More(Box::new(more))),
         }
     }
@@ -175,7 +175,7 @@ impl Ticket {
     fn into_parts(self) -> (Told, Later) {
         match self {
             Ticket::One { remaining, wait } => (Told::One { remaining, wait }, Later::Nothing),
-            Ticket::Standard(two) => (Told::Standard(two), Later::Nothing),
+            Ticket::All(all) => (Told::All(all), Later::Nothing),
             Ticket::More(more) => *more,
         }
     }
@@ -186,15 +186,7 @@ impl Ticket {
 enum Told {
     Nothing,
     One { remaining: u64, wait: Duration },
-    Standard(Box<Standard>),
     All(Vec<(&'static str, HeaderValue)>),
-}
-
-/// The values of `RateLimit-Policy` and `RateLimit`.
-#[derive(Debug)]
-struct Standard {
-    policy: HeaderValue,
-    limit: HeaderValue,
 }
 
 /// What is counted when the response is there.
@@ -288,11 +280,6 @@ impl Shared {
         };
         match (told, &self.judge) {
             (Told::One { remaining, wait }, Judge::Limit(judge)) => judge.tell(remaining, wait, response.headers_mut()),
-            (Told::Standard(two), _) => {
-                let Standard { policy, limit } = *two;
-                response.headers_mut().append(&RATELIMIT_POLICY, policy);
-                response.headers_mut().append(&RATELIMIT, limit);
-            }
             (Told::All(all), _) => {
                 all.into_iter().for_each(|(name, value)| add(response.headers_mut(), name, value));
             }

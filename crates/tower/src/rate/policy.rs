@@ -16,7 +16,7 @@ use tidegate_policy::{
 };
 
 use super::limit::CostOf;
-use super::{Judge, Later, RateLimitLayer, Standard, Ticket, Told, Verdict};
+use super::{Judge, Later, RateLimitLayer, Ticket, Told, Verdict};
 use crate::address::Peer;
 use crate::answer::{Denied, Why};
 use crate::key::Extractor;
@@ -272,25 +272,18 @@ impl RateLimitLayer {
 
 /// What is told of an outcome that lets pass.
 fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
-    let (mut policy, mut limit, mut others) = (None, None, Vec::new());
+    let mut headers = Vec::new();
     http_headers::tell(outcome, Some(Headers::Standard), now, |name, value| {
         // They are made of printable ASCII; one that is not would be left out.
-        let value = HeaderValue::from_str(value).ok();
-        match name {
-            "ratelimit-policy" => policy = value,
-            "ratelimit" => limit = value,
-            _ => others.extend(value.map(|value| (name, value))),
+        if let Ok(value) = HeaderValue::from_str(value) {
+            if headers.is_empty() {
+                // Most rules tell of themselves in two.
+                headers.reserve_exact(2);
+            }
+            headers.push((name, value));
         }
     });
-    match (policy, limit) {
-        (Some(policy), Some(limit)) if others.is_empty() => Told::Standard(Box::new(Standard { policy, limit })),
-        (None, None) if others.is_empty() => Told::Nothing,
-        (policy, limit) => {
-            let standard = [("ratelimit-policy", policy), ("ratelimit", limit)];
-            let standard = standard.into_iter().filter_map(|(name, value)| Some((name, value?)));
-            Told::All(standard.chain(others).collect())
-        }
-    }
+    if headers.is_empty() { Told::Nothing } else { Told::All(headers) }
 }
 
 fn without_entry() -> Verdict {
