@@ -36,7 +36,7 @@ pub(crate) async fn listen(name: &str, otherwise: &str) -> Result<TcpListener, S
     let address = setting(name, otherwise);
     let listener = TcpListener::bind(&address).await;
     listener.map_err(|error| {
-        let free = "127.0.0.1:0 for any port that is free";
-        format!("{name}: cannot listen on {address:?}: {error}; use an address like {otherwise}, or {free}")
+        let like = if address == otherwise { "another address" } else { &format!("an address like {otherwise}") };
+        format!("{name}: cannot listen on {address:?}: {error}; use {like}, or 127.0.0.1:0 for any port that is free")
     })
 }

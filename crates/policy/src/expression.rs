@@ -94,6 +94,11 @@ impl Expression {
         self.uses.entries.contains(name)
     }
 
+    /// Whether it looks at any entry.
+    pub(crate) fn looks_at_entries(&self) -> bool {
+        self.uses.entries.is_used()
+    }
+
     /// What it looks at of an HTTP request.
     pub(crate) fn http_parts(&self) -> HttpParts {
         // All fields are named, so that the compiler asks about those that will be added.

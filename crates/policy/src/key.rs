@@ -64,6 +64,19 @@ impl Rule {
             || self.metric_entries.iter().any(|entry| &**entry == name)
     }
 
+    /// Whether it looks at any entry, to match a request or to count it.
+    pub(crate) fn looks_at_entries(&self) -> bool {
+        let of_key = |part: &Part| matches!(part, Part::Entry(_) | Part::EntryAt(_));
+        let in_key = self.key.iter().filter_map(|part| match part {
+            Part::Expression(expression) => Some(expression),
+            _ => None,
+        });
+        let mut expressions = in_key.chain(&self.matching.when).chain(&self.cost).chain(&self.count);
+        self.matching.has_entries()
+            || self.key.iter().any(of_key)
+            || expressions.any(|expression| expression.looks_at_entries())
+    }
+
     /// How many bytes the values of its key may have in all: the names that stand before them, and two bytes for the
     /// length of each, are taken off.
     #[must_use]

@@ -34,6 +34,12 @@ pub(crate) struct Named {
 }
 
 impl Matching {
+    /// Whether a condition is on any entry. That there are none at all is met without.
+    pub(crate) fn has_entries(&self) -> bool {
+        let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;
+        !entries.is_empty()
+    }
+
     /// Whether a condition is on an entry of this name, or an expression that may look at it.
     pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
         let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;

@@ -194,6 +194,12 @@ impl Policy {
         self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_cost())
     }
 
+    /// Whether any rule of a domain looks at entries, to match a request or to count it.
+    #[must_use]
+    pub fn looks_at_entries(&self, domain: &str) -> bool {
+        self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_entries())
+    }
+
     /// How many expressions could not be evaluated so far.
     #[must_use]
     pub fn expression_errors(&self) -> u64 {

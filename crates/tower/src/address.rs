@@ -4,6 +4,7 @@ use std::fmt;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_policy::schema::{self, AddressHeader};
 use tidegate_policy::{Clients, Diagnostics, Location, compile_clients};
@@ -95,6 +96,7 @@ impl ClientAddress {
                 masks: clients.peer_lengths().map(Masks::new),
                 clients: Arc::new(clients),
                 peer: self.peer.clone(),
+                missed: Arc::default(),
             }),
         }
     }
@@ -107,6 +109,26 @@ pub(crate) struct Address {
     peer: Peer,
     /// If the peer always is the client: then no header is looked at, and its bits are all that is needed.
     masks: Option<Masks>,
+    missed: Arc<AddressMissed>,
+}
+
+/// Whether it was told that something goes by the address of the client and a request has none. Without `peer_from` none
+/// has, and nothing looks wrong.
+#[derive(Debug, Default)]
+pub(crate) struct AddressMissed(AtomicBool);
+
+impl AddressMissed {
+    /// Tells it, once, and what becomes of such a request.
+    #[cold]
+    pub(crate) fn tell(&self, domain: Option<&str>, consequence: &str) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                domain,
+                "clients are told apart by their address, and a request has none: {consequence}; say where it stands by \
+                 peer_from, and serve axum with into_make_service_with_connect_info"
+            );
+        }
+    }
 }
 
 /// The bits of addresses that tell clients apart.
@@ -129,7 +151,7 @@ impl Address {
     #[inline]
     pub(crate) fn bytes<'a>(&self, head: &Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
         let Some(masks) = self.masks else { return Some(octets(self.find(head)?, place)) };
-        let Mapped(bits) = (self.peer.0)(head)?;
+        let Mapped(bits) = self.known((self.peer.0)(head))?;
         Some(match v4_of(bits) {
             Some(v4) => octets(IpAddr::V4((v4 & masks.v4).into()), place),
             None => octets(IpAddr::V6((bits & masks.v6).into()), place),
@@ -137,11 +159,19 @@ impl Address {
     }
 
     pub(crate) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = self.peer.find(head)?;
+        let peer = self.known(self.peer.find(head))?;
         // Looked up when the first is asked for: where no proxy is trusted nobody asks.
         let lines = iter::once_with(|| head.headers().get_all(self.clients.header_name()));
         let lines = lines.flat_map(|lines| lines.iter().rev());
         Some(self.clients.address(peer, lines.filter_map(|line| str::from_utf8(line.as_bytes()).ok())))
+    }
+
+    #[inline]
+    fn known<T>(&self, peer: Option<T>) -> Option<T> {
+        if peer.is_none() {
+            self.missed.tell(None, "it counts as one without a key");
+        }
+        peer
     }
 }
 

@@ -24,9 +24,12 @@ pub enum ConfigError {
         /// The name, shortened.
         name: String,
     },
-    /// A cookie without a name: no request has one.
-    #[error("cookie: its name is empty; name the cookie that tells clients apart")]
-    Cookie,
+    /// Not the name of a cookie: no request has one.
+    #[error("cookie: `{name}` is not the name of a cookie; use letters, digits, dashes and underscores")]
+    Cookie {
+        /// The name, shortened.
+        name: String,
+    },
     /// How the client's address is found cannot be right.
     #[error("client address: {0}")]
     ClientAddress(String),

@@ -69,7 +69,11 @@ impl KeyBy {
     #[must_use]
     pub fn cookie(name: impl Into<Box<str>>) -> KeyBy {
         let name = name.into();
-        KeyBy(vec![if name.is_empty() { Err(ConfigError::Cookie) } else { Ok(Part::Cookie(name)) }])
+        // What a cookie may be called is what a header may be called (RFC 6265).
+        KeyBy(vec![match name.parse::<HeaderName>() {
+            Ok(_) => Ok(Part::Cookie(name)),
+            Err(_) => Err(ConfigError::Cookie { name: shortened(&name) }),
+        }])
     }
 
     /// The key of a client: the header `X-Api-Key`, or what stands in `Authorization: Bearer`.

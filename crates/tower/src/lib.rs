@@ -97,3 +97,8 @@ struct RateGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/protecting.md")]
 struct ProtectGuide;
+
+/// So are those of the guide to limits that learn.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/adaptive.md")]
+struct AdaptiveGuide;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env::{args, var};
 use std::error::Error;
+use std::process::ExitCode;
 
 use tokio::task::JoinSet;
 use tonic::Request;
@@ -15,7 +16,17 @@ use tonic_health::pb::health_client::HealthClient;
 const CALLS_MAX: usize = 10_000;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let mut words = args().skip(1);
     let (Some(tenant), Some(calls)) = (words.next(), words.next()) else {
         return Err("use: client TENANT CALLS [PRIORITY]".into());
@@ -23,7 +34,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tenant: MetadataValue<_> = tenant.parse()?;
     let priority: MetadataValue<_> = words.next().unwrap_or_else(|| "normal".to_owned()).parse()?;
     let address = var("ADDRESS").unwrap_or_else(|_| "http://127.0.0.1:50051".to_owned());
-    let channel = Endpoint::from_shared(address)?.connect().await?;
+    let endpoint = Endpoint::from_shared(address.clone())?;
+    let unreachable = |_| format!("ADDRESS: nobody answers at {address}; start the service, or say where it is");
+    let channel = endpoint.connect().await.map_err(unreachable)?;
     let mut tasks = JoinSet::new();
     let count = calls.parse().ok().filter(|count| (1..=CALLS_MAX).contains(count));
     let count = count.ok_or_else(|| format!("CALLS: {calls:?} is out of range; use 1 to {CALLS_MAX}"))?;

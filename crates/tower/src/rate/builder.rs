@@ -8,9 +8,9 @@ use tidegate_engine::Engine;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 use super::limit::{CostOf, LimitJudge, Made, SettleBy};
-use super::policy::{AddressMissed, PolicyJudge};
+use super::policy::PolicyJudge;
 use super::{Judge, RateLimitLayer, Settle, Shared};
-use crate::address::Peer;
+use crate::address::{AddressMissed, Peer};
 use crate::error::{check_name, unknown_domain};
 use crate::{ConfigError, Head, KeyBy, MissingKey, Mode, ResponseHead, Speaks, Switch};
 
@@ -300,6 +300,13 @@ impl RateLimitBuilder<ByPolicy> {
                 "without entries",
                 "add a descriptor with the entries that must be there, or leave it out",
             ));
+        }
+        if by.descriptors.iter().all(Vec::is_empty) && policy.looks_at_entries(&by.domain) {
+            tracing::warn!(
+                domain = &*by.domain,
+                "rules go by entries, and the layer has none: they count nobody; add a descriptor with the entries that \
+                 they look at"
+            );
         }
         let mut descriptors = Vec::with_capacity(by.descriptors.len().max(1));
         for entries in &by.descriptors {

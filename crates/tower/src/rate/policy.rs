@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -17,7 +16,7 @@ use tidegate_policy::{
 
 use super::limit::CostOf;
 use super::{Judge, Later, RateLimitLayer, Ticket, Told, Verdict};
-use crate::address::Peer;
+use crate::address::{AddressMissed, Peer};
 use crate::answer::{Denied, Why};
 use crate::key::Extractor;
 use crate::{Head, Reason, Refusal, ResponseHead};
@@ -33,25 +32,6 @@ pub(super) struct PolicyJudge {
     pub(super) cost: Option<CostOf>,
     pub(super) tells_passed: bool,
     pub(super) address_missed: AddressMissed,
-}
-
-/// Whether the layer has warned that its rules go by address and a request has none. Without `peer_from` none has: then
-/// such rules count nobody, and nothing looks wrong.
-#[derive(Debug, Default)]
-pub(super) struct AddressMissed(AtomicBool);
-
-impl AddressMissed {
-    /// Tells it, once.
-    #[cold]
-    fn tell(&self, domain: &str) {
-        if !self.0.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                domain,
-                "rules go by the address of the client, and a request has none: they do not count it; say where it \
-                 stands by peer_from, and serve axum with into_make_service_with_connect_info"
-            );
-        }
-    }
 }
 
 /// The entries of a descriptor, and where their values stand.
@@ -173,7 +153,7 @@ impl PolicyJudge {
     ) -> About {
         let address = self.peer.find(head).map(|peer| policy.client_address(peer, headers));
         if address.is_none() && parts.address {
-            self.address_missed.tell(&self.domain);
+            self.address_missed.tell(Some(&self.domain), "rules that go by it do not count it");
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
         About { values, address, cost }

@@ -1,4 +1,4 @@
-//! Layers whose rules go by address, for requests that have none.
+//! Layers that go by what no request has say so in the log.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
-use tidegate_tower::RateLimitLayer;
+use tidegate_tower::{ClientAddress, KeyBy, RateLimitLayer};
 
 use super::servers::free_port;
 use super::{get, status};
@@ -26,15 +26,19 @@ impl io::Write for Log {
     }
 }
 
-/// How often the log tells of a domain.
-fn told(domain: &str) -> usize {
+/// How often the log warns with all of these words.
+fn warned(words: &[&str]) -> usize {
     let log = String::from_utf8(LOG.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
-    let name = format!("domain=\"{domain}\"");
-    log.lines().filter(|line| line.contains(" WARN ") && line.contains("peer_from") && line.contains(&name)).count()
+    log.lines().filter(|line| line.contains(" WARN ") && words.iter().all(|word| line.contains(word))).count()
+}
+
+/// How often it tells that requests to a domain have no address.
+fn told(domain: &str) -> usize {
+    warned(&["peer_from", &format!("domain=\"{domain}\"")])
 }
 
 #[tokio::test]
-async fn a_layer_that_finds_no_address_says_so_once() {
+async fn a_layer_that_goes_by_what_no_request_has_says_so_once() {
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
     // For all threads: tracing remembers for each place in the code whether anybody listens, and a test beside this one may
     // come there first.
@@ -43,6 +47,9 @@ async fn a_layer_that_finds_no_address_says_so_once() {
   by-address: {rules: [{name: each, key: address, limit: 1/minute}]}
   by-network: {rules: [{name: near, match: {address: 10.0.0.0/8}, limit: 1/minute}]}
   by-header: {rules: [{name: each, key: {header: x-user}, limit: 1/minute}]}
+  by-entry: {rules: [{name: each, key: {entry: user}, limit: 1/minute}]}
+  by-matched-entry: {rules: [{name: one, match: {entries: {user: x}}, limit: 1/minute}]}
+  by-expression: {rules: [{name: one, match: {when: entries.user == 'x'}, limit: 1/minute}]}
 ";
     let policy = load_text("rules.yaml", rules, &LoadOptions::default()).policy.unwrap();
     let engine = Arc::new(Engine::with_policy(Options::default(), policy).unwrap());
@@ -72,4 +79,28 @@ async fn a_layer_that_finds_no_address_says_so_once() {
     };
     assert_eq!([status(&found, with_address()).await, status(&found, with_address()).await], [200, 429]);
     assert_eq!(told("by-address"), 1, "there was one each time");
+    by_one_limit().await;
+    by_entries(&engine);
+}
+
+/// Without rules all that have no address count together.
+async fn by_one_limit() {
+    let key = KeyBy::client_address(ClientAddress::new());
+    let layer = RateLimitLayer::limit("2/minute".parse().unwrap(), key).build().unwrap();
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&layer, get("/", &[])).await, expected);
+    }
+    assert_eq!(warned(&["peer_from", "counts as one without a key"]), 1);
+}
+
+/// Rules by entries meet nobody if the layer has none.
+fn by_entries(engine: &Arc<Engine>) {
+    for (domain, expected) in [("by-entry", 1), ("by-matched-entry", 1), ("by-expression", 1), ("by-header", 0)] {
+        let layer = || RateLimitLayer::policy(Arc::clone(engine), domain);
+        layer().descriptor([("user", KeyBy::header("x-user"))]).build().unwrap();
+        let words = ["rules go by entries", &format!("domain=\"{domain}\"")];
+        assert_eq!(warned(&words), 0, "{domain}");
+        layer().build().unwrap();
+        assert_eq!(warned(&words), expected, "{domain}");
+    }
 }

@@ -263,7 +263,11 @@ fn mistakes_are_named() {
         build(KeyBy::header("x user")),
         "header: `x user` is not the name of a header; use letters, digits and dashes"
     );
-    assert_eq!(build(KeyBy::cookie("")), "cookie: its name is empty; name the cookie that tells clients apart");
+    for name in ["", "a;b", "a b"] {
+        let expected =
+            format!("cookie: `{name}` is not the name of a cookie; use letters, digits, dashes and underscores");
+        assert_eq!(build(KeyBy::cookie(name)), expected);
+    }
     let address = |address| build(KeyBy::client_address(address));
     assert_eq!(
         address(ClientAddress::new().trusted_hops(65)),
