@@ -24,6 +24,26 @@ impl Default for ClientThrottleConfig {
     }
 }
 
+impl ClientThrottleConfig {
+    /// How probably a request is refused after so many in a window, of which so many were accepted: at least 0, below 1.
+    #[inline]
+    #[must_use]
+    pub fn probability(&self, requests: u64, accepts: u64) -> f64 {
+        let too_many = requests as f64 - self.k * accepts as f64;
+        // Mostly nothing is too much, and the division is spared.
+        if too_many > 0.0 { too_many / (requests as f64 + 1.0) } else { 0.0 }
+    }
+
+    /// Whether to refuse a request after so many in a window, of which so many were accepted. A number is rolled only if it
+    /// matters.
+    #[inline]
+    #[must_use]
+    pub fn sheds(&self, requests: u64, accepts: u64, roll: impl FnOnce() -> u64) -> bool {
+        let probability = self.probability(requests, accepts);
+        probability > 0.0 && falls(roll(), probability)
+    }
+}
+
 /// Counts a client's requests and how many the server accepted, in a window that moves on in sixtieths, and refuses
 /// the next with the probability (requests − k · accepts) / (requests + 1), at least 0. What is refused here counts as
 /// a request too.
@@ -40,6 +60,17 @@ pub struct ClientThrottle {
     latest_nanos: Range<u64>,
     /// How long a bucket lasts.
     width_nanos: u64,
+}
+
+/// What counts in a window, for those who go on counting by themselves: see [`ClientThrottle::catch_up`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// Requests.
+    pub requests: u64,
+    /// Those that were accepted.
+    pub accepts: u64,
+    /// The instants at which nothing of it leaves the window.
+    pub hold: Range<Time>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,10 +110,16 @@ impl ClientThrottle {
     /// How probably the next request is refused: at least 0, below 1.
     pub fn probability(&mut self, now: Time) -> f64 {
         self.move_on(now);
-        let (requests, accepts) = (self.sum.requests as f64, self.sum.accepts as f64);
-        let too_many = requests - self.config.k * accepts;
-        // Mostly nothing is too much, and the division is spared.
-        if too_many > 0.0 { too_many / (requests + 1.0) } else { 0.0 }
+        self.config.probability(self.sum.requests, self.sum.accepts)
+    }
+
+    /// Adds what a caller has counted by itself since it was told what counts, and tells it anew. So many can count without
+    /// a lock as long as nothing leaves the window.
+    pub fn catch_up(&mut self, requests: u64, accepts: u64, now: Time) -> WindowCounts {
+        self.add(Bucket { requests, accepts });
+        self.move_on(now);
+        let hold = Time::from_nanos(self.latest_nanos.start)..Time::from_nanos(self.latest_nanos.end);
+        WindowCounts { requests: self.sum.requests, accepts: self.sum.accepts, hold }
     }
 
     fn add(&mut self, more: Bucket) {

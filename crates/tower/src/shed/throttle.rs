@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::seed;
+use super::sent::{InProgress, SentCounter};
 use crate::ended::Ended;
 use crate::error::ConfigError;
 use crate::grpc::code;
@@ -35,24 +36,22 @@ use crate::switch::Switch;
 pub struct ThrottleLayer(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
-    accepted: Accepted,
+    config: ClientThrottleConfig,
+    sent: &'static SentCounter,
+    dice: Mutex<Dice>,
+    accepted: Option<Accepted>,
     clock: Stopwatch,
     switch: Switch,
 }
 
-struct State {
-    throttle: ClientThrottle,
-    dice: Dice,
-}
-
-type Accepted = Box<dyn Fn(Ended<'_>) -> bool + Send + Sync>;
+/// What the user takes for accepted.
+type Accepted = Arc<dyn Fn(Ended<'_>) -> bool + Send + Sync>;
 
 impl ThrottleLayer {
     /// A layer to be set up.
     #[must_use]
     pub fn builder(config: ClientThrottleConfig) -> ThrottleBuilder {
-        ThrottleBuilder { config, accepted: Box::new(by_default), mode: Mode::Enforce, seed: None }
+        ThrottleBuilder { config, accepted: None, mode: Mode::Enforce, seed: None }
     }
 
     /// Whether it acts, and what it has held back.
@@ -64,14 +63,15 @@ impl ThrottleLayer {
     /// How probably the next request is held back.
     #[must_use]
     pub fn probability(&self) -> f64 {
-        lock(&self.0.state).throttle.probability(self.0.clock.now())
+        let (requests, accepts) = self.0.sent.counts(self.0.clock.now());
+        self.0.config.probability(requests, accepts)
     }
 }
 
 /// Sets a [`ThrottleLayer`] up.
 pub struct ThrottleBuilder {
     config: ClientThrottleConfig,
-    accepted: Accepted,
+    accepted: Option<Accepted>,
     mode: Mode,
     seed: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl ThrottleBuilder {
     where
         F: Fn(Ended<'_>) -> bool + Send + Sync + 'static,
     {
-        ThrottleBuilder { accepted: Box::new(accepted), ..self }
+        ThrottleBuilder { accepted: Some(Arc::new(accepted)), ..self }
     }
 
     /// Whether it acts at first.
@@ -105,10 +105,10 @@ impl ThrottleBuilder {
     /// # Errors
     /// If a number is out of its range.
     pub fn build(self) -> Result<ThrottleLayer, ConfigError> {
-        let throttle = ClientThrottle::new(self.config)?;
-        let switch = Switch::in_mode(self.mode);
-        let state = Mutex::new(State { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
-        Ok(ThrottleLayer(Arc::new(Shared { state, accepted: self.accepted, clock: Stopwatch::shared(), switch })))
+        let sent = SentCounter::of(ClientThrottle::new(self.config)?);
+        let dice = Mutex::new(Dice::new(self.seed.unwrap_or_else(seed)));
+        let (switch, clock) = (Switch::in_mode(self.mode), Stopwatch::shared());
+        Ok(ThrottleLayer(Arc::new(Shared { config: self.config, sent, dice, accepted: self.accepted, clock, switch })))
     }
 }
 
@@ -124,14 +124,24 @@ fn by_default(end: Ended<'_>) -> bool {
 }
 
 impl Shared {
-    fn judge(&self) -> Judgement {
-        let judgement = self.switch.mode().judge(|| {
-            let mut state = lock(&self.state);
-            let roll = state.dice.roll();
-            state.throttle.sheds(self.clock.now(), roll)
-        });
+    /// The place of a request that is sent; nothing if it is held back.
+    #[inline]
+    fn send(&self) -> Option<InProgress> {
+        let mode = self.switch.mode();
+        if mode == Mode::Off {
+            // Neither it nor its answer is counted.
+            return Some(self.sent.enter());
+        }
+        let (requests, accepts, place) = self.sent.request(self.clock.now());
+        let judgement = mode.judge(|| self.config.sheds(requests, accepts, || lock(&self.dice).roll()));
         self.switch.count(judgement);
-        judgement
+        (judgement != Judgement::Shed).then_some(place)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.sent.close();
     }
 }
 
@@ -174,11 +184,14 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> ThrottleFuture<S::Future> {
-        let state = match self.shared.judge() {
-            Judgement::Shed => Sent::HeldBack,
-            Judgement::Pass | Judgement::WouldShed => {
-                Sent::On { future: self.inner.call(request), shared: Arc::clone(&self.shared) }
-            }
+        let state = match self.shared.send() {
+            None => Sent::HeldBack,
+            Some(place) => Sent::On {
+                future: self.inner.call(request),
+                place: Some(place),
+                accepted: self.shared.accepted.clone(),
+                clock: self.shared.clock,
+            },
         };
         ThrottleFuture { state }
     }
@@ -195,7 +208,7 @@ pin_project! {
 pin_project! {
     #[project = SentProjection]
     enum Sent<F> {
-        On { #[pin] future: F, shared: Arc<Shared> },
+        On { #[pin] future: F, place: Option<InProgress>, accepted: Option<Accepted>, clock: Stopwatch },
         HeldBack,
     }
 }
@@ -208,13 +221,13 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            SentProjection::On { future, shared } => {
+            SentProjection::On { future, place, accepted, clock } => {
                 let result = ready!(future.poll(context));
-                // What was sent while the layer was off is not counted as a request, so an answer counts neither; the
-                // arithmetic bears the few that end in another mode than they began in.
-                if shared.switch.mode() != Mode::Off && (shared.accepted)(Ended::of(&result)) {
-                    let now = shared.clock.now();
-                    lock(&shared.state).throttle.accepted(now);
+                if let Some(place) = place.take() {
+                    let end = Ended::of(&result);
+                    if accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end)) {
+                        place.accepted(|| clock.now());
+                    }
                 }
                 Poll::Ready(result.map_err(Throttled::Inner))
             }
