@@ -16,7 +16,7 @@ run: rust compiler ## build Tidegate and serve with the rules of examples/tidega
 	@cargo build --locked --release --package tidegate-cli
 	@$(BUILT)/tidegate serve --config examples/tidegate.yaml
 
-demo: rust compiler ## build Tidegate and show what it does, for 15 seconds
+demo: rust compiler ## build Tidegate and show what it does; in a terminal that takes 15 seconds
 	@cargo build --locked --release --package tidegate-cli
 	@$(BUILT)/tidegate demo
 

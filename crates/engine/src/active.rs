@@ -47,7 +47,7 @@ impl Active {
         let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
-        let sole_stores = policy.rules().iter().map(|rule| sole::store_of(rule, &stores).cloned()).collect();
+        let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
         let has_shared = stores.iter().any(Backend::is_shared);
         Active { policy, records, stores, has_shared, any_blocked, unmatched, texts, sole_stores, shadow }
     }
@@ -107,7 +107,7 @@ impl Active {
         self.policy.rules().get(id.index())
     }
 
-    /// The store of a rule if it can judge a request by that alone.
+    /// The store of a rule that can judge a request alone; nothing if it cannot.
     pub(crate) fn sole_store(&self, id: RuleId) -> Option<&MemoryStore> {
         self.sole_stores.get(id.index())?.as_deref()
     }
@@ -121,7 +121,7 @@ impl Active {
 
     /// The mode of a rule, as it is now.
     pub(crate) fn mode(&self, id: RuleId) -> Option<Mode> {
-        Some(self.record(id)?.mode(self.policy.rules().get(id.index())?.mode))
+        Some(self.record(id)?.mode(self.rule(id)?.mode))
     }
 
     /// Whether an operator ever blocked a key, so that every key has to be looked up among the blocked ones.

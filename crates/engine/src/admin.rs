@@ -193,7 +193,7 @@ impl Keys {
         // What blocks has no key.
         let with_key = self.plan.planned.iter().filter(|planned| planned.step != Step::Blocked);
         with_key.filter_map(|planned| {
-            let rule = self.active.policy.rules().get(planned.rule?.index())?;
+            let rule = self.active.rule(planned.rule?)?;
             let limit = rule.limits.get(planned.limit as usize)?;
             Some((planned, rule, limit, self.active.store(limit.store)?))
         })

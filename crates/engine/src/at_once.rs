@@ -11,7 +11,7 @@ use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once};
 use crate::outcome::{Judgements, Outcome};
 use crate::plan::LongKeys;
-use crate::sole;
+use crate::sole::{self, Way};
 
 /// One decision at once, and the policy that makes it: what is asked of that policy before holds for the decision too,
 /// though others may be installed in between. Should deciding panic, the policy of then says what becomes of the request.
@@ -35,9 +35,7 @@ impl Engine {
         let known = active.policy.domain(domain);
         Some(AtOnce { engine: self, active, domain, known })
     }
-}
 
-impl Engine {
     /// Decides by the rules of the request's domain, if there are any, of which none has a shared store.
     pub(crate) fn check_at_once(
         &self,
@@ -46,10 +44,10 @@ impl Engine {
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
-        let Some(domain) = domain else { return Ok(self.unknown_domain(active)) };
+        let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
         let checked = match guarded(|| sole::pass(&active, domain, request)) {
-            Ok(Ok(sole)) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
-            Ok(Err(begun)) => guarded_at_once(|| self.check_on(active, domain, request, long_keys, begun)),
+            Ok(Way::Passed(sole)) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
+            Ok(Way::Onward(begun)) => guarded_at_once(|| self.check_onward(active, domain, request, long_keys, begun)),
             Err(failure) => Err(failure),
         };
         checked.unwrap_or_else(|_| Ok(self.unplanned(request)))

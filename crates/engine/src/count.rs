@@ -58,7 +58,7 @@ impl Engine {
             }
         }
         record.all.add_all(&amounts);
-        let Some(rule) = outcome.active.policy.rules().get(id.index()) else { return };
+        let Some(rule) = outcome.active.rule(id) else { return };
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
         {

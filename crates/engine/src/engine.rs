@@ -19,7 +19,7 @@ use crate::outcome::{Denial, Judgements, Outcome};
 use crate::permits::PermitBook;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
-use crate::sole::{self, Begun};
+use crate::sole::{self, Begun, Way};
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
@@ -206,16 +206,16 @@ impl Engine {
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
-        let Some(domain) = domain else { return Ok(self.unknown_domain(active)) };
+        let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
         active.learn_of_blocks().await;
         match sole::pass(&active, domain, request) {
-            Ok(sole) => Ok(self.outcome(active, None, Judgements::Sole(sole))),
-            Err(begun) => self.check_on(active, domain, request, long_keys, begun).await,
+            Way::Passed(sole) => Ok(self.outcome(active, None, Judgements::Sole(sole))),
+            Way::Onward(begun) => self.check_onward(active, domain, request, long_keys, begun).await,
         }
     }
 
     /// Goes on with a request that was not judged by one rule alone, or not let pass.
-    pub(crate) async fn check_on(
+    pub(crate) async fn check_onward(
         &self,
         active: Guard<Arc<Active>>,
         domain: DomainId,
@@ -224,7 +224,7 @@ impl Engine {
         begun: Begun,
     ) -> Result<Outcome, RequestError> {
         let Begun { found, asked } = begun;
-        let plan = Plan::go_on(&active, domain, request, long_keys, found)?;
+        let plan = Plan::with_found(&active, domain, request, long_keys, found)?;
         if plan.is_unmatched() {
             active.unmatched.count(domain);
         }
@@ -235,10 +235,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    pub(crate) fn unknown_domain(&self, active: Guard<Arc<Active>>) -> Outcome {
-        Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE }
-    }
-
+    /// What came of a request to a domain with rules.
     pub(crate) fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
         Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
     }
@@ -282,7 +279,7 @@ impl Engine {
             else {
                 continue;
             };
-            let Some(rule) = active.policy.rules().get(id.index()) else { continue };
+            let Some(rule) = active.rule(id) else { continue };
             let question = Question {
                 domain: request.domain,
                 entries: descriptor.entries,

@@ -17,7 +17,7 @@ pub struct Outcome {
     pub(crate) active: arc_swap::Guard<Arc<Active>>,
     pub(crate) known_domain: bool,
     pub(crate) denial: Option<Denial>,
-    /// A denial that was not enforced, because all is in shadow.
+    /// Whether all is in shadow: nothing is denied.
     pub(crate) shadow: bool,
     pub(crate) judged: Judgements,
 }
@@ -212,6 +212,11 @@ impl Binding {
 }
 
 impl Outcome {
+    /// What comes of a request to a domain without rules.
+    pub(crate) fn of_unknown_domain(active: arc_swap::Guard<Arc<Active>>) -> Outcome {
+        Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE }
+    }
+
     /// Whether the request may pass.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
@@ -284,17 +289,12 @@ impl Outcome {
         }
     }
 
-    /// The limit that judged the request alone and let it pass, if that is so: its rule, what is told of it, and what it
-    /// said.
-    pub(crate) fn sole(&self) -> Option<(&Rule, &RuleLimit, &LimitTexts, &Decision)> {
-        let Judgements::Sole(sole) = &self.judged else { return None };
-        let rule = self.active.rule(sole.rule)?;
-        Some((rule, rule.limits.first()?, self.active.texts(sole.rule, 0)?, &sole.decision))
-    }
-
-    /// Whether nothing at all is denied.
-    pub(crate) fn is_in_shadow(&self) -> bool {
-        self.shadow
+    /// What the limit said that judged the request alone and let it pass, if that is so.
+    pub(crate) fn sole(&self) -> Option<Judgement<'_>> {
+        match &self.judged {
+            Judgements::Sole(sole) => Some(self.sole_judgement(sole)),
+            Judgements::Listed(_) => None,
+        }
     }
 
     fn sole_judgement(&self, sole: &Sole) -> Judgement<'_> {

@@ -143,11 +143,11 @@ impl Plan {
         request: &Request<'_>,
         long_keys: LongKeys,
     ) -> Result<Plan, RequestError> {
-        Plan::go_on(active, domain, request, long_keys, None)
+        Plan::with_found(active, domain, request, long_keys, None)
     }
 
-    /// The same, but for the rules of the first descriptor if they were found already.
-    pub(crate) fn go_on(
+    /// The same from the rules of the first descriptor, where they were found already.
+    pub(crate) fn with_found(
         active: &Active,
         domain: DomainId,
         request: &Request<'_>,
@@ -268,7 +268,7 @@ impl Plan {
         question: &Question<'_>,
         ask: Option<Ask>,
     ) -> Result<(), RequestError> {
-        let (Some(rule), Some(mode)) = (active.policy.rules().get(id.index()), active.mode(id)) else { return Ok(()) };
+        let (Some(rule), Some(mode)) = (active.rule(id), active.mode(id)) else { return Ok(()) };
         if mode == Mode::Off {
             self.met_off = true;
             return Ok(());
@@ -430,8 +430,7 @@ impl Plan {
         parts: &Range<usize>,
     ) -> Result<Range<usize>, RequestError> {
         let start = self.keys.len();
-        self.keys.push(purpose.byte());
-        self.keys.extend_from_slice(namespace);
+        begin_key(&mut self.keys, purpose, namespace);
         self.keys.extend_from_within(parts.clone());
         Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
         Ok(start..self.keys.len())
@@ -472,6 +471,12 @@ impl Plan {
         self.keys.extend_from_slice(part.as_bytes());
         Ok(())
     }
+}
+
+/// Begins a key: its purpose and a namespace stand before its parts.
+pub(crate) fn begin_key(bytes: &mut Vec<u8>, purpose: Purpose, namespace: &[u8]) {
+    bytes.push(purpose.byte());
+    bytes.extend_from_slice(namespace);
 }
 
 /// Whether an operator may have blocked a key of a rule.

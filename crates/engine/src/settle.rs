@@ -132,14 +132,14 @@ impl<'a> Settling<'a> {
         Settling { active, local, plan, judged, fell_back, overlong, failures }
     }
 
-    /// The store to ask if one limit in memory judges the request alone, as is so for most: nothing is taken together with
-    /// it, and nothing has to be given back. Whatever [`Settling::follow_up`] learns to do must be asked about here too.
+    /// The store to ask if one limit in memory judges the request alone: nothing is taken together with it, and nothing has
+    /// to be given back.
     fn only_store(&self) -> Option<&'a MemoryStore> {
         let [planned] = &self.plan.planned[..] else { return None };
         let (Step::Charge(_), Some(Backend::Memory(store))) = (planned.step, self.active.store(planned.store)) else {
             return None;
         };
-        let follows = self.rule(0).is_some_and(|rule| rule.penalty.is_some() || rule.count_denied);
+        let follows = self.rule(0).is_some_and(follows_up);
         (!planned.quota && !follows && planned.looks.count() == 0).then_some(store)
     }
 
@@ -317,7 +317,7 @@ impl<'a> Settling<'a> {
 
     /// Whether a charge that does not veto is put as if it did.
     fn is_tentative(&self, planned: &Planned) -> bool {
-        let rule = || self.active.policy.rules().get(planned.rule?.index());
+        let rule = || self.active.rule(planned.rule?);
         planned.quota || planned.looks.count() > 0 || rule().is_some_and(|rule| rule.limits.len() > 1)
     }
 
@@ -475,7 +475,7 @@ impl<'a> Settling<'a> {
     }
 
     fn rule(&self, number: usize) -> Option<&'a Rule> {
-        self.active.policy.rules().get(self.plan.planned.get(number)?.rule?.index())
+        self.active.rule(self.plan.planned.get(number)?.rule?)
     }
 
     /// What came out, in the order of the plan.
@@ -497,12 +497,17 @@ impl Drop for Settling<'_> {
     }
 }
 
+/// Whether more is done for a rule when its limits have answered. Whatever [`Settling::follow_up`] learns to do belongs here.
+pub(crate) fn follows_up(rule: &Rule) -> bool {
+    rule.penalty.is_some() || rule.count_denied
+}
+
 /// The limit of a rule, or the one that the request brought with it.
 fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
     if let Some(own) = &planned.own {
         return own.limit.as_ref();
     }
-    let rule = active.policy.rules().get(planned.rule?.index())?;
+    let rule = active.rule(planned.rule?)?;
     rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
 }
 

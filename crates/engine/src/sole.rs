@@ -12,7 +12,8 @@ use tidegate_policy::{Action, Count, DomainId, FoundRules, KeyMade, Mode, Questi
 use crate::active::Active;
 use crate::count::passed;
 use crate::failure::guarded;
-use crate::plan::{Purpose, question};
+use crate::plan::{Purpose, begin_key, question};
+use crate::settle::follows_up;
 use crate::store::{Backend, StoreError};
 
 /// What the limit of a rule said that judged a request alone and let it pass.
@@ -23,15 +24,23 @@ pub(crate) struct Sole {
 }
 
 /// The store of a rule if it can judge a request by that alone: it has one limit, in memory, and does nothing but count.
-pub(crate) fn store_of<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Arc<MemoryStore>> {
+pub(crate) fn store_for<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Arc<MemoryStore>> {
     let ([limit], Action::Limit) = (&*rule.limits, rule.action) else { return None };
     let Some(Backend::Memory(store)) = stores.get(limit.store) else { return None };
-    let does_more = rule.quota || rule.count_denied || rule.penalty.is_some() || !rule.metric_entries.is_empty();
-    // Expressions must not be evaluated twice, here and when it is gone on: those that fail are counted.
+    let does_more = rule.quota || follows_up(rule) || !rule.metric_entries.is_empty();
+    // An expression that fails is counted, so none may be evaluated here and in `plan.rs` again.
     (!does_more && !rule.counts_by_expression()).then_some(store)
 }
 
-/// What is known of a request that did not pass here, or of which there is more to be asked: nothing was taken.
+/// How far a request came here.
+pub(crate) enum Way {
+    /// It passed.
+    Passed(Sole),
+    /// It did not, or there is more to be asked: nothing was taken.
+    Onward(Begun),
+}
+
+/// What is known of a request that goes on.
 #[derive(Default)]
 pub(crate) struct Begun {
     /// The rules of its first descriptor, if they were looked up.
@@ -41,18 +50,17 @@ pub(crate) struct Begun {
 }
 
 /// Takes what a request costs of the one rule that applies to it, and counts that it passed.
-pub(crate) fn pass(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Sole, Begun> {
-    let [descriptor] = request.descriptors else { return Err(Begun::default()) };
-    if descriptor.ask.is_some() || descriptor.limit.is_some() {
-        return Err(Begun::default());
-    }
-    let Ok(question) = question(request, descriptor) else { return Err(Begun::default()) };
+pub(crate) fn pass(active: &Active, domain: DomainId, request: &Request<'_>) -> Way {
+    let [descriptor] = request.descriptors else { return Way::Onward(Begun::default()) };
+    let (None, None, Ok(question)) = (descriptor.ask, descriptor.limit, question(request, descriptor)) else {
+        return Way::Onward(Begun::default());
+    };
     let mut found = FoundRules::new();
     active.policy.find(domain, &question, &mut found);
-    let [rule] = found[..] else { return Err(Begun { found: Some(found), asked: None }) };
+    let [rule] = found[..] else { return Way::Onward(Begun { found: Some(found), asked: None }) };
     match take(active, rule, &question) {
-        Some(Ok(decision)) if decision.is_allowed() => Ok(Sole { rule, decision }),
-        asked => Err(Begun { found: Some(found), asked }),
+        Some(Ok(decision)) if decision.is_allowed() => Way::Passed(Sole { rule, decision }),
+        asked => Way::Onward(Begun { found: Some(found), asked }),
     }
 }
 
@@ -68,8 +76,7 @@ fn take(active: &Active, id: RuleId, question: &Question<'_>) -> Option<Result<D
         return None;
     }
     let decided = with_room(|bytes| {
-        bytes.push(Purpose::Rule.byte());
-        bytes.extend_from_slice(&limit.namespace);
+        begin_key(bytes, Purpose::Rule, &limit.namespace);
         let KeyMade::Whole = rule.key(question, bytes) else { return None };
         let key = Key::new(bytes).ok()?;
         Some(guarded(|| store.decide(key, &limit.limit, Op::Take(units))))
@@ -82,7 +89,8 @@ fn take(active: &Active, id: RuleId, question: &Question<'_>) -> Option<Result<D
     Some(decided)
 }
 
-/// Does something with an empty list that mostly has room already: each thread keeps one.
+/// Does something with an empty list. Each thread keeps one, so that it mostly has room already: that of the longest key at
+/// most.
 fn with_room<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -99,18 +107,23 @@ mod tests {
     use std::time::Duration;
 
     use tidegate_core::{FakeClock, Time};
-    use tidegate_policy::{Ask, Descriptor, Entry, LoadOptions, Mode, Policy, Request, load_text};
+    use tidegate_policy::{Ask, Descriptor, Entry, Headers, LoadOptions, Mode, Policy, Request, load_text};
 
     use crate::outcome::{Denial, Judgements, Outcome};
-    use crate::{Engine, Options, at_once};
+    use crate::{Engine, Options, at_once, http_headers};
 
     const START: Time = Time::from_nanos(1_000_000_000_000);
 
     fn engine(rules: &str, clock: &FakeClock) -> Engine {
+        engine_in(false, rules, clock)
+    }
+
+    /// One that denies nothing at all if it is in shadow.
+    fn engine_in(shadow: bool, rules: &str, clock: &FakeClock) -> Engine {
         let loaded =
             load_text("test.yaml", &format!("domains: {{api: {{rules: [{rules}]}}}}"), &LoadOptions::default());
         let policy = loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
-        Engine::with_policy(Options { clock: clock.clone().into(), ..Options::default() }, policy).unwrap()
+        Engine::with_policy(Options { clock: clock.clone().into(), shadow, ..Options::default() }, policy).unwrap()
     }
 
     fn check(engine: &Engine, entries: &[Entry<'_>], cost: u64, ask: Option<Ask>) -> Outcome {
@@ -125,8 +138,9 @@ mod tests {
 
     fn told(engine: &Engine, outcome: &Outcome) -> String {
         let judgements: Vec<_> = outcome.judgements().collect();
-        let rules = engine.rules();
-        format!("{:?} {judgements:?} {rules:?} {}", outcome.denial(), engine.policy().expression_errors())
+        let (rules, errors) = (engine.rules(), engine.policy().expression_errors());
+        let headers = [None, Some(Headers::Standard)].map(|unsaid| http_headers::headers(outcome, unsaid, START));
+        format!("{:?} {judgements:?} {headers:?} {rules:?} {errors}", outcome.denial())
     }
 
     #[test]
@@ -147,6 +161,9 @@ mod tests {
                 true,
             ),
             ("{name: r, limit: 3/minute, hash_tag: t}", true),
+            ("{name: 'r \"1\"', limit: 3/minute, response: {headers: standard}}", true),
+            ("{name: r, limit: 3/minute, response: {headers: legacy}}", true),
+            ("{name: r, limit: 3/minute, response: {hidden: true}}", true),
             ("{name: r, limit: 3/minute, mode: shadow}", false),
             ("{name: r, limit: 3/minute, mode: \"off\"}", false),
             ("{name: r, limit: 3/minute, quota: true}", false),
@@ -161,24 +178,27 @@ mod tests {
             ("{name: r, action: unlimited}", false),
             ("{name: r, limit: 3/minute}, {name: s, limit: 9/minute}", false),
         ] {
-            let clock = FakeClock::at(START);
-            let (alone, among) = (engine(rules, &clock), engine(rules, &clock));
-            let mut soles = 0;
-            for step in 0..200_u64 {
-                let entries: &[Entry<'_>] = [&one[..], &two, &[], &one, &long][(step * 7 % 5) as usize];
-                let cost = [1, 1, 2, 1, 0, 4, 1][(step % 7) as usize];
-                if entries == long && rules.contains("key:") {
-                    continue;
+            for shadow in [false, true] {
+                let clock = FakeClock::at(START);
+                let (alone, among) = (engine_in(shadow, rules, &clock), engine_in(shadow, rules, &clock));
+                let mut soles = 0;
+                for step in 0..200_u64 {
+                    let entries: &[Entry<'_>] = [&one[..], &two, &[], &one, &long][(step * 7 % 5) as usize];
+                    let cost = [1, 1, 2, 1, 0, 4, 1][(step % 7) as usize];
+                    // A key that is too long is an error, not an outcome.
+                    if entries == long && rules.contains("key:") {
+                        continue;
+                    }
+                    // What says how much it takes goes the long way.
+                    let expected = check(&among, entries, cost, Some(Ask::Take(cost)));
+                    assert!(!is_sole(&expected));
+                    let outcome = check(&alone, entries, cost, None);
+                    soles += usize::from(is_sole(&outcome));
+                    assert_eq!(told(&alone, &outcome), told(&among, &expected), "{rules}, step {step}");
+                    clock.advance(Duration::from_secs(step % 11));
                 }
-                // What says how much it takes goes the long way.
-                let expected = check(&among, entries, cost, Some(Ask::Take(cost)));
-                assert!(!is_sole(&expected));
-                let outcome = check(&alone, entries, cost, None);
-                soles += usize::from(is_sole(&outcome));
-                assert_eq!(told(&alone, &outcome), told(&among, &expected), "{rules}, step {step}");
-                clock.advance(Duration::from_secs(step % 11));
+                assert_eq!(soles > 0, sometimes, "{rules}");
             }
-            assert_eq!(soles > 0, sometimes, "{rules}");
         }
     }
 

@@ -67,14 +67,19 @@ impl Rule {
     /// Whether it looks at any entry, to match a request or to count it.
     pub(crate) fn looks_at_entries(&self) -> bool {
         let of_key = |part: &Part| matches!(part, Part::Entry(_) | Part::EntryAt(_));
-        let in_key = self.key.iter().filter_map(|part| match part {
-            Part::Expression(expression) => Some(expression),
-            _ => None,
-        });
-        let mut expressions = in_key.chain(&self.matching.when).chain(&self.cost).chain(&self.count);
+        let others = [&self.matching.when, &self.cost, &self.count].into_iter().flatten();
+        let mut expressions = self.key_expressions().chain(others.map(|expression| &**expression));
         self.matching.has_entries()
             || self.key.iter().any(of_key)
             || expressions.any(|expression| expression.looks_at_entries())
+    }
+
+    /// The expressions among the parts of its key.
+    pub(crate) fn key_expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.key.iter().filter_map(|part| match part {
+            Part::Expression(expression) => Some(&**expression),
+            _ => None,
+        })
     }
 
     /// How many bytes the values of its key may have in all: the names that stand before them, and two bytes for the

@@ -34,7 +34,7 @@ pub(crate) struct Named {
 }
 
 impl Matching {
-    /// Whether a condition is on any entry. That there are none at all is met without.
+    /// Whether a condition is on any entry. That there be none needs none.
     pub(crate) fn has_entries(&self) -> bool {
         let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;
         !entries.is_empty()

@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::address::ClientAddress;
 use crate::index::Index;
-use crate::key::Part;
 use crate::matching::Facts;
 use crate::parts::HttpParts;
 use crate::request::{Entry, Http, Response};
@@ -260,16 +259,12 @@ impl Rule {
     /// Whether an expression tells whom or what it counts.
     #[must_use]
     pub fn counts_by_expression(&self) -> bool {
-        let of_key = self.key.iter().any(|part| matches!(part, Part::Expression(_)));
-        of_key || self.cost.is_some() || self.count.is_some()
+        self.key_expressions().next().is_some() || self.cost.is_some() || self.count.is_some()
     }
 
     fn looks_at_cost(&self) -> bool {
-        let of_key = self.key.iter().filter_map(|part| match part {
-            Part::Expression(expression) => Some(expression),
-            _ => None,
-        });
-        self.matching.when.iter().chain(of_key).any(|expression| expression.mentions_cost())
+        let when = self.matching.when.iter().map(|when| &**when);
+        when.chain(self.key_expressions()).any(|expression| expression.mentions_cost())
     }
 
     fn cost_of(&self, question: &Question<'_>) -> u64 {

@@ -112,8 +112,8 @@ pub(crate) struct Address {
     missed: Arc<AddressMissed>,
 }
 
-/// Whether it was told that something goes by the address of the client and a request has none. Without `peer_from` none
-/// has, and nothing looks wrong.
+/// Whether it was said already that clients are told apart by address and a request has none. Without `peer_from` no request
+/// has one, and nothing looks wrong.
 #[derive(Debug, Default)]
 pub(crate) struct AddressMissed(AtomicBool);
 
@@ -169,7 +169,7 @@ impl Address {
     #[inline]
     fn known<T>(&self, peer: Option<T>) -> Option<T> {
         if peer.is_none() {
-            self.missed.tell(None, "it counts as one without a key");
+            self.missed.tell(None, "it has no key or entry by it");
         }
         peer
     }

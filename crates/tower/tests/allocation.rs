@@ -9,9 +9,12 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response};
+use tidegate_engine::{Engine, Options};
+use tidegate_policy::{LoadOptions, load_text};
 use tidegate_tower::{ClientAddress, KeyBy, RateLimitLayer};
 use tower::{Layer, Service};
 
@@ -34,6 +37,26 @@ impl Service<Request<()>> for Hello {
     }
 }
 
+fn request() -> Request<()> {
+    let request = Request::get("/a/b").header("x-user", "ann").header("cookie", "a=b; s=1");
+    let request = request.header("x-api-key", "abc").header("x-forwarded-for", "1.1.1.1, 192.0.2.1");
+    request.extension(SocketAddr::from(([10, 0, 0, 1], 1))).body(()).unwrap()
+}
+
+/// How often three requests in turn ask for memory, each of which passes.
+fn asked(layer: &RateLimitLayer) -> [u64; 3] {
+    let mut service = layer.layer(Hello);
+    [(); 3].map(|()| {
+        let request = request();
+        let before = ASKED.get();
+        let response = pin!(service.call(request)).poll(&mut Context::from_waker(Waker::noop()));
+        let asked = ASKED.get() - before;
+        let Poll::Ready(Ok(response)) = response else { unreachable!("it is ready") };
+        assert_eq!(response.status().as_u16(), 200);
+        asked
+    })
+}
+
 #[test]
 fn what_passes_allocates_nothing() {
     let address = ClientAddress::new().trusted_hops(1);
@@ -41,19 +64,19 @@ fn what_passes_allocates_nothing() {
     for key in keys.into_iter().chain([KeyBy::client_address(address)]) {
         let shown = format!("{key:?}");
         let layer = RateLimitLayer::limit("100/minute".parse().unwrap(), key).headers_on_pass(false).build().unwrap();
-        let mut service = layer.layer(Hello);
-        let request = || {
-            let request = Request::get("/a/b").header("x-user", "ann").header("cookie", "a=b; s=1");
-            let request = request.header("x-api-key", "abc").header("x-forwarded-for", "1.1.1.1, 192.0.2.1");
-            request.extension(SocketAddr::from(([10, 0, 0, 1], 1))).body(()).unwrap()
-        };
-        for _ in 0..3 {
-            let request = request();
-            let before = ASKED.get();
-            let response = pin!(service.call(request)).poll(&mut Context::from_waker(Waker::noop()));
-            let asked = ASKED.get() - before;
-            let Poll::Ready(Ok(response)) = response else { unreachable!("it is ready") };
-            assert_eq!((response.status().as_u16(), asked), (200, 0), "{shown}");
-        }
+        assert_eq!(asked(&layer), [0; 3], "{shown}");
+    }
+}
+
+#[test]
+fn what_one_rule_lets_pass_allocates_nothing_but_room_for_its_key() {
+    for rule in ["key: address", "key: method, match: {path: /a*}", "match: {address: 10.0.0.0/8}"] {
+        let text = format!("domains: {{api: {{rules: [{{name: each, limit: 100/minute, {rule}}}]}}}}");
+        let policy = load_text("rules.yaml", &text, &LoadOptions::default()).policy.unwrap();
+        let engine = Arc::new(Engine::with_policy(Options::default(), policy).unwrap());
+        let layer = RateLimitLayer::policy(engine, "api").headers_on_pass(false).build().unwrap();
+        // Each thread keeps that room.
+        let [_, second, third] = asked(&layer);
+        assert_eq!([second, third], [0, 0], "{rule}");
     }
 }

@@ -1,29 +1,26 @@
 //! Calls the service many times at once and counts what it hears: `client TENANT CALLS [PRIORITY]`.
 
 use std::collections::BTreeMap;
-use std::env::{args, var};
+use std::env::args;
 use std::error::Error;
 use std::process::ExitCode;
 
 use tokio::task::JoinSet;
 use tonic::Request;
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+
+#[path = "../../support/start.rs"]
+mod start;
 
 /// Each call is a task here.
 const CALLS_MAX: usize = 10_000;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    start::ended(run().await)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
@@ -31,15 +28,16 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let (Some(tenant), Some(calls)) = (words.next(), words.next()) else {
         return Err("use: client TENANT CALLS [PRIORITY]".into());
     };
-    let tenant: MetadataValue<_> = tenant.parse()?;
-    let priority: MetadataValue<_> = words.next().unwrap_or_else(|| "normal".to_owned()).parse()?;
-    let address = var("ADDRESS").unwrap_or_else(|_| "http://127.0.0.1:50051".to_owned());
-    let endpoint = Endpoint::from_shared(address.clone())?;
-    let unreachable = |_| format!("ADDRESS: nobody answers at {address}; start the service, or say where it is");
-    let channel = endpoint.connect().await.map_err(unreachable)?;
-    let mut tasks = JoinSet::new();
+    let tenant = metadata("TENANT", &tenant)?;
     let count = calls.parse().ok().filter(|count| (1..=CALLS_MAX).contains(count));
     let count = count.ok_or_else(|| format!("CALLS: {calls:?} is out of range; use 1 to {CALLS_MAX}"))?;
+    let priority = metadata("PRIORITY", &words.next().unwrap_or_else(|| "normal".to_owned()))?;
+    let address = start::setting("ADDRESS", "http://127.0.0.1:50051");
+    let endpoint = Endpoint::from_shared(address.clone())
+        .map_err(|error| format!("ADDRESS: {address:?}: {error}; use a URL like http://127.0.0.1:50051"))?;
+    let unreachable = |_| format!("ADDRESS: nobody answers at {address:?}; start the service, or say where it is");
+    let channel = endpoint.connect().await.map_err(unreachable)?;
+    let mut tasks = JoinSet::new();
     for _ in 0..count {
         let mut client = HealthClient::new(channel.clone());
         let mut request = Request::new(HealthCheckRequest::default());
@@ -57,4 +55,9 @@ async fn run() -> Result<(), Box<dyn Error>> {
         println!("{count:6} {told}");
     }
     Ok(())
+}
+
+/// A word that is sent with each call.
+fn metadata(name: &str, word: &str) -> Result<MetadataValue<Ascii>, String> {
+    word.parse().map_err(|_| format!("{name}: {word:?} cannot be sent in a header; use printable ASCII"))
 }

@@ -14,9 +14,9 @@
 //! the column "does less" is `ConcurrencyLimit`, which does neither.
 //!
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
-//! that does the same work, in the column "does the same": a layer or a library of others where we know one, else a few
-//! words by hand. tower-acc's limit learns by Gradient2 too, from each answer; limitador also looks up which limits apply,
-//! and counts by what it is told of a request.
+//! that does the same work, in the column "does the same": by hand, or what others offer. tower-acc learns by Gradient2 from
+//! each answer, but frees its place at the head. limitador looks up which limits apply and counts by the values of a request,
+//! in a fixed window.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Peers that do the same work as our layers, written as short as they can be.
+//! Peers that do the same work as our layers: by hand, as short as they can be, and limitador behind the same layer.
 //!
 //! tower's `ConcurrencyLimit` frees a place when the head of the response is there, knows no keys and reads no clock.
 //! Its `RateLimit` cannot be cloned, so what it limits is called by one caller alone. These are what somebody would write who

@@ -105,7 +105,7 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
         Lane::peer(TOWER_ACC, calls(runtime, clients, tower_acc::ConcurrencyLimitLayer::new(learning))),
         ours("KeyedConcurrencyLayer by header", HELD_EACH, calls(runtime, clients, each)),
         ours("ShedLayer of a worker", TIMED, calls(runtime, clients, worker)),
-        ours("AdaptiveLayer", TOWER_ACC, calls(runtime, clients, gradient().build().unwrap())),
+        ours("AdaptiveLayer", TIMED, calls(runtime, clients, gradient().build().unwrap())),
         ours(
             "AdaptiveLayer that learns from each answer",
             TOWER_ACC,

@@ -138,7 +138,8 @@ impl LimitTexts {
     }
 }
 
-/// Does something with an empty text that mostly has room already: each thread keeps one.
+/// Does something with an empty text. Each thread keeps one, so that it mostly has room already: for as many limits as are
+/// told of at most.
 fn with_text<T>(work: impl FnOnce(&mut String) -> T) -> T {
     thread_local! {
         static TEXT: Cell<String> = const { Cell::new(String::new()) };
@@ -221,9 +222,9 @@ mod tests {
         let name = "a \"b\" \\ \u{e9}";
         let made = LimitTexts::new(name, shown);
         assert_eq!(made.policy(), r#""a \"b\" \\ %C3%A9";q=100;w=60"#);
-        let left = made.with_limit(50, wait, str::to_owned);
-        assert_eq!(left, r#""a \"b\" \\ %C3%A9";r=50;t=30"#);
-        let expected = [("ratelimit-policy", made.policy().to_owned()), ("ratelimit", left)];
+        let limit = made.with_limit(50, wait, str::to_owned);
+        assert_eq!(limit, r#""a \"b\" \\ %C3%A9";r=50;t=30"#);
+        let expected = [("ratelimit-policy", made.policy().to_owned()), ("ratelimit", limit)];
         for texts in [None, Some(&made)] {
             let one = LimitNumbers { name, shown, texts, remaining: 50, wait, denies, never, binding, family };
             assert_eq!(serialize(&[one], None, false, Time::from_nanos(0)), expected);

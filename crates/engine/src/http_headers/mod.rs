@@ -42,7 +42,7 @@ pub struct LimitNumbers<'a> {
     pub name: &'a str,
     /// Its units and period.
     pub shown: Shown,
-    /// What is made of both, if that is at hand.
+    /// The texts made of them, where those are kept; else they are written anew.
     pub texts: Option<&'a LimitTexts>,
     /// Units that are left.
     pub remaining: u64,
@@ -94,13 +94,13 @@ fn standard_alone(
     unsaid: Option<Headers>,
     now: impl FnOnce() -> Time,
 ) -> Option<(&LimitTexts, u64, Duration)> {
-    let (rule, limit, texts, decision) = outcome.sole()?;
-    let ResponseOptions { headers, hidden, .. } = rule.response;
-    if headers.or(unsaid)? != Headers::Standard || hidden || outcome.is_in_shadow() {
+    let sole = outcome.sole()?;
+    if options(&sole).headers.or(unsaid)? != Headers::Standard || !is_visible(&sole) {
         return None;
     }
-    let wait = wait(limit.limit.algorithm(), limit.shown, decision, false, now);
-    Some((texts, decision.remaining(), wait))
+    let decision = sole.answer.decision()?;
+    let wait = wait(algorithm(&sole)?, sole.shown?, decision, false, now);
+    Some((sole.texts?, decision.remaining(), wait))
 }
 
 /// All headers of an outcome, as [`tell`] tells them.

@@ -304,8 +304,8 @@ impl RateLimitBuilder<ByPolicy> {
         if by.descriptors.iter().all(Vec::is_empty) && policy.looks_at_entries(&by.domain) {
             tracing::warn!(
                 domain = &*by.domain,
-                "rules go by entries, and the layer has none: they count nobody; add a descriptor with the entries that \
-                 they look at"
+                "rules look at entries, and the layer has none: those that need one count nobody; add a descriptor with \
+                 the entries that they look at"
             );
         }
         let mut descriptors = Vec::with_capacity(by.descriptors.len().max(1));

@@ -68,8 +68,8 @@ impl LimitJudge {
     pub(super) fn new(made: Made) -> Result<LimitJudge, CapacityError> {
         let Made { limiter, key, missing, cost, settle, tells_passed, name } = made;
         let shown = shown(limiter.limit());
-        // It is made of printable ASCII.
         let texts = LimitTexts::new(&name, shown);
+        // It is made of printable ASCII.
         let policy_value = HeaderValue::from_str(texts.policy()).ok();
         let nameless = DirectLimiter::with_clock(*limiter.limit(), limiter.store().clock().clone())?;
         Ok(LimitJudge { limiter, nameless, key, missing, cost, settle, tells_passed, name, shown, texts, policy_value })

@@ -1,7 +1,6 @@
 //! The rate layer, alone on a clock that stands still, and in real servers on loopback.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
-mod address;
 mod hostile;
 mod limit;
 #[path = "../support/loopback.rs"]
@@ -10,6 +9,7 @@ mod policy;
 mod served;
 #[path = "../../../stores/tests/servers/mod.rs"]
 mod servers;
+mod warnings;
 
 use std::convert::Infallible;
 
