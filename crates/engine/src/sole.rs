@@ -95,10 +95,11 @@ fn with_room<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    let mut bytes = ROOM.take();
+    // At the end of a thread there is none.
+    let mut bytes = ROOM.try_with(Cell::take).unwrap_or_default();
     bytes.clear();
     let done = work(&mut bytes);
-    ROOM.set(bytes);
+    let _ = ROOM.try_with(|room| room.set(bytes));
     done
 }
 

@@ -144,10 +144,11 @@ fn with_text<T>(work: impl FnOnce(&mut String) -> T) -> T {
     thread_local! {
         static TEXT: Cell<String> = const { Cell::new(String::new()) };
     }
-    let mut text = TEXT.take();
+    // At the end of a thread there is none.
+    let mut text = TEXT.try_with(Cell::take).unwrap_or_default();
     text.clear();
     let done = work(&mut text);
-    TEXT.set(text);
+    let _ = TEXT.try_with(|kept| kept.set(text));
     done
 }
 

@@ -88,7 +88,8 @@ impl SentCounter {
     }
 
     /// One more is asked for. Tells how many requests and accepts there were before, with its place: who is held back drops
-    /// that.
+    /// that. The numbers are read one by one while others change them, so they may be a little off: see
+    /// [`SentCounter::counts`].
     #[inline]
     pub(super) fn request(&'static self, now: Time) -> (u64, u64, InProgress) {
         if !self.holds(now) {
@@ -103,10 +104,9 @@ impl SentCounter {
         (requests.saturating_add(before.requests()), accepts.saturating_add(before.accepts()), place)
     }
 
-    /// How many requests and accepts count now.
+    /// How many requests and accepts count now, taken together under the lock.
     pub(super) fn counts(&self, now: Time) -> (u64, u64) {
-        self.tell_throttle(now);
-        (self.requests.load(Ordering::Relaxed), self.accepts.load(Ordering::Relaxed))
+        self.tell_throttle(now)
     }
 
     #[inline]
@@ -117,9 +117,9 @@ impl SentCounter {
 
     /// Tells the throttle what was counted since, and asks it what counts now.
     #[cold]
-    fn tell_throttle(&self, now: Time) {
+    fn tell_throttle(&self, now: Time) -> (u64, u64) {
         let mut guard = lock(&self.throttle);
-        let Some(throttle) = guard.as_mut() else { return };
+        let Some(throttle) = guard.as_mut() else { return (0, 0) };
         let word = Word(self.word.load(Ordering::Relaxed));
         // Others only add to it meanwhile.
         self.word.fetch_sub(word.counts(), Ordering::Relaxed);
@@ -128,6 +128,7 @@ impl SentCounter {
         self.accepts.store(accepts, Ordering::Relaxed);
         self.from_nanos.store(hold.start.as_nanos(), Ordering::Relaxed);
         self.until_nanos.store(hold.end.as_nanos(), Ordering::Relaxed);
+        (requests, accepts)
     }
 
     /// One is in progress no more.
@@ -186,7 +187,7 @@ impl Drop for InProgress {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use tidegate_core::Dice;
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     /// What is spare is everybody's: who looks at a counter that has been put back must be alone.
-    static ALONE: Mutex<()> = Mutex::new(());
+    pub(in crate::shed) static ALONE: Mutex<()> = Mutex::new(());
 
     const NOW: Time = Time::from_nanos(1_000_000_000_000_000_000);
 

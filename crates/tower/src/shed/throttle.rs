@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
-use tidegate_core::Dice;
 use tidegate_core::shed::{ClientThrottle, ClientThrottleConfig, Judgement, Mode};
+use tidegate_core::{Dice, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -132,10 +132,19 @@ impl Shared {
             // Neither it nor its answer is counted.
             return Some(self.sent.enter());
         }
-        let (requests, accepts, place) = self.sent.request(self.clock.now());
-        let judgement = mode.judge(|| self.config.sheds(requests, accepts, || lock(&self.dice).roll()));
+        let now = self.clock.now();
+        let (requests, accepts, place) = self.sent.request(now);
+        let judgement = mode.judge(|| self.config.probability(requests, accepts) > 0.0 && self.holds_back(now));
         self.switch.count(judgement);
         (judgement != Judgement::Shed).then_some(place)
+    }
+
+    /// Whether a request that has been counted is held back: nobody is by numbers that may not belong together.
+    #[cold]
+    fn holds_back(&self, now: Time) -> bool {
+        let (requests, accepts) = self.sent.counts(now);
+        // The request itself comes after those.
+        self.config.sheds(requests.saturating_sub(1), accepts, || lock(&self.dice).roll())
     }
 }
 
@@ -251,5 +260,53 @@ impl fmt::Debug for ThrottleBuilder {
 impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Throttle").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sent::tests::ALONE;
+    use super::*;
+
+    fn layer() -> ThrottleLayer {
+        ThrottleLayer::builder(ClientThrottleConfig::default()).seed(3).build().unwrap()
+    }
+
+    #[test]
+    fn who_is_always_accepted_is_never_held_back_however_many_count_at_once() {
+        let _alone = lock(&ALONE);
+        let layer = layer();
+        let send = || layer.0.send().unwrap().accepted(|| layer.0.clock.now());
+        // A few first: the formula holds back at once who was not answered yet.
+        (0..100).for_each(|_| send());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100_000).for_each(|_| send()));
+            }
+        });
+        assert_eq!(layer.switch().refused(), 0);
+        assert_eq!(layer.probability(), 0.0);
+    }
+
+    #[test]
+    fn holds_back_as_the_throttle_of_the_core_does() {
+        let _alone = lock(&ALONE);
+        let layer = layer();
+        let (config, mut dice) = (ClientThrottleConfig::default(), Dice::new(3));
+        let (mut requests, mut accepts, mut chance) = (0, 0, Dice::new(9));
+        for step in 0..20_000 {
+            let expected = config.sheds(requests, accepts, || dice.roll());
+            let sent = layer.0.send();
+            assert_eq!(sent.is_none(), expected, "step {step}");
+            requests += 1;
+            // A third is accepted of what is sent.
+            if let Some(place) = sent
+                && chance.roll().is_multiple_of(3)
+            {
+                place.accepted(|| layer.0.clock.now());
+                accepts += 1;
+            }
+        }
+        assert!(layer.switch().refused() > 1000, "{}", layer.switch().refused());
     }
 }
