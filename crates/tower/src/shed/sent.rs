@@ -188,6 +188,7 @@ impl Drop for InProgress {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::MutexGuard;
     use std::time::Duration;
 
     use tidegate_core::Dice;
@@ -206,6 +207,30 @@ pub(super) mod tests {
 
     fn counter() -> &'static SentCounter {
         SentCounter::of(throttle(Duration::from_secs(120)))
+    }
+
+    /// Somebody who moves the window, and has just taken what was counted.
+    pub(in crate::shed) struct Moving {
+        counter: &'static SentCounter,
+        taken: u64,
+        _lock: MutexGuard<'static, Option<Box<ClientThrottle>>>,
+    }
+
+    impl Moving {
+        pub(in crate::shed) fn begin(counter: &'static SentCounter) -> Moving {
+            let lock = lock(&counter.throttle);
+            let taken = Word(counter.word.load(Ordering::Relaxed)).counts();
+            counter.word.fetch_sub(taken, Ordering::Relaxed);
+            Moving { counter, taken, _lock: lock }
+        }
+
+        /// It goes on when so many more have counted themselves.
+        pub(in crate::shed) fn end_after_requests(self, requests: u64) {
+            while Word(self.counter.word.load(Ordering::Relaxed)).requests() < requests {
+                std::thread::yield_now();
+            }
+            self.counter.word.fetch_add(self.taken, Ordering::Relaxed);
+        }
     }
 
     /// One thread counts, and a throttle that is told of everything at once: both know the same before each request.

@@ -265,7 +265,7 @@ impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sent::tests::ALONE;
+    use super::super::sent::tests::{ALONE, Moving};
     use super::*;
 
     fn layer() -> ThrottleLayer {
@@ -273,19 +273,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_always_accepted_is_never_held_back_however_many_count_at_once() {
+    fn nobody_is_held_back_while_somebody_else_moves_the_window() {
         let _alone = lock(&ALONE);
         let layer = layer();
-        let send = || layer.0.send().unwrap().accepted(|| layer.0.clock.now());
-        // A few first: the formula holds back at once who was not answered yet.
-        (0..100).for_each(|_| send());
+        let shared = &layer.0;
+        (0..100).for_each(|_| shared.send().unwrap().accepted(|| shared.clock.now()));
+        let moving = Moving::begin(shared.sent);
         std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..100_000).for_each(|_| send()));
-            }
+            // What was accepted is counted nowhere now: the second would be held back for the first.
+            let sent = scope.spawn(|| [shared.send(), shared.send()].map(|place| place.is_some()));
+            moving.end_after_requests(2);
+            assert_eq!(sent.join().unwrap(), [true, true]);
         });
-        assert_eq!(layer.switch().refused(), 0);
-        assert_eq!(layer.probability(), 0.0);
+        assert_eq!(shared.sent.counts(shared.clock.now()), (102, 100));
     }
 
     #[test]
