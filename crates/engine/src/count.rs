@@ -108,7 +108,27 @@ fn near(decision: &Decision, units: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::{FakeClock, Key, Limit, Limiter, Op};
+
     use super::*;
+
+    #[test]
+    fn what_passes_is_counted_in_units_and_once() {
+        let limit = Limit::fixed_window(10, Duration::from_secs(60)).unwrap();
+        let limiter = Limiter::builder(limit).clock(FakeClock::new()).build().unwrap();
+        let key = Key::new("k").unwrap();
+        let take = |units| passed(units, [&limiter.store().decide(key, &limit, Op::Take(units))]).to_vec();
+        let counted = |units, near_limit| {
+            let within = (Counter::WithinLimit, units);
+            vec![(Counter::Hits, units), (Counter::Allowed, 1), within, (Counter::NearLimit, near_limit)]
+        };
+        assert_eq!(take(1), [(Counter::PassedOne, 1)]);
+        assert_eq!(take(6), counted(6, 0));
+        assert_eq!(take(2), counted(2, 1), "the ninth is above four fifths");
+        assert_eq!(take(1), counted(1, 1));
+    }
 
     #[test]
     fn four_fifths_are_rounded_down() {

@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::matching::Facts;
 use crate::parts::HttpParts;
 use crate::request::{Entry, Http, Response};
-use crate::rule::{Count, Rule, RuleId};
+use crate::rule::{Count, Mode, Rule, RuleId};
 
 /// All rules, compiled.
 #[derive(Debug)]
@@ -193,10 +193,11 @@ impl Policy {
         self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_cost())
     }
 
-    /// Whether any rule of a domain looks at entries, to match a request or to count it.
+    /// Whether any rule of a domain that is not off looks at entries, to match a request or to count it.
     #[must_use]
     pub fn looks_at_entries(&self, domain: &str) -> bool {
-        self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_entries())
+        let is_on = |rule: &&Rule| &*rule.domain == domain && rule.mode != Mode::Off;
+        self.rules.iter().filter(is_on).any(Rule::looks_at_entries)
     }
 
     /// How many expressions could not be evaluated so far.

@@ -25,7 +25,7 @@ pub enum ConfigError {
         name: String,
     },
     /// Not the name of a cookie: no request has one.
-    #[error("cookie: `{name}` is not the name of a cookie; use letters, digits, dashes and underscores")]
+    #[error("cookie: `{name}` is not the name of a cookie; leave out `;`, `=` and spaces around it")]
     Cookie {
         /// The name, shortened.
         name: String,

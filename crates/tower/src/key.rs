@@ -69,10 +69,11 @@ impl KeyBy {
     #[must_use]
     pub fn cookie(name: impl Into<Box<str>>) -> KeyBy {
         let name = name.into();
-        // What a cookie may be called is what a header may be called (RFC 6265).
-        KeyBy(vec![match name.parse::<HeaderName>() {
-            Ok(_) => Ok(Part::Cookie(name)),
-            Err(_) => Err(ConfigError::Cookie { name: shortened(&name) }),
+        // Browsers take other names than RFC 6265 wants, like `a[b]`; what is refused here no cookie can be called.
+        let is_name = !name.is_empty() && name.trim() == &*name && !name.contains([';', '=']);
+        KeyBy(vec![match is_name {
+            true => Ok(Part::Cookie(name)),
+            false => Err(ConfigError::Cookie { name: shortened(&name) }),
         }])
     }
 

@@ -15,6 +15,8 @@ use tonic_health::pb::health_client::HealthClient;
 #[path = "../../support/start.rs"]
 mod start;
 
+/// Where the service is if nothing is said.
+const ADDRESS: &str = "http://127.0.0.1:50051";
 /// Each call is a task here.
 const CALLS_MAX: usize = 10_000;
 
@@ -32,11 +34,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let count = calls.parse().ok().filter(|count| (1..=CALLS_MAX).contains(count));
     let count = count.ok_or_else(|| format!("CALLS: {calls:?} is out of range; use 1 to {CALLS_MAX}"))?;
     let priority = metadata("PRIORITY", &words.next().unwrap_or_else(|| "normal".to_owned()))?;
-    let address = start::setting("ADDRESS", "http://127.0.0.1:50051");
+    let address = start::setting("ADDRESS", ADDRESS);
     let endpoint = Endpoint::from_shared(address.clone())
-        .map_err(|error| format!("ADDRESS: {address:?}: {error}; use a URL like http://127.0.0.1:50051"))?;
-    let unreachable = |_| format!("ADDRESS: nobody answers at {address:?}; start the service, or say where it is");
-    let channel = endpoint.connect().await.map_err(unreachable)?;
+        .map_err(|error| format!("ADDRESS: {address:?}: {error}; use a URL like {ADDRESS}"))?;
+    let channel = endpoint.connect().await.map_err(|error| {
+        let cause = cause(&error);
+        format!("ADDRESS: cannot reach {address:?}: {cause}; start the service, or use a URL like {ADDRESS}")
+    })?;
     let mut tasks = JoinSet::new();
     for _ in 0..count {
         let mut client = HealthClient::new(channel.clone());
@@ -60,4 +64,9 @@ async fn run() -> Result<(), Box<dyn Error>> {
 /// A word that is sent with each call.
 fn metadata(name: &str, word: &str) -> Result<MetadataValue<Ascii>, String> {
     word.parse().map_err(|_| format!("{name}: {word:?} cannot be sent in a header; use printable ASCII"))
+}
+
+/// What is behind an error.
+fn cause(error: &dyn Error) -> &dyn Error {
+    error.source().map_or(error, cause)
 }

@@ -338,3 +338,29 @@ fn is_hidden(judgement: &Judgement<'_>) -> bool {
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tidegate_core::Strictness;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_is_told_by_its_own_name_and_numbers_whatever_was_told_before() {
+        let wait = Duration::from_secs(5);
+        let binding = Binding::new(true, Strictness::new(true, 1, wait));
+        let (minute, hour) = (60_000_000_000, 3_600_000_000_000);
+        let mut reply = empty(StatusCode::OK);
+        for (name, units, period_ns) in
+            [("a", 9, minute), ("a", 9, minute), ("a", 8, minute), ("a", 8, hour), ("b", 8, hour), ("a", 8, hour)]
+        {
+            let (shown, denies, never, family) = (Shown { units, period_ns }, false, false, Headers::Standard);
+            let one = LimitNumbers { name, shown, texts: None, remaining: 1, wait, denies, never, binding, family };
+            add_limit(&mut reply, &one);
+            for (name, value) in headers::serialize(&[one], None, false, Time::from_nanos(0)) {
+                assert_eq!(reply.headers()[name], value);
+            }
+        }
+    }
+}

@@ -51,6 +51,12 @@ async fn a_layer_that_goes_by_what_no_request_has_says_so_once() {
   by-entry: {rules: [{name: each, key: {entry: user}, limit: 1/minute}]}
   by-matched-entry: {rules: [{name: one, match: {entries: {user: x}}, limit: 1/minute}]}
   by-expression: {rules: [{name: one, match: {when: entries.user == 'x'}, limit: 1/minute}]}
+  by-entry-at: {rules: [{name: each, key: {entry_at: 0}, limit: 1/minute}]}
+  by-key-expression: {rules: [{name: each, key: {expression: entries.user}, limit: 1/minute}]}
+  by-cost: {rules: [{name: one, cost: int(entries.user), limit: 1/minute}]}
+  by-count: {rules: [{name: one, count: entries.user == 'x', limit: 1/minute}]}
+  without-entries: {rules: [{name: one, match: {entries: []}, limit: 1/minute}]}
+  by-entry-off: {rules: [{name: each, key: {entry: user}, limit: 1/minute, mode: \"off\"}]}
 ";
     let policy = load_text("rules.yaml", rules, &LoadOptions::default()).policy.unwrap();
     let engine = Arc::new(Engine::with_policy(Options::default(), policy).unwrap());
@@ -86,19 +92,32 @@ async fn a_layer_that_goes_by_what_no_request_has_says_so_once() {
 
 /// Without rules all that have no address count together.
 async fn by_one_limit() {
-    let key = KeyBy::client_address(ClientAddress::new());
-    let layer = RateLimitLayer::limit("2/minute".parse().unwrap(), key).build().unwrap();
-    for expected in [200, 200, 429] {
-        let asked = status(&layer, get("/", &[])).instrument(tracing::info_span!("by-one-limit"));
-        assert_eq!(asked.await, expected);
+    let addresses = [("by-peer", ClientAddress::new()), ("by-header", ClientAddress::new().trusted_hops(1))];
+    for (case, address) in addresses {
+        let layer = RateLimitLayer::limit("2/minute".parse().unwrap(), KeyBy::client_address(address)).build().unwrap();
+        for expected in [200, 200, 429] {
+            let asked = status(&layer, get("/", &[])).instrument(tracing::info_span!("one", case));
+            assert_eq!(asked.await, expected);
+        }
+        // Tests beside this one may warn of the same, outside of the span.
+        assert_eq!(warned(&["peer_from", &format!("case=\"{case}\"")]), 1, "{case}");
     }
-    // Tests beside this one may warn of the same, outside of the span.
-    assert_eq!(warned(&["peer_from", "by-one-limit"]), 1);
 }
 
 /// Rules by entries meet nobody if the layer has none.
 fn by_entries(engine: &Arc<Engine>) {
-    for (domain, expected) in [("by-entry", 1), ("by-matched-entry", 1), ("by-expression", 1), ("by-header", 0)] {
+    for (domain, expected) in [
+        ("by-entry", 1),
+        ("by-entry-at", 1),
+        ("by-matched-entry", 1),
+        ("by-expression", 1),
+        ("by-key-expression", 1),
+        ("by-cost", 1),
+        ("by-count", 1),
+        ("without-entries", 0),
+        ("by-entry-off", 0),
+        ("by-header", 0),
+    ] {
         let layer = || RateLimitLayer::policy(Arc::clone(engine), domain);
         layer().descriptor([("user", KeyBy::header("x-user"))]).build().unwrap();
         let words = ["rules look at entries", &format!("domain=\"{domain}\"")];
