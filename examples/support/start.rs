@@ -3,6 +3,7 @@
 
 use std::env::var;
 use std::error::Error;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ pub(crate) async fn listen(name: &str, otherwise: &str) -> Result<TcpListener, S
     let address = setting(name, otherwise);
     let listener = TcpListener::bind(&address).await;
     listener.map_err(|error| {
-        let like = if address == otherwise { "another address" } else { &format!("an address like {otherwise}") };
+        let is_taken = error.kind() == ErrorKind::AddrInUse;
+        let like = if is_taken { "another address" } else { &format!("an address like {otherwise}") };
         format!("{name}: cannot listen on {address:?}: {error}; use {like}, or 127.0.0.1:0 for any port that is free")
     })
 }

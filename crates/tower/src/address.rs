@@ -169,7 +169,7 @@ impl Address {
     #[inline]
     fn known<T>(&self, peer: Option<T>) -> Option<T> {
         if peer.is_none() {
-            self.missed.tell(None, "it has no key or entry by it");
+            self.missed.tell(None, "unless missing_key says otherwise all without one count together");
         }
         peer
     }

@@ -31,7 +31,7 @@ pub enum Reason {
     #[error("as many requests of this client are in progress as may be")]
     ClientBusy,
     /// It does not tell what it is counted by.
-    #[error("the request does not tell who it is from")]
+    #[error("the request lacks what it is counted by")]
     NoKey,
     /// What it is counted by has more bytes than a key may have.
     #[error("what tells who the request is from is too long: use at most {max} bytes")]
@@ -177,7 +177,7 @@ mod tests {
                 r#""detail":"as many requests of this client are in progress as may be"}"#
             ),
         );
-        let detail = r#""detail":"the request does not tell who it is from""#;
+        let detail = r#""detail":"the request lacks what it is counted by""#;
         let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
         check(Refusal::without_key(Reason::NoKey), 400, None, &body);
         let detail = r#""detail":"what tells who the request is from is too long: use at most 4096 bytes""#;
@@ -193,6 +193,6 @@ mod tests {
         let message = "as many requests of this client are in progress as may be";
         check_grpc(client, tonic::Code::ResourceExhausted, message);
         let keyless = Refusal::without_key(Reason::NoKey);
-        check_grpc(keyless, tonic::Code::InvalidArgument, "the request does not tell who it is from");
+        check_grpc(keyless, tonic::Code::InvalidArgument, "the request lacks what it is counted by");
     }
 }

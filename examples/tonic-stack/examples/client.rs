@@ -1,7 +1,7 @@
 //! Calls the service many times at once and counts what it hears: `client TENANT CALLS [PRIORITY]`.
 
 use std::collections::BTreeMap;
-use std::env::args;
+use std::env::args_os;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -17,8 +17,8 @@ mod start;
 
 /// Where the service is if nothing is said.
 const ADDRESS: &str = "http://127.0.0.1:50051";
-/// Each call is a task here.
-const CALLS_MAX: usize = 10_000;
+/// Each call is a task here, and all go over one connection.
+const CALLS_MAX: usize = 2_000;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -26,15 +26,20 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    let mut words = args().skip(1);
-    let (Some(tenant), Some(calls)) = (words.next(), words.next()) else {
-        return Err("use: client TENANT CALLS [PRIORITY]".into());
+    let words: Vec<String> = args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let (tenant, calls, priority) = match &words[..] {
+        [tenant, calls] => (tenant, calls, "normal"),
+        [tenant, calls, priority] => (tenant, calls, &**priority),
+        _ => return Err("use: client TENANT CALLS [PRIORITY]".into()),
     };
-    let tenant = metadata("TENANT", &tenant)?;
+    let tenant = metadata("TENANT", tenant)?;
     let count = calls.parse().ok().filter(|count| (1..=CALLS_MAX).contains(count));
-    let count = count.ok_or_else(|| format!("CALLS: {calls:?} is out of range; use 1 to {CALLS_MAX}"))?;
-    let priority = metadata("PRIORITY", &words.next().unwrap_or_else(|| "normal".to_owned()))?;
+    let count = count.ok_or_else(|| format!("CALLS: {calls:?} is no whole number in range; use 1 to {CALLS_MAX}"))?;
+    let priority = metadata("PRIORITY", priority)?;
     let address = start::setting("ADDRESS", ADDRESS);
+    if !address.starts_with("http://") {
+        return Err(format!("ADDRESS: {address:?} does not begin with http://; use a URL like {ADDRESS}").into());
+    }
     let endpoint = Endpoint::from_shared(address.clone())
         .map_err(|error| format!("ADDRESS: {address:?}: {error}; use a URL like {ADDRESS}"))?;
     let channel = endpoint.connect().await.map_err(|error| {
@@ -63,7 +68,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
 /// A word that is sent with each call.
 fn metadata(name: &str, word: &str) -> Result<MetadataValue<Ascii>, String> {
-    word.parse().map_err(|_| format!("{name}: {word:?} cannot be sent in a header; use printable ASCII"))
+    let value = word.parse().ok().filter(|_| !word.is_empty() && word.is_ascii());
+    value.ok_or_else(|| format!("{name}: {word:?} cannot be sent in a header; use printable ASCII"))
 }
 
 /// What is behind an error.

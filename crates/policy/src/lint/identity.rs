@@ -25,9 +25,9 @@ pub(super) fn of_rules(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
     }
 }
 
-/// What a rule is about, to be compared: everything but who asks.
+/// What a rule is about, to be compared: everything but who asks. An expression may tell apart those without an account.
 fn subject(matching: &Match) -> String {
-    format!("{:?}", (&matching.method, &matching.host, &matching.path))
+    format!("{:?}", (&matching.method, &matching.host, &matching.path, &matching.when))
 }
 
 fn is_by_address_alone(rule: &Rule) -> bool {
@@ -116,5 +116,10 @@ mod tests {
         };
         assert!(warnings(rules("/login"))[0].contains("(entry user, in the key of rule u)"));
         assert_eq!(warnings(rules("/orders")), [""; 0]);
+        let others = json!({"domains": {"d": {"rules": [
+            {"name": "u", "key": {"entry": "user"}, "limit": "1/s"},
+            {"name": "a", "key": "address", "match": {"when": "!has(entries.user)"}, "limit": "1/s"},
+        ]}}});
+        assert_eq!(warnings(others), [""; 0], "it is for those without");
     }
 }
