@@ -105,6 +105,9 @@ fn with_room<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
     use std::time::Duration;
 
     use tidegate_core::{FakeClock, Time};
@@ -222,5 +225,36 @@ mod tests {
         assert_eq!(check(&engine, &entries, 1, None).denial(), Some(Denial::Penalty));
         engine.install(Policy::default()).unwrap();
         assert!(!check(&engine, &entries, 1, None).is_known_domain());
+    }
+
+    /// Asks once more when its thread ends.
+    struct Late(Arc<Engine>, mpsc::Sender<(Option<Denial>, usize)>);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let outcome = check(&self.0, &[], 1, None);
+            let headers = http_headers::headers(&outcome, Some(Headers::Standard), START);
+            self.1.send((outcome.denial(), headers.len())).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_asks_at_the_end_of_a_thread_is_judged_as_ever() {
+        thread_local! {
+            static LATE: RefCell<Vec<Late>> = const { RefCell::new(Vec::new()) };
+        }
+        let (sender, answers) = mpsc::channel();
+        let engine = Arc::new(engine("{name: r, limit: 2/minute}", &FakeClock::at(START)));
+        let of_thread = Arc::clone(&engine);
+        thread::spawn(move || {
+            // Kept before anything else of this thread is, so that it ends after all of that.
+            LATE.set((0..2).map(|_| Late(Arc::clone(&of_thread), sender.clone())).collect());
+            let outcome = check(&of_thread, &[], 1, None);
+            assert_eq!(http_headers::headers(&outcome, Some(Headers::Standard), START).len(), 2);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(answers.iter().collect::<Vec<_>>(), [(None, 2), (Some(Denial::OverLimit), 3)]);
+        assert_eq!(engine.undecided(), 0);
     }
 }
