@@ -8,7 +8,7 @@ use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
 use crate::failure::guarded;
 use crate::inline::check_own_key;
-use crate::plan::Purpose;
+use crate::keys::Purpose;
 use crate::store::Backend;
 
 /// Keys to decide together, under one limit that the caller brings.

@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::RequestError;
-use crate::plan::Purpose;
+use crate::keys::Purpose;
 use crate::store::{Backend, ChargeFailure, Placing, charge_in_memory};
 
 impl Engine {

@@ -6,8 +6,8 @@
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | the policy in force, with all that its rules need | `active.rs` |
 //! | one rule that judges a request alone and lets it pass, as is mostly so | `sole.rs` |
-//! | which charges a request makes | `plan.rs` |
-//! | asking the stores: all or none, refunds, failures | `settle.rs` |
+//! | which charges a request makes, and the keys that they count on | `plan.rs`, `keys.rs` |
+//! | asking the stores: all or none, refunds, failures | `settle/` |
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | what answers tell of limits: headers and problem bodies | `http_headers/` |
@@ -34,6 +34,7 @@ mod engine;
 mod error;
 mod failure;
 mod inline;
+mod keys;
 mod outcome;
 mod pace;
 mod penalty;

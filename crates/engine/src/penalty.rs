@@ -11,7 +11,7 @@ use tidegate_policy::Rule;
 use crate::bounds::PENALTY_SECONDS_MAX;
 use crate::error::RequestError;
 use crate::failure::guarded;
-use crate::plan::Purpose;
+use crate::keys::Purpose;
 use crate::store::{Backend, Placing, StoreError};
 
 /// What may deny one key of a rule, whether it is in force or not.

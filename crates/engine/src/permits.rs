@@ -17,7 +17,7 @@ use crate::bounds::{
 use crate::engine::Engine;
 use crate::failure::guarded;
 use crate::inline::{inline_key, own_key};
-use crate::plan::Purpose;
+use crate::keys::Purpose;
 use crate::store::{Backend, StoreError};
 
 /// A permit that was asked for.

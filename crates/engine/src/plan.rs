@@ -3,54 +3,19 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, MemoryStore, Op, agreed_hash};
+use tidegate_core::{Key, MemoryStore, Op};
 use tidegate_policy::{
     Action, Ask, Consistency, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit,
     Question, Request, Rule, RuleId, RuleLimit,
 };
-use tidegate_stores::redis::CALLERS_KEY;
 
 use crate::active::Active;
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::error::RequestError;
 use crate::failure::{Failures, guarded};
+use crate::keys::{Keys, Purpose};
 use crate::penalty::{self, Penalty};
 use crate::store::{Backend, Placing};
-
-/// What keys begin with, so that those of different purposes never meet.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Rule = b'r' as isize,
-    Penalty = b'p' as isize,
-    Blocked = b'd' as isize,
-    /// One key for all, of a shared store.
-    AnyBlocked = b'b' as isize,
-    OwnLimit = b'o' as isize,
-    Inline = CALLERS_KEY as isize,
-    /// Permits that the program asks for by itself, as a layer does.
-    Layer = b'l' as isize,
-}
-
-impl Purpose {
-    pub(crate) fn byte(self) -> u8 {
-        self as u8
-    }
-
-    /// Whether a key is one that the program asks for by itself.
-    pub(crate) fn is_of_layer(key: &[u8]) -> bool {
-        key.first() == Some(&Purpose::Layer.byte())
-    }
-
-    /// Whether a key counts for a limit that a caller brought.
-    pub(crate) fn is_of_caller(key: &[u8]) -> bool {
-        let callers = [Purpose::Inline.byte(), Purpose::OwnLimit.byte()];
-        key.first().is_some_and(|purpose| callers.contains(purpose))
-    }
-}
-
-/// Room for the keys of most requests, made at once.
-const KEYS_BYTES: usize = 128;
 
 /// The charges of a request. Their keys stand one after the other in `keys`, with the parts that they are made of.
 #[derive(Debug, Default)]
@@ -61,7 +26,7 @@ pub(crate) struct Plan {
     long_keys: LongKeys,
     /// Whether a rule was met that is off.
     met_off: bool,
-    keys: Vec<u8>,
+    keys: Keys,
 }
 
 /// What becomes of a request with a key that is too long to be counted on.
@@ -160,7 +125,7 @@ impl Plan {
         if request.descriptors.len() > DESCRIPTORS_MAX {
             return Err(RequestError::TooManyDescriptors { count: request.descriptors.len() });
         }
-        let mut plan = Plan { long_keys, keys: Vec::with_capacity(KEYS_BYTES), ..Plan::default() };
+        let mut plan = Plan { long_keys, keys: Keys::with_room(), ..Plan::default() };
         let mut found = FoundRules::new();
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
@@ -197,12 +162,12 @@ impl Plan {
 
     /// The key of a charge.
     pub(crate) fn key(&self, range: &Range<usize>) -> Result<Key<'_>, RequestError> {
-        Key::new(self.keys.get(range.clone()).unwrap_or_default()).map_err(RequestError::Key)
+        self.keys.key(range)
     }
 
     /// How a charge is put to a shared store.
     pub(crate) fn placing(&self, planned: &Planned) -> Placing<'_> {
-        let tag = self.keys.get(planned.tag.clone()).unwrap_or_default();
+        let tag = self.keys.bytes(&planned.tag);
         Placing { tag, consistency: planned.consistency }
     }
 
@@ -223,7 +188,7 @@ impl Plan {
 
     /// What the key of a charge consists of, behind its purpose and the namespace of its limit.
     fn parts(&self, rule: &Rule, planned: &Planned) -> &[u8] {
-        let key = self.keys.get(planned.key.clone()).unwrap_or_default();
+        let key = self.keys.bytes(&planned.key);
         let namespace = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
         key.get(1 + namespace..).unwrap_or_default()
     }
@@ -235,7 +200,7 @@ impl Plan {
         ask: Option<Ask>,
         own: OwnLimit,
     ) -> Result<(), RequestError> {
-        let (key, step) = match (self.push_own_key(question), own.limit) {
+        let (key, step) = match (self.keys.push_own(question), own.limit) {
             (Ok(key), Some(_)) => (key, Step::Charge(op(Count::Now(question.cost), ask))),
             (Ok(key), None) => (key, Step::Blocked),
             (Err(_), _) if self.long_keys == LongKeys::Deny => (0..0, Step::Blocked),
@@ -306,8 +271,8 @@ impl Plan {
         ask: Option<Ask>,
         first: Planned,
     ) -> Result<(), RequestError> {
-        let start = self.keys.len();
-        match rule.key(question, &mut self.keys) {
+        let (made, parts) = self.keys.push_parts(rule, question);
+        match made {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
             KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
@@ -319,7 +284,7 @@ impl Plan {
                 return Ok(());
             }
         }
-        let parts = &(start..self.keys.len());
+        let parts = &parts;
         let count = rule.count(question);
         // Who gives back asks for nothing that could be denied.
         let gives_back = matches!(ask, Some(Ask::Refund(_)));
@@ -332,17 +297,17 @@ impl Plan {
                 Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, parts)?,
                 _ => {
                     if let Some(length) = rule.penalty {
-                        looks.penalty = Some((self.push_key(Purpose::Penalty, namespace, parts)?, length));
+                        looks.penalty = Some((self.keys.push(Purpose::Penalty, namespace, parts)?, length));
                     }
                     if may_be_blocked(active, rule) {
-                        looks.block = Some(self.push_key(Purpose::Blocked, namespace, parts)?);
+                        looks.block = Some(self.keys.push(Purpose::Blocked, namespace, parts)?);
                     }
                 }
             }
         }
-        let tag = self.push_tag(rule, parts);
+        let tag = self.keys.push_tag(rule, parts);
         for (number, limit) in (0..).zip(&rule.limits) {
-            let key = self.push_key(Purpose::Rule, &limit.namespace, parts)?;
+            let key = self.keys.push(Purpose::Rule, &limit.namespace, parts)?;
             let step = match looked {
                 Looked::Denied(left) => {
                     let wait = self.wait(active, limit, &key, units(count))?;
@@ -368,7 +333,7 @@ impl Plan {
         store: &MemoryStore,
         parts: &Range<usize>,
     ) -> Result<Looked, RequestError> {
-        let (mut longest, parts) = (None, &self.keys[parts.clone()]);
+        let (mut longest, parts) = (None, self.keys.bytes(parts));
         let penalty = rule.penalty.map(|length| Penalty::of_rule(rule, length, parts, &[]));
         let block = may_be_blocked(active, rule).then(|| Penalty::by_operator(rule, parts, &[]));
         for penalty in penalty.into_iter().chain(block) {
@@ -421,62 +386,6 @@ impl Plan {
             !replacing.iter().any(replaces)
         });
     }
-
-    /// Appends a key of parts that stand there already.
-    fn push_key(
-        &mut self,
-        purpose: Purpose,
-        namespace: &[u8],
-        parts: &Range<usize>,
-    ) -> Result<Range<usize>, RequestError> {
-        let start = self.keys.len();
-        begin_key(&mut self.keys, purpose, namespace);
-        self.keys.extend_from_within(parts.clone());
-        Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
-        Ok(start..self.keys.len())
-    }
-
-    /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the parts, in sixteen hexadecimal
-    /// digits. The parts themselves, which clients choose, could have a brace that ends the tag.
-    fn push_tag(&mut self, rule: &Rule, parts: &Range<usize>) -> Range<usize> {
-        let start = self.keys.len();
-        if let Some(tag) = &rule.hash_tag {
-            let hash = agreed_hash(&self.keys[parts.clone()]);
-            self.keys.extend_from_slice(tag.as_bytes());
-            self.keys.extend_from_slice(format!(":{hash:016x}").as_bytes());
-        }
-        start..self.keys.len()
-    }
-
-    /// Appends the key of a limit that the request brings: its domain and all entries.
-    fn push_own_key(&mut self, question: &Question<'_>) -> Result<Range<usize>, RequestError> {
-        let start = self.keys.len();
-        self.keys.push(Purpose::OwnLimit.byte());
-        self.push_part(question.domain)?;
-        for entry in question.entries {
-            self.push_part(entry.key)?;
-            self.push_part(entry.value)?;
-        }
-        Key::new(&self.keys[start..]).map_err(RequestError::Key)?;
-        Ok(start..self.keys.len())
-    }
-
-    /// Appends a part of a key, with its length before it.
-    fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
-        let too_long = RequestError::Key(tidegate_core::KeyError::TooLong { length: part.len(), max: KEY_BYTES_MAX });
-        match u16::try_from(part.len()) {
-            Ok(length) if part.len() <= KEY_BYTES_MAX => self.keys.extend_from_slice(&length.to_be_bytes()),
-            _ => return Err(too_long),
-        }
-        self.keys.extend_from_slice(part.as_bytes());
-        Ok(())
-    }
-}
-
-/// Begins a key: its purpose and a namespace stand before its parts.
-pub(crate) fn begin_key(bytes: &mut Vec<u8>, purpose: Purpose, namespace: &[u8]) {
-    bytes.push(purpose.byte());
-    bytes.extend_from_slice(namespace);
 }
 
 /// Whether an operator may have blocked a key of a rule.

@@ -1,7 +1,7 @@
 //! The common case: one rule judges a request alone and lets it pass. There is nothing to be taken together with it,
 //! nothing to be given back, and no list to be made.
 //!
-//! Whatever else may be so is left to `plan.rs` and `settle.rs`, which go on from what is known here.
+//! Whatever else may be so is left to `plan.rs` and `settle/`, which go on from what is known here.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use tidegate_policy::{Action, Count, DomainId, FoundRules, KeyMade, Mode, Questi
 use crate::active::Active;
 use crate::count::passed;
 use crate::failure::guarded;
-use crate::plan::{Purpose, begin_key, question};
+use crate::keys::{Purpose, begin_key};
+use crate::plan::question;
 use crate::settle::follows_up;
 use crate::store::{Backend, StoreError};
 

@@ -14,9 +14,9 @@ use tidegate_stores::redis::{self, CallError, Health, OpenError, RedisStore, Tar
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
 use crate::failure::guarded;
+use crate::keys::Purpose;
 use crate::pace::MessagePace;
 use crate::penalty;
-use crate::plan::Purpose;
 use crate::shared::{Shared, SharedCharge, SharedHealth};
 
 /// A store that charges are put to.

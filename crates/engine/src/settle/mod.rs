@@ -4,12 +4,15 @@
 //! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
 //! another one denied before it.
 
+mod follow_up;
+mod give_back;
+
 use std::ops::Range;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Key, Limit, MemoryStore, Op};
+use tidegate_core::{Charge, Decision, Decisions, Limit, MemoryStore, Op};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
 
 use crate::active::Active;
@@ -19,6 +22,8 @@ use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty;
 use crate::plan::{Plan, Planned, Step};
 use crate::store::{Backend, ChargeFailure, Placing, StoreError};
+
+pub(crate) use follow_up::follows_up;
 
 /// What the stores said, and whether that denies the request.
 pub(crate) struct Settled {
@@ -101,14 +106,6 @@ impl<'a> Put<'a> {
         self.charges.push(charge);
         self.placings.push(placing);
     }
-}
-
-/// Units that were taken in vain: what gives them back, and where.
-struct Owed<'a> {
-    backend: &'a Backend,
-    key: Key<'a>,
-    limit: Limit,
-    op: Op,
 }
 
 struct Settling<'a> {
@@ -395,85 +392,6 @@ impl<'a> Settling<'a> {
         all.any(|other| self.judged[other].answer.denial().is_some())
     }
 
-    /// Refunds what was taken so far and is `wanted` back, to where it was taken.
-    async fn give_back(&mut self, wanted: impl Fn(&Self, usize) -> bool) {
-        for number in 0..self.judged.len() {
-            if self.judged[number].taken.is_none() || !wanted(self, number) {
-                continue;
-            }
-            let Some(Owed { backend, key, limit, op }) = self.owed(number) else { continue };
-            let refund = Charge { key, limit: &limit, op, veto: false };
-            // If the store fails now, the units come back by themselves.
-            let placing = self.plan.placing(&self.plan.planned[number]);
-            let refunded = backend.charge(&[refund], &[placing]).await.ok();
-            // The numbers are told as they are after it.
-            if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
-                self.judged[number].answer = Answer::Decided(*decision);
-            }
-        }
-    }
-
-    /// What was taken for a charge and is to go back. It is told once.
-    fn owed(&mut self, number: usize) -> Option<Owed<'a>> {
-        let receipt = self.judged[number].taken.take()?;
-        let plan = self.plan;
-        let Step::Charge(Op::Take(units)) = plan.planned[number].step else { return None };
-        let (backend, limit) = self.place(number)?;
-        let key = plan.key(&plan.planned[number].key).ok()?;
-        Some(Owed { backend, key, limit, op: Op::Refund(units, Some(receipt)) })
-    }
-
-    /// Where a charge was decided, and under which limit.
-    fn place(&self, number: usize) -> Option<(&'a Backend, Limit)> {
-        if let Some((_, limit)) = self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
-            return Some((self.local, *limit));
-        }
-        let planned = &self.plan.planned[number];
-        Some((self.active.store(planned.store)?, *limit(self.active, planned)?))
-    }
-
-    /// Counts denied requests where a rule asks for it, and imposes penalties.
-    async fn follow_up(&mut self, denied: bool) -> Result<(), RequestError> {
-        let (active, plan) = (self.active, self.plan);
-        for (number, planned) in plan.planned.iter().enumerate() {
-            let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
-            if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || self.is_over(number)), op)
-                && let Some((backend, limit)) = self.place(number)
-            {
-                let debit = Charge { key: plan.key(&planned.key)?, limit: &limit, op: Op::Debit(units), veto: false };
-                // If the store fails now, the answer stands, and these units are not counted.
-                let _ = backend.charge(&[debit], &[plan.placing(planned)]).await;
-            }
-            // A penalty that is there is not lengthened, and who is denied for want of a store did nothing wrong.
-            if let (Answer::Decided(denial), Some(length), Some(backend)) =
-                (self.judged[number].answer, rule.penalty, active.store_of(rule))
-                && !denial.is_allowed()
-                // A store that fails now leaves the denial without its penalty.
-                && plan.penalty(rule, length, planned)?.impose(backend, length).await?.is_ok()
-                // No wait helps a cost above the whole limit.
-                && let Some(wait) = denial.retry_after()
-            {
-                self.judged[number].answer = Answer::Penalised(length.max(wait));
-            }
-        }
-        self.cut_overlong().await
-    }
-
-    /// Has penalties begin anew that would last longer than their rules say. Nobody is denied for longer because a clock
-    /// was set back.
-    async fn cut_overlong(&self) -> Result<(), RequestError> {
-        for number in &self.overlong {
-            if let Some(rule) = self.rule(*number)
-                && let (Some(length), Some(backend)) = (rule.penalty, self.active.store_of(rule))
-            {
-                // A store that fails now is asked again by the next request.
-                let penalty = self.plan.penalty(rule, length, &self.plan.planned[*number])?;
-                let _ = penalty.impose(backend, length).await?;
-            }
-        }
-        Ok(())
-    }
-
     fn rule(&self, number: usize) -> Option<&'a Rule> {
         self.active.rule(self.plan.planned.get(number)?.rule?)
     }
@@ -482,24 +400,6 @@ impl<'a> Settling<'a> {
     fn into_judged(mut self) -> Vec<Judged> {
         std::mem::take(&mut self.judged)
     }
-}
-
-/// A request that goes away before it is settled, because nobody waits for it any more, gives back what memory gave it.
-/// What it took of a shared store stays taken: to give that back takes a call. So nothing too much passes, and units that
-/// nobody used come back by themselves.
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        for number in 0..self.judged.len() {
-            if let Some(Owed { backend: Backend::Memory(store), key, limit, op }) = self.owed(number) {
-                let _ = guarded(|| store.decide(key, &limit, op));
-            }
-        }
-    }
-}
-
-/// Whether more is done for a rule when its limits have answered. Whatever [`Settling::follow_up`] learns to do belongs here.
-pub(crate) fn follows_up(rule: &Rule) -> bool {
-    rule.penalty.is_some() || rule.count_denied
 }
 
 /// The limit of a rule, or the one that the request brought with it.
@@ -520,5 +420,4 @@ fn looking(op: Op) -> Op {
 }
 
 #[cfg(test)]
-#[path = "settle_tests.rs"]
 mod tests;
