@@ -131,19 +131,26 @@ impl Silence {
 pub(super) struct Io {
     stream: TokioIo<TcpStream>,
     pulse: Arc<Pulse>,
+    /// Whether the system had room that it had not told of when it was last offered something.
+    had_room: bool,
 }
 
 impl Io {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Io {
-        Io { stream: TokioIo::new(stream), pulse }
+        Io { stream: TokioIo::new(stream), pulse, had_room: false }
     }
 
     /// Notes what became of writing. The system says that there is room only once a third of all is free, for which who
     /// reads slowly may need longer than anybody has to read nothing. So what is still blocked when it is looked at again,
-    /// as each connection is from time to time, is offered to the system unasked.
-    fn wrote(&self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// as each connection is from time to time, is offered to the system unasked, and more of it until there is no room: an
+    /// answer at a time would be a sign of life for as long as the room lasts, though nobody reads.
+    fn wrote(&mut self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = match polled {
-            Poll::Pending if self.pulse.is_blocked() => offer(self.stream.inner(), bytes),
+            Poll::Pending if self.had_room || self.pulse.is_blocked() => {
+                let offered = offer(self.stream.inner(), bytes);
+                self.had_room = offered.is_ready();
+                offered
+            }
             polled => polled,
         };
         self.pulse.wrote(polled.is_pending());
@@ -209,6 +216,8 @@ impl Write for Io {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::SEND_BYTES;
+    use crate::http::tests::narrow;
 
     /// Looks until something else than waiting comes out, and tells after how long.
     fn end(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
@@ -220,6 +229,33 @@ mod tests {
                 next => return (length, next),
             }
         }
+    }
+
+    /// Writes small pieces until there is no room, and tells how many there was room for.
+    fn fill(io: &mut Io) -> usize {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        std::iter::from_fn(|| Pin::new(&mut *io).poll_write(&mut context, &[0; 100]).is_ready().then_some(())).count()
+    }
+
+    #[tokio::test]
+    async fn one_look_fills_all_the_room_that_there_is() {
+        let (mut client, stream, _) = narrow(SEND_BYTES);
+        stream.writable().await.unwrap();
+        let mut io = Io::new(stream, Arc::default());
+        // What the system has room for at first, it tells.
+        while fill(&mut io) > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for _ in 0..1_000 {
+            // Nothing to read yet is as well.
+            let _ = io::Read::read(&mut client, &mut [0; 1024]);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            match fill(&mut io) {
+                0 => {}
+                filled => return assert!(filled > 1, "there is room for more"),
+            }
+        }
+        panic!("there is no room, whatever is read");
     }
 
     fn hear(pulse: &Pulse) {
