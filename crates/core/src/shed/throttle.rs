@@ -257,6 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn who_counts_by_itself_catches_up() {
+        let mut throttle = throttle();
+        let counts = |requests, accepts, hold: Range<u64>| WindowCounts {
+            requests,
+            accepts,
+            hold: at(hold.start)..at(hold.end),
+        };
+        assert_eq!(throttle.catch_up(0, 0, at(1001)), counts(0, 0, 1000..1002));
+        // What it counted belongs to the bucket that it was told of, not to that of now.
+        assert_eq!(throttle.catch_up(5, 3, at(1118)), counts(5, 3, 1118..1120));
+        assert_eq!(throttle.catch_up(2, 1, at(1120)), counts(2, 1, 1120..1122));
+    }
+
+    #[test]
     fn a_server_that_accepts_a_tenth_sees_about_twice_that() {
         let (mut throttle, mut dice, mut sent, mut accepted) = (throttle(), Dice::new(3), 0, 0);
         for step in 0..100_000u64 {

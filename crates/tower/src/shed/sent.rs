@@ -25,35 +25,42 @@ pub(super) struct SentCounter {
     throttle: Mutex<Option<Box<ClientThrottle>>>,
 }
 
-/// 32 bits for those in progress, which are more than there is memory for; 16 for requests, 15 for accepts, and the highest
+/// What counts of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    pub(super) accepts: u64,
+}
+
+/// From the lowest bit on: those in progress, which are more than there is memory for; requests; accepts; and the highest
 /// says that the layer is gone.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
+const REQUEST_SHIFT: u32 = 30;
+const ACCEPT_SHIFT: u32 = 47;
+
 const IN_PROGRESS: u64 = 1;
-const REQUEST: u64 = 1 << 32;
-const ACCEPT: u64 = 1 << 48;
+const REQUEST: u64 = 1 << REQUEST_SHIFT;
+const ACCEPT: u64 = 1 << ACCEPT_SHIFT;
 const CLOSED: u64 = 1 << 63;
 
-/// From so many on the throttle is told. Each thread can add one more before it waits for the lock, and there are not as
-/// many threads as there is room above.
-const TOLD_FROM: u64 = 1 << 13;
+/// From so many on the throttle is told. Each thread can add one more before it waits for the lock, and there is room for
+/// 64,000 threads that do so at once.
+const TOLD_FROM: u64 = 1 << 10;
 
 impl Word {
     fn in_progress(self) -> u64 {
         self.0 & (REQUEST - 1)
     }
 
-    fn requests(self) -> u64 {
-        (self.0 & (ACCEPT - 1)) >> 32
+    fn counts(self) -> Counts {
+        let (requests, accepts) = ((self.0 & (ACCEPT - 1)) >> REQUEST_SHIFT, (self.0 & (CLOSED - 1)) >> ACCEPT_SHIFT);
+        Counts { requests, accepts }
     }
 
-    fn accepts(self) -> u64 {
-        (self.0 & (CLOSED - 1)) >> 48
-    }
-
-    /// The requests and accepts in it, in their places.
-    fn counts(self) -> u64 {
+    /// The same, in their places.
+    fn counts_in_place(self) -> u64 {
         self.0 & (CLOSED - REQUEST)
     }
 
@@ -87,48 +94,49 @@ impl SentCounter {
         InProgress { counter: self, is_counted: false, adds: 0 }
     }
 
-    /// One more is asked for. Tells how many requests and accepts there were before, with its place: who is held back drops
-    /// that. The numbers are read one by one while others change them, so they may be a little off: see
-    /// [`SentCounter::counts`].
+    /// One more is asked for. Tells what counted before, with its place: who is held back drops that. The numbers are read
+    /// one by one while others change them, so they need not belong together: [`SentCounter::catch_up`] tells what does.
     #[inline]
-    pub(super) fn request(&'static self, now: Time) -> (u64, u64, InProgress) {
-        if !self.holds(now) {
-            self.tell_throttle(now);
+    pub(super) fn request(&'static self, clock: impl Fn() -> Time) -> (Counts, InProgress) {
+        if !self.holds(clock()) {
+            self.catch_up(&clock);
         }
         let (requests, accepts) = (self.requests.load(Ordering::Relaxed), self.accepts.load(Ordering::Relaxed));
-        let before = Word(self.word.fetch_add(REQUEST | IN_PROGRESS, Ordering::Relaxed));
-        if before.requests() >= TOLD_FROM {
-            self.tell_throttle(now);
+        let before = Word(self.word.fetch_add(REQUEST | IN_PROGRESS, Ordering::Relaxed)).counts();
+        if before.requests >= TOLD_FROM {
+            self.catch_up(&clock);
         }
-        let place = InProgress { counter: self, is_counted: true, adds: 0 };
-        (requests.saturating_add(before.requests()), accepts.saturating_add(before.accepts()), place)
-    }
-
-    /// How many requests and accepts count now, taken together under the lock.
-    pub(super) fn counts(&self, now: Time) -> (u64, u64) {
-        self.tell_throttle(now)
+        let requests = requests.saturating_add(before.requests);
+        let accepts = accepts.saturating_add(before.accepts);
+        (Counts { requests, accepts }, InProgress { counter: self, is_counted: true, adds: 0 })
     }
 
     #[inline]
     fn holds(&self, now: Time) -> bool {
-        let (from, until) = (self.from_nanos.load(Ordering::Relaxed), self.until_nanos.load(Ordering::Relaxed));
+        // With what is stored last, all that was stored before it is seen.
+        let (until, from) = (self.until_nanos.load(Ordering::Acquire), self.from_nanos.load(Ordering::Relaxed));
         (from..until).contains(&now.as_nanos())
     }
 
-    /// Tells the throttle what was counted since, and asks it what counts now.
+    /// Tells the throttle what was counted since it was told, and asks it what counts now.
     #[cold]
-    fn tell_throttle(&self, now: Time) -> (u64, u64) {
+    pub(super) fn catch_up(&self, clock: impl Fn() -> Time) -> Counts {
         let mut guard = lock(&self.throttle);
-        let Some(throttle) = guard.as_mut() else { return (0, 0) };
+        // Nothing counts for a layer that is gone.
+        let Some(throttle) = guard.as_mut() else { return Counts::default() };
         let word = Word(self.word.load(Ordering::Relaxed));
-        // Others only add to it meanwhile.
-        self.word.fetch_sub(word.counts(), Ordering::Relaxed);
-        let WindowCounts { requests, accepts, hold } = throttle.catch_up(word.requests(), word.accepts(), now);
+        let more = word.counts();
+        // Only now, under the lock: a thread that was suspended after it had read the clock would take the throttle's window
+        // for one of a clock that was set back, and all would be forgotten.
+        let WindowCounts { requests, accepts, hold } = throttle.catch_up(more.requests, more.accepts, clock());
         self.requests.store(requests, Ordering::Relaxed);
         self.accepts.store(accepts, Ordering::Relaxed);
         self.from_nanos.store(hold.start.as_nanos(), Ordering::Relaxed);
-        self.until_nanos.store(hold.end.as_nanos(), Ordering::Relaxed);
-        (requests, accepts)
+        self.until_nanos.store(hold.end.as_nanos(), Ordering::Release);
+        // Others only added to it meanwhile. It comes last: who counts twice has the same part accepted, who does not count
+        // has nothing refused, and all would pass for as long as this thread is suspended here.
+        self.word.fetch_sub(word.counts_in_place(), Ordering::Relaxed);
+        Counts { requests, accepts }
     }
 
     /// One is in progress no more.
@@ -164,16 +172,16 @@ pub(super) struct InProgress {
 }
 
 impl InProgress {
-    /// The server has accepted it. That counts if the request does, and while there is a layer.
+    /// The server has answered. Whether it has accepted the request is asked only if that counts: if the request does, and
+    /// while there is a layer.
     #[inline]
-    pub(super) fn accepted(mut self, now: impl FnOnce() -> Time) {
+    pub(super) fn answered(mut self, is_accepted: impl FnOnce() -> bool, clock: impl Fn() -> Time) {
         let (counter, word) = (self.counter, Word(self.counter.word.load(Ordering::Relaxed)));
-        if !self.is_counted || word.is_closed() {
+        if !self.is_counted || word.is_closed() || !is_accepted() {
             return;
         }
-        let now = now();
-        if word.accepts() >= TOLD_FROM || !counter.holds(now) {
-            counter.tell_throttle(now);
+        if word.counts().accepts >= TOLD_FROM || !counter.holds(clock()) {
+            counter.catch_up(clock);
         }
         self.adds = ACCEPT;
     }
@@ -188,7 +196,6 @@ impl Drop for InProgress {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::MutexGuard;
     use std::time::Duration;
 
     use tidegate_core::Dice;
@@ -200,66 +207,57 @@ pub(super) mod tests {
     pub(in crate::shed) static ALONE: Mutex<()> = Mutex::new(());
 
     const NOW: Time = Time::from_nanos(1_000_000_000_000_000_000);
+    const WINDOW: Duration = Duration::from_secs(120);
+
+    /// Has a counter take requests for refused that the throttle does not know of, as who reads it while it changes may.
+    pub(in crate::shed) fn mistake(counter: &SentCounter) {
+        counter.requests.fetch_add(1_000, Ordering::Relaxed);
+    }
 
     fn throttle(window: Duration) -> ClientThrottle {
         ClientThrottle::new(ClientThrottleConfig { window, ..ClientThrottleConfig::default() }).unwrap()
     }
 
     fn counter() -> &'static SentCounter {
-        SentCounter::of(throttle(Duration::from_secs(120)))
+        SentCounter::of(throttle(WINDOW))
     }
 
-    /// Somebody who moves the window, and has just taken what was counted.
-    pub(in crate::shed) struct Moving {
-        counter: &'static SentCounter,
-        taken: u64,
-        _lock: MutexGuard<'static, Option<Box<ClientThrottle>>>,
+    fn accept(place: InProgress) {
+        place.answered(|| true, || NOW);
     }
 
-    impl Moving {
-        pub(in crate::shed) fn begin(counter: &'static SentCounter) -> Moving {
-            let lock = lock(&counter.throttle);
-            let taken = Word(counter.word.load(Ordering::Relaxed)).counts();
-            counter.word.fetch_sub(taken, Ordering::Relaxed);
-            Moving { counter, taken, _lock: lock }
-        }
-
-        /// It goes on when so many more have counted themselves.
-        pub(in crate::shed) fn end_after_requests(self, requests: u64) {
-            while Word(self.counter.word.load(Ordering::Relaxed)).requests() < requests {
-                std::thread::yield_now();
-            }
-            self.counter.word.fetch_add(self.taken, Ordering::Relaxed);
-        }
+    fn counts(requests: u64, accepts: u64) -> Counts {
+        Counts { requests, accepts }
     }
 
     /// One thread counts, and a throttle that is told of everything at once: both know the same before each request.
     fn check(seed: u64, window: Duration) {
-        let config = ClientThrottleConfig { window, ..ClientThrottleConfig::default() };
         let (counter, mut model) = (SentCounter::of(throttle(window)), throttle(window));
         let (mut dice, mut now, mut places) = (Dice::new(seed), NOW, Vec::new());
         for step in 0..2000 {
-            let bucket = u64::try_from(window.as_nanos() / 60).unwrap().max(1);
+            let window_nanos = u64::try_from(window.as_nanos()).unwrap();
+            let bucket = (window_nanos / 60).max(1);
             now = match dice.roll() % 40 {
                 0 => now.plus(window),
                 1 => Time::from_nanos(now.as_nanos() - dice.roll() % (3 * bucket)),
-                2..10 => now.plus(Duration::from_nanos(dice.roll() % (2 * bucket))),
+                2 => Time::from_nanos(now.as_nanos() - dice.roll() % (3 * window_nanos)),
+                3..10 => now.plus(Duration::from_nanos(dice.roll() % (2 * bucket))),
                 _ => now,
             };
+            let expected = model.catch_up(0, 0, now);
+            let expected = counts(expected.requests, expected.accepts);
+            if step % 50 == 0 {
+                assert_eq!(counter.catch_up(|| now), expected, "seed {seed}, step {step}");
+            }
             if dice.roll().is_multiple_of(3) && !places.is_empty() {
                 let place: InProgress = places.swap_remove(step % places.len());
-                place.accepted(|| now);
+                place.answered(|| true, || now);
                 model.accepted(now);
             } else {
-                let (requests, accepts, place) = counter.request(now);
-                let expected = model.probability(now);
-                assert_eq!(config.probability(requests, accepts), expected, "seed {seed}, step {step}");
+                let (before, place) = counter.request(|| now);
+                assert_eq!(before, expected, "seed {seed}, step {step}");
                 let _ = model.sheds(now, 0);
                 places.push(place);
-            }
-            if step % 50 == 0 {
-                let (requests, accepts) = counter.counts(now);
-                assert_eq!(config.probability(requests, accepts), model.probability(now), "seed {seed}, step {step}");
             }
         }
         drop(places);
@@ -270,7 +268,7 @@ pub(super) mod tests {
     fn counts_as_a_throttle_does_that_is_told_of_everything() {
         let _alone = lock(&ALONE);
         for seed in 0..20 {
-            check(seed, Duration::from_secs(120));
+            check(seed, WINDOW);
             check(seed, Duration::from_nanos(1));
             check(seed, Duration::from_secs(86_400));
         }
@@ -279,45 +277,114 @@ pub(super) mod tests {
     #[test]
     fn many_at_once_are_all_counted() {
         let _alone = lock(&ALONE);
-        let (counter, each) = (counter(), 5 * TOLD_FROM);
+        let (counter, each) = (counter(), 40 * TOLD_FROM);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for number in 0..each {
-                        let (_, _, place) = counter.request(NOW);
-                        if number % 4 == 0 { drop(place) } else { place.accepted(|| NOW) }
+                        let place = counter.request(|| NOW).1;
+                        if number % 4 == 0 { drop(place) } else { accept(place) }
                     }
                 });
             }
         });
-        assert_eq!(counter.counts(NOW), (4 * each, 3 * each));
+        assert_eq!(counter.catch_up(|| NOW), counts(4 * each, 3 * each));
+        counter.close();
+    }
+
+    /// More than fit into the word.
+    const MANY: u64 = 2 << (ACCEPT_SHIFT - REQUEST_SHIFT);
+
+    #[test]
+    fn requests_that_nobody_answers_are_all_counted() {
+        let _alone = lock(&ALONE);
+        let counter = counter();
+        (0..MANY).for_each(|_| drop(counter.request(|| NOW)));
+        assert_eq!(counter.catch_up(|| NOW), counts(MANY, 0));
         counter.close();
     }
 
     #[test]
-    fn what_is_not_counted_as_a_request_is_not_counted_as_accepted() {
+    fn answers_that_come_all_together_are_all_counted() {
         let _alone = lock(&ALONE);
         let counter = counter();
-        counter.enter().accepted(|| NOW);
-        assert_eq!(counter.counts(NOW), (0, 0));
+        let places: Vec<InProgress> = (0..MANY).map(|_| counter.request(|| NOW).1).collect();
+        places.into_iter().for_each(accept);
+        assert_eq!(counter.catch_up(|| NOW), counts(MANY, MANY));
         counter.close();
+    }
+
+    #[test]
+    fn what_does_not_count_as_a_request_is_not_asked_for_its_answer() {
+        let _alone = lock(&ALONE);
+        let counter = counter();
+        counter.enter().answered(|| panic!("it is not counted"), || NOW);
+        assert_eq!(counter.catch_up(|| NOW), counts(0, 0));
+        counter.close();
+    }
+
+    /// By a whole window: the reading of the clock that brought it to the lock is older than all that counts.
+    #[test]
+    fn who_was_suspended_has_nothing_forgotten() {
+        let _alone = lock(&ALONE);
+        let counter = counter();
+        let later = NOW.plus(WINDOW);
+        (0..10).for_each(|_| drop(counter.request(|| later)));
+        let readings = std::cell::Cell::new(0);
+        let clock = || {
+            readings.set(readings.get() + 1);
+            if readings.get() == 1 { NOW } else { later }
+        };
+        let (before, place) = counter.request(clock);
+        assert_eq!(before, counts(10, 0));
+        readings.set(0);
+        place.answered(|| true, clock);
+        assert_eq!(counter.catch_up(|| later), counts(11, 1));
+        counter.close();
+    }
+
+    #[test]
+    fn a_clock_set_back_by_a_window_begins_anew() {
+        let _alone = lock(&ALONE);
+        let counter = counter();
+        drop(counter.request(|| NOW.plus(WINDOW)));
+        assert_eq!(counter.request(|| NOW).0, counts(0, 0));
+        counter.close();
+    }
+
+    #[test]
+    fn a_counter_that_is_used_again_knows_nothing() {
+        let _alone = lock(&ALONE);
+        let first = counter();
+        drop(first.request(|| NOW));
+        first.catch_up(|| NOW);
+        let place = first.enter();
+        first.close();
+        assert!(lock(&first.throttle).is_none(), "nobody has the memory of a throttle that is gone");
+        drop(place);
+        let again = counter();
+        assert!(std::ptr::eq(first, again), "nobody is in progress");
+        assert_eq!(again.request(|| NOW).0, counts(0, 0));
+        again.close();
+        let again = counter();
+        assert!(std::ptr::eq(first, again), "nobody was");
+        again.close();
     }
 
     #[test]
     fn who_stays_longer_than_the_layer_counts_for_nobody() {
         let _alone = lock(&ALONE);
         let counter = counter();
-        // More than fit into the word.
-        let mut places: Vec<InProgress> = (0..100_000).map(|_| counter.request(NOW).2).collect();
+        let mut places: Vec<InProgress> = (0..MANY).map(|_| counter.request(|| NOW).1).collect();
         counter.close();
         let last = places.pop().unwrap();
-        places.into_iter().for_each(|place| place.accepted(|| NOW));
+        places.into_iter().for_each(accept);
         let other = self::counter();
         assert!(!std::ptr::eq(counter, other), "it is still in use");
-        last.accepted(|| NOW);
+        accept(last);
         let again = self::counter();
         assert!(std::ptr::eq(counter, again), "the last who left has left it");
-        assert_eq!((again.counts(NOW), other.counts(NOW)), ((0, 0), (0, 0)));
+        assert_eq!((again.catch_up(|| NOW), other.catch_up(|| NOW)), (counts(0, 0), counts(0, 0)));
         again.close();
         other.close();
     }

@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
+use tidegate_core::Dice;
 use tidegate_core::shed::{ClientThrottle, ClientThrottleConfig, Judgement, Mode};
-use tidegate_core::{Dice, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::seed;
-use super::sent::{InProgress, SentCounter};
+use super::sent::{Counts, InProgress, SentCounter};
 use crate::ended::Ended;
 use crate::error::ConfigError;
 use crate::grpc::code;
@@ -63,7 +63,7 @@ impl ThrottleLayer {
     /// How probably the next request is held back.
     #[must_use]
     pub fn probability(&self) -> f64 {
-        let (requests, accepts) = self.0.sent.counts(self.0.clock.now());
+        let Counts { requests, accepts } = self.0.sent.catch_up(|| self.0.clock.now());
         self.0.config.probability(requests, accepts)
     }
 }
@@ -132,17 +132,16 @@ impl Shared {
             // Neither it nor its answer is counted.
             return Some(self.sent.enter());
         }
-        let now = self.clock.now();
-        let (requests, accepts, place) = self.sent.request(now);
-        let judgement = mode.judge(|| self.config.probability(requests, accepts) > 0.0 && self.holds_back(now));
+        let (Counts { requests, accepts }, place) = self.sent.request(|| self.clock.now());
+        let judgement = mode.judge(|| self.config.probability(requests, accepts) > 0.0 && self.holds_back());
         self.switch.count(judgement);
         (judgement != Judgement::Shed).then_some(place)
     }
 
     /// Whether a request that has been counted is held back: nobody is by numbers that may not belong together.
     #[cold]
-    fn holds_back(&self, now: Time) -> bool {
-        let (requests, accepts) = self.sent.counts(now);
+    fn holds_back(&self) -> bool {
+        let Counts { requests, accepts } = self.sent.catch_up(|| self.clock.now());
         // The request itself comes after those.
         self.config.sheds(requests.saturating_sub(1), accepts, || lock(&self.dice).roll())
     }
@@ -234,9 +233,8 @@ where
                 let result = ready!(future.poll(context));
                 if let Some(place) = place.take() {
                     let end = Ended::of(&result);
-                    if accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end)) {
-                        place.accepted(|| clock.now());
-                    }
+                    let is_accepted = || accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end));
+                    place.answered(is_accepted, || clock.now());
                 }
                 Poll::Ready(result.map_err(Throttled::Inner))
             }
@@ -265,27 +263,48 @@ impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sent::tests::{ALONE, Moving};
+    use super::super::sent::tests::{ALONE, mistake};
     use super::*;
 
     fn layer() -> ThrottleLayer {
         ThrottleLayer::builder(ClientThrottleConfig::default()).seed(3).build().unwrap()
     }
 
+    /// Has a request of this layer answered.
+    fn accept(layer: &ThrottleLayer, place: InProgress) {
+        place.answered(|| true, || layer.0.clock.now());
+    }
+
+    fn counts(layer: &ThrottleLayer) -> Counts {
+        layer.0.sent.catch_up(|| layer.0.clock.now())
+    }
+
     #[test]
-    fn nobody_is_held_back_while_somebody_else_moves_the_window() {
+    fn nobody_is_held_back_by_numbers_that_do_not_belong_together() {
         let _alone = lock(&ALONE);
         let layer = layer();
-        let shared = &layer.0;
-        (0..100).for_each(|_| shared.send().unwrap().accepted(|| shared.clock.now()));
-        let moving = Moving::begin(shared.sent);
-        std::thread::scope(|scope| {
-            // What was accepted is counted nowhere now: the second would be held back for the first.
-            let sent = scope.spawn(|| [shared.send(), shared.send()].map(|place| place.is_some()));
-            moving.end_after_requests(2);
-            assert_eq!(sent.join().unwrap(), [true, true]);
-        });
-        assert_eq!(shared.sent.counts(shared.clock.now()), (102, 100));
+        (0..100).for_each(|_| accept(&layer, layer.0.send().unwrap()));
+        for step in 0..100 {
+            mistake(layer.0.sent);
+            assert!(layer.0.send().is_some(), "step {step}");
+        }
+        assert_eq!(counts(&layer), Counts { requests: 200, accepts: 100 });
+    }
+
+    #[test]
+    fn what_is_sent_while_it_is_off_does_not_count() {
+        let _alone = lock(&ALONE);
+        let layer = ThrottleLayer::builder(ClientThrottleConfig::default()).mode(Mode::Off).build().unwrap();
+        accept(&layer, layer.0.send().unwrap());
+        drop(layer.0.send());
+        assert_eq!(counts(&layer), Counts::default());
+    }
+
+    #[test]
+    fn a_layer_that_is_gone_leaves_its_counter_to_the_next() {
+        let _alone = lock(&ALONE);
+        let first = layer().0.sent;
+        assert!(std::ptr::eq(first, layer().0.sent));
     }
 
     #[test]
@@ -303,7 +322,7 @@ mod tests {
             if let Some(place) = sent
                 && chance.roll().is_multiple_of(3)
             {
-                place.accepted(|| layer.0.clock.now());
+                accept(&layer, place);
                 accepts += 1;
             }
         }
