@@ -131,7 +131,7 @@ impl Silence {
 pub(super) struct Io {
     stream: TokioIo<TcpStream>,
     pulse: Arc<Pulse>,
-    /// Whether the system had room that it had not told of when it was last offered something.
+    /// Whether what was written last went to the system unasked: then there may be room for more.
     had_room: bool,
 }
 
@@ -151,7 +151,10 @@ impl Io {
                 self.had_room = offered.is_ready();
                 offered
             }
-            polled => polled,
+            polled => {
+                self.had_room = false;
+                polled
+            }
         };
         self.pulse.wrote(polled.is_pending());
         polled
@@ -242,12 +245,12 @@ mod tests {
         let (mut client, stream, _) = narrow(SEND_BYTES);
         stream.writable().await.unwrap();
         let mut io = Io::new(stream, Arc::default());
-        // What the system has room for at first, it tells.
+        // Until all has moved that moves though nobody reads.
         while fill(&mut io) > 0 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         for _ in 0..1_000 {
-            // Nothing to read yet is as well.
+            // There may be nothing to read yet.
             let _ = io::Read::read(&mut client, &mut [0; 1024]);
             tokio::time::sleep(Duration::from_millis(1)).await;
             match fill(&mut io) {
@@ -256,6 +259,17 @@ mod tests {
             }
         }
         panic!("there is no room, whatever is read");
+    }
+
+    /// Else what waits because others are to have their turn would be offered too.
+    #[tokio::test]
+    async fn once_the_system_tells_of_room_nothing_is_offered_unasked() {
+        let (_client, stream, _) = narrow(SEND_BYTES);
+        stream.writable().await.unwrap();
+        let mut io = Io { had_room: true, ..Io::new(stream, Arc::default()) };
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut io).poll_write(&mut context, &[0]).is_ready());
+        assert!(!io.had_room);
     }
 
     fn hear(pulse: &Pulse) {

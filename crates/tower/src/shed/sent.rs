@@ -32,8 +32,8 @@ pub(super) struct Counts {
     pub(super) accepts: u64,
 }
 
-/// From the lowest bit on: those in progress, which are more than there is memory for; requests; accepts; and the highest
-/// says that the layer is gone.
+/// From the lowest bit on: 30 bits for those in progress, of whom a billion have no room in any memory, with the connections
+/// that they wait for; 17 for requests; 16 for accepts; and the highest says that the layer is gone.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -133,9 +133,10 @@ impl SentCounter {
         self.accepts.store(accepts, Ordering::Relaxed);
         self.from_nanos.store(hold.start.as_nanos(), Ordering::Relaxed);
         self.until_nanos.store(hold.end.as_nanos(), Ordering::Release);
-        // Others only added to it meanwhile. It comes last: who counts twice has the same part accepted, who does not count
-        // has nothing refused, and all would pass for as long as this thread is suspended here.
-        self.word.fetch_sub(word.counts_in_place(), Ordering::Relaxed);
+        // Others only added to it meanwhile. It comes last, and is seen last. Until then others count this part twice, which
+        // moves the probability a little, and who would be held back by that is judged again. The other way round it would
+        // count nowhere, and all would pass for as long as this thread is suspended here.
+        self.word.fetch_sub(word.counts_in_place(), Ordering::Release);
         Counts { requests, accepts }
     }
 
@@ -343,6 +344,22 @@ pub(super) mod tests {
         counter.close();
     }
 
+    /// The clock is read when the word has been read, and before anything is taken out of it.
+    #[test]
+    fn what_is_being_told_to_the_throttle_still_counts() {
+        let _alone = lock(&ALONE);
+        let counter = counter();
+        (0..10).for_each(|_| drop(counter.request(|| NOW)));
+        let seen = std::cell::Cell::new(Counts::default());
+        counter.catch_up(|| {
+            seen.set(counter.request(|| NOW).0);
+            NOW
+        });
+        assert_eq!(seen.get(), counts(10, 0));
+        assert_eq!(counter.catch_up(|| NOW), counts(11, 0));
+        counter.close();
+    }
+
     #[test]
     fn a_clock_set_back_by_a_window_begins_anew() {
         let _alone = lock(&ALONE);
@@ -367,7 +384,7 @@ pub(super) mod tests {
         assert_eq!(again.request(|| NOW).0, counts(0, 0));
         again.close();
         let again = counter();
-        assert!(std::ptr::eq(first, again), "nobody was");
+        assert!(std::ptr::eq(first, again), "who was never entered is spare at once");
         again.close();
     }
 

@@ -79,7 +79,7 @@ pub struct ThrottleBuilder {
 impl ThrottleBuilder {
     /// Whether the server has accepted a request, which is not whether it went well. If nothing is said: it has unless
     /// it answered 429 or 503, or UNAVAILABLE or RESOURCE_EXHAUSTED for gRPC, or there was an error instead of an
-    /// answer.
+    /// answer. It is not asked about what was sent while the layer was off.
     #[must_use]
     pub fn accepted<F>(self, accepted: F) -> ThrottleBuilder
     where

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::shed::{ClientThrottleConfig, Criticality, Mode, QueueRejectionConfig, WorkerShedderConfig};
-use tidegate_tower::{Backlog, Head, Measure, Reason, Refusal, ShedBuilder, ShedLayer, ThrottleLayer, Throttled};
+use tidegate_tower::{
+    Backlog, Ended, Head, Measure, Reason, Refusal, ShedBuilder, ShedLayer, ThrottleLayer, Throttled,
+};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle};
@@ -138,6 +140,16 @@ async fn a_client_that_is_refused_holds_back() {
     assert_eq!(layer.probability(), 0.0, "it has heard of those that were accepted");
     layer.switch().set_mode(Mode::Enforce);
     assert!(client.oneshot(request(&[("answer", "500")])).await.is_ok(), "an error of the server is an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_off_is_not_asked_what_was_accepted() {
+    let never = |_: Ended<'_>| panic!("it is off");
+    let layer =
+        ThrottleLayer::builder(ClientThrottleConfig::default()).accepted(never).mode(Mode::Off).build().unwrap();
+    let client = layer.layer(Slow::taking(1));
+    assert!(client.oneshot(request(&[("answer", "503")])).await.is_ok());
+    assert_eq!(layer.probability(), 0.0, "it counts nothing");
 }
 
 #[test]
