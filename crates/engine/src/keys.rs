@@ -46,6 +46,14 @@ pub(crate) fn begin_key(bytes: &mut Vec<u8>, purpose: Purpose, namespace: &[u8])
     bytes.extend_from_slice(namespace);
 }
 
+/// A whole key, of parts that stand elsewhere.
+pub(crate) fn whole_key(purpose: Purpose, namespace: &[u8], parts: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + namespace.len() + parts.len());
+    begin_key(&mut bytes, purpose, namespace);
+    bytes.extend_from_slice(parts);
+    bytes
+}
+
 /// Room for the keys of most requests, made at once.
 const KEYS_BYTES: usize = 128;
 
@@ -104,7 +112,7 @@ impl Keys {
     /// Appends the key of a limit that the request brings: its domain and all entries.
     pub(crate) fn push_own(&mut self, question: &Question<'_>) -> Result<Range<usize>, RequestError> {
         let start = self.0.len();
-        self.0.push(Purpose::OwnLimit.byte());
+        begin_key(&mut self.0, Purpose::OwnLimit, &[]);
         self.push_part(question.domain)?;
         for entry in question.entries {
             self.push_part(entry.key)?;

@@ -11,7 +11,7 @@ use tidegate_policy::Rule;
 use crate::bounds::PENALTY_SECONDS_MAX;
 use crate::error::RequestError;
 use crate::failure::guarded;
-use crate::keys::Purpose;
+use crate::keys::{Purpose, whole_key};
 use crate::store::{Backend, Placing, StoreError};
 
 /// What may deny one key of a rule, whether it is in force or not.
@@ -38,13 +38,13 @@ impl<'t> Penalty<'t> {
         parts: &[u8],
         tag: &'t [u8],
     ) -> Result<Penalty<'t>, RequestError> {
-        let key = [&[Purpose::Penalty.byte()], namespace(rule), parts].concat();
+        let key = whole_key(Purpose::Penalty, namespace(rule), parts);
         Ok(Penalty { key, look: one_in(length)?, placing: Placing { tag, ..Placing::default() } })
     }
 
     /// The one that an operator may have imposed on the same key, for any time.
     pub(crate) fn by_operator(rule: &Rule, parts: &[u8], tag: &'t [u8]) -> Result<Penalty<'t>, RequestError> {
-        let key = [&[Purpose::Blocked.byte()], namespace(rule), parts].concat();
+        let key = whole_key(Purpose::Blocked, namespace(rule), parts);
         Ok(Penalty { key, look: longest()?, placing: Placing { tag, ..Placing::default() } })
     }
 

@@ -17,7 +17,7 @@ use crate::keys::{Keys, Purpose};
 use crate::penalty::{self, Penalty};
 use crate::store::{Backend, Placing};
 
-/// The charges of a request. Their keys stand one after the other in `keys`, with the parts that they are made of.
+/// The charges of a request, with their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) planned: Vec<Planned>,
@@ -284,30 +284,15 @@ impl Plan {
                 return Ok(());
             }
         }
-        let parts = &parts;
         let count = rule.count(question);
-        // Who gives back asks for nothing that could be denied.
-        let gives_back = matches!(ask, Some(Ask::Refund(_)));
-        let mut looks = Looks::default();
-        let mut looked = Looked::Free;
-        if !gives_back {
-            let namespace = penalty::namespace(rule);
-            match active.store_of(rule) {
-                // It costs nothing to look at once.
-                Some(Backend::Memory(store)) => looked = self.look(active, first.rule, rule, store, parts)?,
-                _ => {
-                    if let Some(length) = rule.penalty {
-                        looks.penalty = Some((self.keys.push(Purpose::Penalty, namespace, parts)?, length));
-                    }
-                    if may_be_blocked(active, rule) {
-                        looks.block = Some(self.keys.push(Purpose::Blocked, namespace, parts)?);
-                    }
-                }
-            }
-        }
-        let tag = self.keys.push_tag(rule, parts);
+        let (looked, mut looks) = match ask {
+            // Who gives back asks for nothing that could be denied.
+            Some(Ask::Refund(_)) => (Looked::Free, Looks::default()),
+            _ => self.look_or_plan_to(active, first.rule, rule, &parts)?,
+        };
+        let tag = self.keys.push_tag(rule, &parts);
         for (number, limit) in (0..).zip(&rule.limits) {
-            let key = self.keys.push(Purpose::Rule, &limit.namespace, parts)?;
+            let key = self.keys.push(Purpose::Rule, &limit.namespace, &parts)?;
             let step = match looked {
                 Looked::Denied(left) => {
                     let wait = self.wait(active, limit, &key, units(count))?;
@@ -322,6 +307,27 @@ impl Plan {
             self.planned.push(Planned { limit: number, key, step, cost, store, looks, tag, ..first.clone() });
         }
         Ok(())
+    }
+
+    /// Looks whether a key stays denied where that costs nothing, and plans to look where it takes a call.
+    fn look_or_plan_to(
+        &mut self,
+        active: &Active,
+        id: Option<RuleId>,
+        rule: &Rule,
+        parts: &Range<usize>,
+    ) -> Result<(Looked, Looks), RequestError> {
+        if let Some(Backend::Memory(store)) = active.store_of(rule) {
+            return Ok((self.look(active, id, rule, store, parts)?, Looks::default()));
+        }
+        let (mut looks, namespace) = (Looks::default(), penalty::namespace(rule));
+        if let Some(length) = rule.penalty {
+            looks.penalty = Some((self.keys.push(Purpose::Penalty, namespace, parts)?, length));
+        }
+        if may_be_blocked(active, rule) {
+            looks.block = Some(self.keys.push(Purpose::Blocked, namespace, parts)?);
+        }
+        Ok((Looked::Free, looks))
     }
 
     /// Looks whether a key stays denied, in a store that answers at once.

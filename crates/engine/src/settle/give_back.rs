@@ -2,7 +2,7 @@
 
 use tidegate_core::{Charge, Key, Limit, Op};
 
-use super::{Settling, limit};
+use super::Settling;
 use crate::failure::guarded;
 use crate::outcome::Answer;
 use crate::plan::Step;
@@ -43,15 +43,6 @@ impl<'a> Settling<'a> {
         let (backend, limit) = self.place(number)?;
         let key = plan.key(&plan.planned[number].key).ok()?;
         Some(Owed { backend, key, limit, op: Op::Refund(units, Some(receipt)) })
-    }
-
-    /// Where a charge was decided, and under which limit.
-    pub(super) fn place(&self, number: usize) -> Option<(&'a Backend, Limit)> {
-        if let Some((_, limit)) = self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
-            return Some((self.local, *limit));
-        }
-        let planned = &self.plan.planned[number];
-        Some((self.active.store(planned.store)?, *limit(self.active, planned)?))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
 //! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
-//! another one denied before it.
+//! another one denied before it. `give_back.rs` has those refunds, `follow_up.rs` what a denial entails.
 
 mod follow_up;
 mod give_back;
@@ -194,29 +194,15 @@ impl<'a> Settling<'a> {
     /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
     /// covers is never taken, and mostly one call will do.
     async fn ask(&mut self, store: usize, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
-        let (active, plan) = (self.active, self.plan);
-        if let ([number], Some(Backend::Memory(store))) = (&batch[..], active.store(store))
-            && plan.planned[*number].looks.count() == 0
+        if let ([number], Some(Backend::Memory(store))) = (&batch[..], self.active.store(store))
+            && self.plan.planned[*number].looks.count() == 0
         {
             return self.ask_one(store, *number, denied, None).await;
         }
         let looks = self.looks(batch)?;
         while !batch.is_empty() {
-            let mut put = Put::default();
-            for number in &*batch {
-                let planned = &plan.planned[*number];
-                let (Step::Charge(op), Some(limit)) = (planned.step, limit(active, planned)) else { continue };
-                let op = if denied { looking(op) } else { op };
-                let veto = !denied && (planned.veto || self.is_tentative(planned));
-                for look in looks.iter().filter(|look| look.number == *number) {
-                    let charge = Charge { key: plan.key(look.key)?, limit: &look.limit, op: Op::Ask(1), veto };
-                    let placing = Placing { tag: plan.placing(planned).tag, ..Placing::default() };
-                    put.push(Part::Penalty(*number, look.length), charge, placing);
-                }
-                let charge = Charge { key: plan.key(&planned.key)?, limit, op, veto };
-                put.push(Part::Limit(*number), charge, plan.placing(planned));
-            }
-            let decisions = match active.store(store) {
+            let put = self.put(batch, &looks, denied)?;
+            let decisions = match self.active.store(store) {
                 Some(backend) => backend.charge(&put.charges, &put.placings).await,
                 None => Err(ChargeFailure::Store(StoreError)),
             };
@@ -243,6 +229,25 @@ impl<'a> Settling<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Charges as they are put to a store, each behind the looks at what else may deny its key.
+    fn put<'l>(&self, batch: &[usize], looks: &'l [Look<'a>], denied: bool) -> Result<Put<'l>, RequestError> {
+        let (plan, mut put) = (self.plan, Put::default());
+        for number in batch {
+            let planned = &plan.planned[*number];
+            let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { continue };
+            let op = if denied { looking(op) } else { op };
+            let veto = !denied && (planned.veto || self.is_tentative(planned));
+            for look in looks.iter().filter(|look| look.number == *number) {
+                let charge = Charge { key: plan.key(look.key)?, limit: &look.limit, op: Op::Ask(1), veto };
+                let placing = Placing { tag: plan.placing(planned).tag, ..Placing::default() };
+                put.push(Part::Penalty(*number, look.length), charge, placing);
+            }
+            let charge = Charge { key: plan.key(&planned.key)?, limit, op, veto };
+            put.push(Part::Limit(*number), charge, plan.placing(planned));
+        }
+        Ok(put)
     }
 
     /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
@@ -394,6 +399,15 @@ impl<'a> Settling<'a> {
 
     fn rule(&self, number: usize) -> Option<&'a Rule> {
         self.active.rule(self.plan.planned.get(number)?.rule?)
+    }
+
+    /// Where a charge was decided, and under which limit.
+    fn place(&self, number: usize) -> Option<(&'a Backend, Limit)> {
+        if let Some((_, limit)) = self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
+            return Some((self.local, *limit));
+        }
+        let planned = &self.plan.planned[number];
+        Some((self.active.store(planned.store)?, *limit(self.active, planned)?))
     }
 
     /// What came out, in the order of the plan.
