@@ -123,3 +123,39 @@ fn every_link_leads_somewhere() {
     }
     assert!(lost.is_empty(), "links that lead nowhere:\n{}", lost.join("\n"));
 }
+
+/// All files and folders below one, as documents name them: without the `src` of each crate, folders with a slash behind.
+fn names_below(folder: &Path, names: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("/{}", path.strip_prefix(root()).unwrap().display()).replace("/src/", "/");
+        if path.is_dir() {
+            names.push(format!("{}/", name.strip_suffix("/src").unwrap_or(&name)));
+            names_below(&path, names);
+        } else {
+            names.push(name);
+        }
+    }
+}
+
+#[test]
+fn every_file_that_is_named_is_there() {
+    let mut names = Vec::new();
+    for folder in ["crates", "docs", "examples", "packaging", "spec"] {
+        names.push(format!("/{folder}/"));
+        names_below(&root().join(folder), &mut names);
+    }
+    let decisions = fs::read_dir(root().join("docs/decisions")).unwrap().map(|entry| entry.unwrap().path());
+    let mut lost = Vec::new();
+    for path in ["ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into_iter().chain(decisions) {
+        let text = fs::read_to_string(&path).unwrap();
+        let named = text.split('`').skip(1).step_by(2).filter(|code| !code.contains(char::is_whitespace));
+        for file in named.filter(|code| code.ends_with(".rs") || code.ends_with('/')) {
+            let end = format!("/{file}").replace("/src/", "/");
+            if !names.iter().any(|name| name.ends_with(&end)) {
+                lost.push(format!("{}: {file}", path.display()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "files that are named and not there:\n{}", lost.join("\n"));
+}
