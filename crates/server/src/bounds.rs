@@ -127,8 +127,8 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// first and never write into a connection that is just being closed.
 pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 
-/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than three times this: what
-/// the system has room for without anybody reading is a last sign of life.
+/// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this, counted
+/// from its last sign of life. What the system has room for is one, though nobody reads.
 pub const HTTP_WATCH: Duration = Duration::from_secs(2);
 
 /// Pages of a kind that may be read at a time before newcomers share one: pages about thousands of rules have megabytes.

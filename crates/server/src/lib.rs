@@ -13,7 +13,7 @@
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
-//! | sockets, the cap on connections, draining | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs` |
+//! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -25,6 +25,7 @@ mod drain;
 mod headers;
 mod http;
 mod lanes;
+mod linger;
 mod listener;
 mod loads;
 mod refusals;

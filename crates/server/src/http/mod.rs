@@ -49,6 +49,7 @@ use tokio::time::timeout;
 
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
 use crate::drain::Drain;
+use crate::linger;
 use crate::listener::Door;
 use crate::service::{Protocol, Service, Via};
 use answer::{Answered, Failure, Reply};
@@ -175,7 +176,7 @@ impl HttpDoor {
         let pulse = Arc::new(Pulse::default());
         let caller = Caller { address: peer.ip().to_canonical(), is_local, pulse: Arc::clone(&pulse) };
         let service = service_fn(|request| self.answer(&caller, request));
-        let mut connection = pin!(http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service));
+        let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
@@ -188,7 +189,7 @@ impl HttpDoor {
             let look = tokio::select! {
                 biased;
                 // Errors are those of the client, who has been told or is gone.
-                _ = connection.as_mut() => return,
+                _ = &mut connection => break,
                 look = look => look,
             };
             if !look {
@@ -197,18 +198,19 @@ impl HttpDoor {
                 // sockets have to say is heard in between.
                 tokio::select! {
                     biased;
-                    _ = connection.as_mut() => return,
+                    _ = &mut connection => break,
                     () = tokio::task::yield_now() => {}
                 }
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
                 continue;
             }
             match silence.look(&pulse) {
                 pulse::Next::Wait => {}
-                pulse::Next::Finish => connection.as_mut().graceful_shutdown(),
+                pulse::Next::Finish => Pin::new(&mut connection).graceful_shutdown(),
                 pulse::Next::Drop => return,
             }
         }
+        linger::close(connection.into_parts().io.into_stream()).await;
     }
 }
 
@@ -307,6 +309,36 @@ mod tests {
         serving.await.unwrap();
         let took = start.elapsed();
         assert!(took > STALL && took < STALL + 3 * HTTP_WATCH, "{took:?}");
+    }
+
+    /// Whoever asks for more than it reads has its last requests in the socket when all are told to finish.
+    #[tokio::test]
+    async fn what_was_answered_before_the_end_arrives() {
+        let service = Arc::new(Service::new(Engine::new(Options::default()).unwrap()));
+        let door = Arc::new(HttpDoor::new(Arc::clone(&service)));
+        let (mut client, stream, peer) = narrow(SEND_BYTES);
+        let sent = ask_often(&mut client);
+        // More than a connection reads ahead.
+        let _ = client.write(&[b'\n'; 2 * HTTP_BUFFER_BYTES_MAX]).unwrap();
+        let (drainer, drain) = Drainer::new();
+        let serving = tokio::spawn(async move { door.serve(stream, peer, drain).await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drainer.start();
+        let mut answers = Vec::new();
+        let end = loop {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let mut piece = [0; 4096];
+            match client.read(&mut piece) {
+                Ok(0) => break Ok(()),
+                Ok(count) => answers.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => break Err(error.kind()),
+            }
+        };
+        serving.await.unwrap();
+        let count = answers.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();
+        assert_eq!((end, count as u64), (Ok(()), service.traffic.requests(Protocol::Http)));
+        assert!(count < sent, "more was asked than answered: {sent}");
     }
 
     /// As it comes from another thread when all are told to finish.

@@ -140,6 +140,10 @@ impl Io {
         Io { stream: TokioIo::new(stream), pulse, had_room: false }
     }
 
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream.into_inner()
+    }
+
     /// Notes what became of writing. The system says that there is room only once a third of all is free, for which who
     /// reads slowly may need longer than anybody has to read nothing. So what is still blocked when it is looked at again,
     /// as each connection is from time to time, is offered to the system unasked, and more of it until there is no room: an

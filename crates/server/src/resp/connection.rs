@@ -10,8 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::bounds::{IDLE, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
+use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
+use crate::linger;
 use crate::service::Protocol;
 
 use super::RespDoor;
@@ -79,7 +80,7 @@ impl Connection<'_> {
             }
             watch.expect(patience.as_mut(), self.waits_for(), self.session.commands);
         }
-        self.end().await;
+        linger::close(self.stream).await;
     }
 
     /// Answers every command that was read whole.
@@ -139,21 +140,6 @@ impl Connection<'_> {
         } else {
             Waits::Rest(self.session.commands)
         }
-    }
-
-    /// Closes the connection so that the last replies arrive.
-    async fn end(mut self) {
-        let read_all = async {
-            self.stream.shutdown().await?;
-            loop {
-                self.input.bytes.clear();
-                self.input.make_room();
-                if self.stream.read_buf(&mut self.input.bytes).await? == 0 {
-                    return io::Result::Ok(());
-                }
-            }
-        };
-        let _ = timeout(LINGER, read_all).await;
     }
 }
 
