@@ -265,6 +265,33 @@ mod tests {
         panic!("there is no room, whatever is read");
     }
 
+    #[tokio::test]
+    async fn what_the_system_has_no_room_for_is_written_later() {
+        let (mut client, stream, _) = narrow(SEND_BYTES);
+        let mut io = Io::new(stream, Arc::default());
+        // It repeats itself after a prime number of bytes, so that what is left out shows.
+        let all: Vec<u8> = (0..1_000_003_u32).map(|number| (number % 251) as u8).collect();
+        let (mut written, mut read) = (0, Vec::new());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        // Each time something is read, or a millisecond passes.
+        for _ in 0..10_000 {
+            if read.len() == all.len() {
+                break;
+            }
+            while let Poll::Ready(count) = Pin::new(&mut io).poll_write(&mut context, &all[written..])
+                && written < all.len()
+            {
+                written += count.unwrap();
+            }
+            let mut piece = [0; 4096];
+            match io::Read::read(&mut client, &mut piece) {
+                Ok(count) => read.extend_from_slice(&piece[..count]),
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+        assert!(read == all, "bytes are lost, or out of order");
+    }
+
     /// Else what waits because others are to have their turn would be offered too.
     #[tokio::test]
     async fn once_the_system_tells_of_room_nothing_is_offered_unasked() {

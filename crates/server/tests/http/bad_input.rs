@@ -1,6 +1,6 @@
 //! What is wrong is told: the field, its value and what would do. Nothing of it ends the server.
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bench::{Bench, body, read_all, status, wrong};
 
@@ -238,6 +238,19 @@ async fn silent_connections_are_closed() {
     let mut stream = bench.connect().await;
     stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{\"key\":").await.unwrap();
     assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not there after 10 s; send it at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_request_after_others_is_not_waited_for_any_longer() {
+    let bench = Bench::new();
+    let mut stream = bench.connect().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let answered = stream.read(&mut [0; 1024]).await.unwrap();
+    assert!(answered > 0);
+    stream.write_all(b"GET / HT").await.unwrap();
+    let started = tokio::time::Instant::now();
+    assert_eq!(read_all(&mut stream).await, "");
+    assert!((10..=15).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

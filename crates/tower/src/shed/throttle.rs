@@ -292,6 +292,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_accepted_if_nobody_says_otherwise() {
+        for (status, grpc_status, expected) in [
+            (200, None, true),
+            (500, None, true),
+            (429, None, false),
+            (503, None, false),
+            (200, Some("0"), true),
+            (200, Some("13"), true),
+            (200, Some("8"), false),
+            (200, Some("14"), false),
+        ] {
+            let mut response = Response::builder().status(status);
+            if let Some(grpc_status) = grpc_status {
+                response = response.header("grpc-status", grpc_status);
+            }
+            let answer: Result<_, String> = Ok(response.body(()).unwrap());
+            assert_eq!(by_default(Ended::of(&answer)), expected, "{status} {grpc_status:?}");
+        }
+        assert!(!by_default(Ended::of(&Err::<Response<()>, _>("gone"))));
+    }
+
+    #[test]
     fn what_is_sent_while_it_is_off_does_not_count() {
         let _alone = lock(&ALONE);
         let layer = ThrottleLayer::builder(ClientThrottleConfig::default()).mode(Mode::Off).build().unwrap();
