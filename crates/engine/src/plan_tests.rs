@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tidegate_policy::{Entry, LoadOptions, load_text};
+use tidegate_policy::{Entry, LoadOptions, Shown, load_text};
 
 use super::*;
 
@@ -35,4 +35,37 @@ fn no_value_ends_its_hash_tag() {
     assert_eq!(tag("one", "ann"), tag("two", "ann"), "rules with the same tag and key share it");
     // Other versions and other nodes must agree.
     assert_eq!(tag("one", "ann"), b"pair:f9e19fb659aa0399");
+}
+
+/// The key of a limit that a request brings to a domain with these entries.
+fn own_key(domain: &str, entries: &[(&str, &str)]) -> Vec<u8> {
+    let policy = load_text("test.yaml", "domains: {api: {rules: []}}", &LoadOptions::default()).policy.unwrap();
+    let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+    let entries: Vec<_> = entries.iter().map(|(key, value)| Entry { key, value }).collect();
+    let shown = Shown { units: 5, period_ns: 60_000_000_000 };
+    let own = OwnLimit { limit: Some("5/minute".parse().unwrap()), shown };
+    let descriptors = [Descriptor { entries: &entries, ask: None, limit: Some(own) }];
+    let request = Request { domain, descriptors: &descriptors, http: None, cost: 1 };
+    let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
+    plan.key(&plan.planned[0].key).unwrap().as_bytes().to_vec()
+}
+
+#[test]
+fn limits_that_requests_bring_share_no_key() {
+    let brought: [(&str, &[(&str, &str)]); 9] = [
+        ("api", &[]),
+        ("web", &[]),
+        // The same letters, parted elsewhere.
+        ("api", &[("ab", "c")]),
+        ("api", &[("a", "bc")]),
+        ("apia", &[("b", "c")]),
+        ("api", &[("abc", "")]),
+        ("api", &[("", "abc")]),
+        ("api", &[("a", "b"), ("c", "")]),
+        ("api", &[("a", "b"), ("", "c")]),
+    ];
+    let keys: HashSet<Vec<u8>> = brought.iter().map(|(domain, entries)| own_key(domain, entries)).collect();
+    assert_eq!(keys.len(), brought.len());
+    // An operator is told that no rule chooses for them what happens without the store.
+    assert!(keys.iter().all(|key| Purpose::is_of_caller(key)));
 }
