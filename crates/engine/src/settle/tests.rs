@@ -10,6 +10,12 @@ use super::*;
 use crate::at_once;
 use crate::plan::LongKeys;
 
+/// A store in memory, whose clock stands still.
+fn memory() -> Backend {
+    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
+    Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()))
+}
+
 /// What a rule with this choice answers to a few requests while its store does not.
 fn answers(choice: &str) -> Vec<Option<Denial>> {
     let rule = format!("{{name: all, limit: 2/minute, on_store_failure: {choice}}}");
@@ -18,16 +24,18 @@ fn answers(choice: &str) -> Vec<Option<Denial>> {
 
 /// What comes out of requests under rules whose store does not answer.
 fn settled(rules: &str, requests: usize) -> Vec<Settled> {
+    settled_beside(&memory(), rules, requests)
+}
+
+/// The same beside this memory of the process.
+fn settled_beside(local: &Backend, rules: &str, requests: usize) -> Vec<Settled> {
     let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-    let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
     let active = Active::for_tests(policy, vec![Backend::Unreachable, memory()]);
-    let local = memory();
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let domain = active.policy.domain("api").unwrap();
     let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-    (0..requests).map(|_| at_once(settle(&active, &local, &plan, None)).unwrap()).collect()
+    (0..requests).map(|_| at_once(settle(&active, local, &plan, None)).unwrap()).collect()
 }
 
 /// What is left of the first limit after each.
@@ -42,6 +50,13 @@ fn what_the_memory_of_this_process_gave_goes_back_there() {
     let all = settled(&format!("{five}, {one}"), 3);
     assert_eq!(left(&all), [4, 4, 4]);
     assert_eq!(all[2].denial, Some(Denial::OverLimit));
+}
+
+#[test]
+fn what_goes_back_goes_back_once() {
+    let limits = "limits: [{name: near, rate: 9/minute, store: near}, {name: far, rate: 9/minute}]";
+    let all = settled(&format!("{{name: two, on_store_failure: {{local: 1/minute}}, {limits}}}"), 4);
+    assert_eq!(left(&all), [8, 8, 8, 8]);
 }
 
 #[test]
@@ -84,6 +99,21 @@ fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
 }
 
 #[test]
+fn who_cannot_be_counted_even_in_memory_passes() {
+    let rule = "{name: all, limit: 1/minute, on_store_failure: {local: 1/minute}}";
+    let all = settled_beside(&Backend::Unreachable, rule, 3);
+    assert_eq!(all.iter().map(|settled| settled.denial).collect::<Vec<_>>(), [None; 3]);
+}
+
+#[test]
+fn a_penalty_that_no_store_keeps_is_not_told() {
+    let all = settled("{name: strict, limit: 1/minute, for: 10m}", 3);
+    let told: Vec<_> = all.iter().map(|settled| (settled.denial, settled.judged[0].answer.retry())).collect();
+    let over = (Some(Denial::OverLimit), Some(Retry::After(Duration::from_secs(60))));
+    assert_eq!(told, [(None, None), over, over]);
+}
+
+#[test]
 fn a_quota_that_blocks_denies_only_with_the_others() {
     let all = settled("{name: none, quota: true, action: block}, {name: paid, quota: true, limit: 1/minute}", 3);
     assert_eq!(
@@ -92,30 +122,42 @@ fn a_quota_that_blocks_denies_only_with_the_others() {
     );
 }
 
-#[test]
-fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
-    let limits = "limits: [{name: near, rate: 9/minute, store: near}, {name: far, rate: 9/minute}]";
+/// What is left in memory while a request waits for another store and somebody else has taken a unit after this pause, and
+/// what once nobody waits for it any more.
+fn left_by_one_who_goes(near: &str, pause: Duration) -> [u64; 2] {
+    let limits = format!("limits: [{{name: near, store: near, {near}}}, {{name: far, rate: 9/minute}}]");
     let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{{name: two, {limits}}}]}}}}");
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-    let near = Arc::new(MemoryStore::builder().keys(8).build().unwrap());
+    let clock = FakeClock::at(Time::from_nanos(1_020_000_000_000));
+    let near = Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap());
     let active = Active::for_tests(policy, vec![Backend::Silent, Backend::Memory(Arc::clone(&near))]);
-    let local = Backend::Memory(Arc::new(MemoryStore::builder().keys(8).build().unwrap()));
+    let local = memory();
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
-    let left = || {
+    let decide = |op| {
         let planned = &plan.planned[0];
-        near.decide(plan.key(&planned.key).unwrap(), limit(&active, planned).unwrap(), Op::Peek).remaining()
+        near.decide(plan.key(&planned.key).unwrap(), limit(&active, planned).unwrap(), op).remaining()
     };
     let mut asking = Box::pin(settle(&active, &local, &plan, None));
     assert!((&mut asking).now_or_never().is_none(), "the far store does not answer");
-    assert_eq!(left(), 8);
+    clock.advance(pause);
+    let waiting = decide(Op::Take(1));
     drop(asking);
-    assert_eq!(left(), 9);
+    [waiting, decide(Op::Peek)]
+}
+
+#[test]
+fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
+    let window = "algorithm: fixed_window, rate: 9/minute";
+    assert_eq!(left_by_one_who_goes("rate: 9/minute", Duration::ZERO), [7, 8]);
+    assert_eq!(left_by_one_who_goes(window, Duration::ZERO), [7, 8]);
+    assert_eq!(left_by_one_who_goes(window, Duration::from_secs(59)), [7, 8]);
+    // The next window gave nothing to the request, so nothing goes back to it.
+    assert_eq!(left_by_one_who_goes(window, Duration::from_secs(60)), [8, 8]);
 }
 
 #[test]
 fn the_short_way_answers_as_the_long_one_does() {
-    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
     for (options, is_short) in [
         ("", true),
         (", mode: shadow", true),
@@ -124,7 +166,6 @@ fn the_short_way_answers_as_the_long_one_does() {
         (", for: 10s", false),
     ] {
         let text = format!("domains: {{api: {{rules: [{{name: one, limit: 3/minute{options}}}]}}}}");
-        let memory = || Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap()));
         let active = || {
             let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
             Active::for_tests(policy, vec![memory()])
