@@ -42,6 +42,14 @@ fn denied_requests_count_where_a_rule_says_so() {
 }
 
 #[test]
+fn a_rule_that_counts_denied_requests_counts_those_that_another_denies() {
+    let bench = Bench::new("- {name: strict, count_denied: true, limit: 9/minute}\n- {name: tight, limit: 1/minute}");
+    let denied: Vec<bool> = (0..3).map(|_| !bench.one(&[]).is_allowed()).collect();
+    assert_eq!(denied, [false, true, true]);
+    assert_eq!(bench.remaining(&[]), [6, 0]);
+}
+
+#[test]
 fn responses_are_counted_when_they_are_reported() {
     let bench = Bench::new(
         "
@@ -86,9 +94,12 @@ fn a_rule_reports_units_once_whatever_its_limits_are() {
 #[test]
 fn who_waits_as_long_as_a_penalised_answer_says_passes() {
     let bench = Bench::new(&PER_USER.replace("limit:", "for: 5s\n  limit:"));
-    for _ in 0..4 {
+    for _ in 0..3 {
         bench.one(&[("user", "ann")]);
     }
+    let tripped = bench.one(&[("user", "ann")]);
+    assert_eq!(tripped.denial(), Some(Denial::Penalty));
+    assert_eq!(tripped.retry(), Some(Retry::After(Duration::from_secs(20))), "not the 5 s of the penalty alone");
     bench.clock.advance(Duration::from_secs(1));
     let penalised = bench.one(&[("user", "ann")]);
     assert_eq!(penalised.denial(), Some(Denial::Penalty));

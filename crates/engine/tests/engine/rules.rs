@@ -49,6 +49,20 @@ fn a_rule_replaces_a_block_by_its_name() {
 }
 
 #[test]
+fn a_rule_does_not_replace_itself() {
+    // What has no limit goes by its own name, which another rule may have given to a limit.
+    let bench = Bench::new(
+        "
+- {name: base, match: {entries: {user: mallory}}, action: block, replaces: [base]}
+- {name: all, limit: {name: base, rate: 5/minute}}
+",
+    );
+    let blocked = bench.one(&[("user", "mallory")]);
+    assert_eq!((blocked.denial(), blocked.judgements().count()), (Some(Denial::Blocked), 1));
+    assert_eq!(remaining(&bench.one(&[("user", "ann")])), [4]);
+}
+
+#[test]
 fn a_rule_replaces_limits_by_their_name() {
     let bench = Bench::new(
         "
