@@ -1,12 +1,15 @@
 //! What is done when the limits of a rule have answered.
 
+use std::time::Duration;
+
 use tidegate_core::{Charge, Op};
 use tidegate_policy::Rule;
 
 use super::Settling;
 use crate::error::RequestError;
 use crate::outcome::Answer;
-use crate::plan::Step;
+use crate::plan::{Planned, Step};
+use crate::store::Backend;
 
 /// Whether more is done for a rule when its limits have answered. Whatever [`Settling::follow_up`] learns to do belongs here.
 pub(crate) fn follows_up(rule: &Rule) -> bool {
@@ -41,18 +44,31 @@ impl Settling<'_> {
         self.cut_overlong().await
     }
 
-    /// Has penalties begin anew that would last longer than their rules say. Nobody is denied for longer because a clock
-    /// was set back.
+    /// Has penalties begin anew that would last longer than their rules say. Nobody is denied for longer than was told
+    /// because a clock was set back, or because the rule said more before.
     async fn cut_overlong(&self) -> Result<(), RequestError> {
-        for number in &self.overlong {
-            if let Some(rule) = self.rule(*number)
+        for (number, planned) in self.plan.planned.iter().enumerate() {
+            if let Some(rule) = self.rule(number)
                 && let (Some(length), Some(backend)) = (rule.penalty, self.active.store_of(rule))
+                && (self.overlong.contains(&number) || self.is_overlong_in_memory(rule, length, planned)?)
             {
                 // A store that fails now is asked again by the next request.
-                let penalty = self.plan.penalty(rule, length, &self.plan.planned[*number])?;
+                let penalty = self.plan.penalty(rule, length, planned)?;
                 let _ = penalty.impose(backend, length).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a penalty in memory, which was looked at when its charge was planned, is longer than its rule says.
+    fn is_overlong_in_memory(&self, rule: &Rule, length: Duration, planned: &Planned) -> Result<bool, RequestError> {
+        match (planned.step, self.active.store_of(rule)) {
+            // The penalty alone is looked at again: a block or the limit itself may deny for longer. It is read as no longer
+            // than its rule says.
+            (Step::Penalised(left), Some(Backend::Memory(store))) if left >= length => {
+                Ok(self.plan.penalty(rule, length, planned)?.left_in(store)? == Ok(Some(length)))
+            }
+            _ => Ok(false),
+        }
     }
 }

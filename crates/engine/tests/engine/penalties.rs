@@ -109,6 +109,19 @@ fn who_waits_as_long_as_a_penalised_answer_says_passes() {
 }
 
 #[test]
+fn who_is_penalised_when_a_reload_makes_penalties_shorter_waits_as_long_as_the_answer_says() {
+    let strict = |length: &str| PER_USER.replace("limit:", &format!("for: {length}\n  limit:"));
+    let bench = Bench::new(&strict("10m"));
+    for _ in 0..4 {
+        bench.one(&[("user", "ann")]);
+    }
+    bench.install(&strict("1m"));
+    assert_eq!(bench.one(&[("user", "ann")]).retry(), Some(Retry::After(Duration::from_secs(60))));
+    bench.clock.advance(Duration::from_secs(60));
+    assert!(bench.one(&[("user", "ann")]).is_allowed());
+}
+
+#[test]
 fn a_response_is_counted_once_by_a_rule_of_several_limits() {
     let bench = Bench::new(
         "- {name: login, limits: [{name: a, rate: 5/minute}, {name: b, rate: 9/hour}], count: response.status == 401}",
