@@ -152,7 +152,8 @@ impl Reader<'_> {
             let message = "`share_threshold` is set, but the value has no `*`";
             self.fields.error(mark, message, "remove it, or write a `*` into the value");
         }
-        Some(descriptor)
+        // A rule without a key would only be found wrong once more.
+        Some(descriptor).filter(|descriptor| !descriptor.key.is_empty())
     }
 
     fn metadata(&mut self, node: &Node) -> Option<serde_json::Value> {
@@ -255,7 +256,7 @@ impl Reader<'_> {
 /// Says which descriptors stand twice beside each other, of those from `start` on.
 fn tell_duplicates(descriptors: &[Descriptor], start: usize, fields: &mut Fields<'_>) {
     let mut seen: HashMap<(&str, &str), &Descriptor> = HashMap::new();
-    for (index, descriptor) in descriptors.iter().enumerate().filter(|(_, descriptor)| !descriptor.key.is_empty()) {
+    for (index, descriptor) in descriptors.iter().enumerate() {
         let name = (descriptor.key.as_str(), descriptor.value.as_str());
         let Some(first) = seen.get(&name) else {
             seen.insert(name, descriptor);

@@ -129,6 +129,12 @@ fn read(source: &Source, assembly: &mut Assembly, problems: &mut Problems) {
     };
     let root = Arc::new(document.root);
     let has = |names: &[&str]| names.iter().any(|name| root.get(name).is_some());
+    // By its key it would be a file of envoyproxy/ratelimit, where this is text.
+    let domain = root.pair("domain").filter(|pair| matches!(pair.value.kind, Kind::Map(_)));
+    if let Some(pair) = domain.filter(|_| !has(&["domains", "descriptors"])) {
+        let hint = "did you mean `domains`? In a file of envoyproxy/ratelimit it must be text";
+        return problems.error(at(&file, pair.mark), "`domain` is a map", hint);
+    }
     let (native, envoys) = (has(NATIVE_KEYS), has(ENVOY_KEYS));
     if native == envoys {
         return tell_unknown(&file, &root, native, problems);

@@ -248,6 +248,10 @@ impl<'a> Shape<'a> {
         let hint = match &node.kind {
             Kind::Scalar(scalar) if scalar.kind == Type::Null => "give it a value, or remove the line".to_owned(),
             Kind::Scalar(scalar) if wants_text => format!("put it in quotes: \"{}\"", quote(&scalar.text)),
+            Kind::List(_) => match variants.iter().find_map(|variant| only_list(variant)) {
+                Some(name) => format!("it must be {}: write the list under `{name}`", wanted(variants)),
+                None => format!("it must be {}", wanted(variants)),
+            },
             _ => format!("it must be {}", wanted(variants)),
         };
         self.error(node.mark, message, hint);
@@ -349,6 +353,14 @@ fn only_field(variant: &Value) -> Option<&str> {
         [only] => only.as_str(),
         _ => None,
     }
+}
+
+/// The field of a map that is a list, if just one is.
+fn only_list(variant: &Value) -> Option<&str> {
+    let is_list = |schema: &Value| variants(schema).iter().any(|variant| type_of(variant) == "array");
+    let properties = variant.get("properties")?.as_object()?;
+    let mut lists = properties.iter().filter(|(_, schema)| is_list(schema)).map(|(name, _)| name.as_str());
+    lists.next().filter(|_| lists.next().is_none())
 }
 
 fn description(schema: &Value) -> Option<&str> {

@@ -37,6 +37,8 @@ fn not_a_configuration() {
         "domans: {}",
         "listeners: []",
         "domains: {}\ndomain: x",
+        "domain: {api: {rules: [{name: login, limit: 5/minute}]}}",
+        "domain: {api: {}}\nstores: {a: {}}",
     ]));
 }
 
@@ -47,6 +49,7 @@ fn blank_fields_and_wrong_types_at_the_top() {
         "domains: []",
         "domains: {api: }",
         "domains: {api: []}",
+        "domains: {api: [{name: login, limit: 5/minute}]}",
         "domains: {api: {rules: }}",
         "domains: {api: {rules: {}}}",
         "domains: {api: {rules: [5, x, []]}}",
@@ -56,6 +59,7 @@ fn blank_fields_and_wrong_types_at_the_top() {
         "stores: {a: 5, b: {keys: lots, url: 7}}",
         "stores: {a: {keys: -1}, b: {keys: 99999999999999999999}, c: {keys: 1.5}}",
         "client_address: {trusted_hops: 4294967296, ipv6_prefix: 300, header: x_forwarded_for, trusted_networks: 10.0.0.0/8}",
+        "client_address: [10.0.0.0/8]",
         "domains: {}\nfoo: 1",
         "domains: {}\n1: 1",
     ]));
