@@ -221,7 +221,7 @@ impl Compiler<'_, '_> {
                 let hint = "give each limit a name, like name: daily (without one it has the rule's)";
                 self.diagnostics.error(&pointer, message, hint);
             }
-            if let Some((limit, shown)) = self.limit("limit", limit, &pointer) {
+            if let Some((limit, shown)) = self.limit("limit", limit, "action: block without a limit", &pointer) {
                 let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
                 let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
                 self.check_consistency(rule, &limit, &at("consistency"));
@@ -231,15 +231,20 @@ impl Compiler<'_, '_> {
         limits
     }
 
-    /// The limit of a field of this name.
-    fn limit(&mut self, whole: &str, written: &schema::Limit, pointer: &str) -> Option<(Limit, Shown)> {
+    /// The limit of a field of this name; `none` is what to write if nothing may pass.
+    fn limit(&mut self, whole: &str, written: &schema::Limit, none: &str, pointer: &str) -> Option<(Limit, Shown)> {
         let diagnostics = &*self.diagnostics;
         match read_limit_of(written, &|field| !diagnostics.is_left_out(&child(pointer, field))) {
             Ok(read) => Some(read),
             Err(problems) => {
                 for problem in problems {
                     let pointer = problem.field.map_or_else(|| pointer.to_owned(), |field| child(pointer, field));
-                    self.diagnostics.error(&pointer, problem.message(whole), problem.hint);
+                    let message = problem.message(whole);
+                    let hint = match problem.lets_none_pass {
+                        true => format!("{}, or write {none} if nothing may pass", problem.hint),
+                        false => problem.hint,
+                    };
+                    self.diagnostics.error(&pointer, message, hint);
                 }
                 None
             }
@@ -305,10 +310,12 @@ impl Compiler<'_, '_> {
             None => OnStoreFailure::Local(None),
             Some(schema::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(schema::OnStoreFailure::Deny) => OnStoreFailure::Deny,
-            Some(schema::OnStoreFailure::Local(limit)) => match self.limit("local", limit, &child(pointer, "local")) {
-                Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
-                None => OnStoreFailure::Deny,
-            },
+            Some(schema::OnStoreFailure::Local(limit)) => {
+                match self.limit("local", limit, "on_store_failure: deny", &child(pointer, "local")) {
+                    Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
+                    None => OnStoreFailure::Deny,
+                }
+            }
         }
     }
 

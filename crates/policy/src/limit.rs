@@ -27,6 +27,8 @@ pub struct LimitProblem {
     pub problem: String,
     /// What would do.
     pub hint: String,
+    /// Whether nothing would pass, which is not said by a limit.
+    pub(crate) lets_none_pass: bool,
 }
 
 impl LimitProblem {
@@ -130,7 +132,7 @@ fn json_numbers(value: Raw<'_>) -> Result<(Option<Cow<'_, str>>, Numbers), Field
 /// If a number is missing, out of bounds, or of no use to the algorithm.
 pub fn read_limit(limit: &schema::Limit) -> Result<(Limit, Shown), LimitProblem> {
     read_limit_of(limit, &|_| true).map_err(|problems| {
-        let unknown = || LimitProblem { field: None, problem: "cannot be read".to_owned(), hint: use_one_of() };
+        let unknown = || LimitProblem { field: None, ..problem("", "cannot be read", use_one_of()) };
         problems.into_iter().next().unwrap_or_else(unknown)
     })
 }
@@ -176,7 +178,13 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
         (Err(error), rate)
             if rate.is_some() || matches!(error, LimitError::Zero { .. } | LimitError::NoTime { .. }) =>
         {
-            problems.push(of_core(error, written(numbers)));
+            let is_long_log = algorithm == Algorithm::SlidingLog && matches!(error, LimitError::TooLarge { .. });
+            let mut problem = of_core(error, written(numbers));
+            if is_long_log {
+                problem.problem.push_str(" for sliding_log, which keeps every unit");
+                problem.hint.push_str(", or algorithm: sliced_window");
+            }
+            problems.push(problem);
         }
         _ => (),
     }
@@ -312,6 +320,8 @@ fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
 
 /// What core says, of the field as it was written.
 fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static str>) -> LimitProblem {
+    // A burst or slices of nothing are a slip.
+    let lets_none_pass = matches!(&error, LimitError::Zero { field: "rate" | "limit" });
     let field = match &error {
         LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::TooLarge { field, .. } => *field,
         LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => *field,
@@ -321,7 +331,7 @@ fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static 
     let (message, hint) = text.split_once("; ").unwrap_or((&text, "see the reference of limits"));
     let named = message.split_once(": ").filter(|(name, _)| *name == field);
     let problem = named.map_or(message, |(_, problem)| problem).to_owned();
-    LimitProblem { field: written(field), problem, hint: hint.to_owned() }
+    LimitProblem { field: written(field), problem, hint: hint.to_owned(), lets_none_pass }
 }
 
 fn both(field: &'static str, other: &str) -> LimitProblem {
@@ -333,7 +343,7 @@ fn missing(field: &'static str, what: &str) -> LimitProblem {
 }
 
 fn problem(field: &'static str, problem: impl fmt::Display, hint: impl Into<String>) -> LimitProblem {
-    LimitProblem { field: Some(field), problem: problem.to_string(), hint: hint.into() }
+    LimitProblem { field: Some(field), problem: problem.to_string(), hint: hint.into(), lets_none_pass: false }
 }
 
 #[cfg(test)]

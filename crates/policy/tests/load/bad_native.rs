@@ -150,6 +150,21 @@ fn a_wrong_field_hides_no_wrong_value() {
 }
 
 #[test]
+fn numbers_that_are_no_limit_lead_to_what_was_meant() {
+    let texts = [
+        "limit: 0/minute",
+        "limit: {rate: 0, per_ns: 1000}",
+        "limit: {algorithm: fixed_window, limit: 0, window_ns: 1000}",
+        "limit: {rate: 5/minute, burst: 0}",
+        "limit: 5/minute, on_store_failure: {local: 0/minute}",
+        "limit: {algorithm: sliding_log, rate: 20000/minute}",
+        "limit: {algorithm: sliding_log, limit: 20000, window_ns: 60000000000}",
+    ]
+    .map(|fields| format!("domains: {{api: {{rules: [{{name: u, {fields}}}]}}}}"));
+    assert_snapshot!(conversation(&texts.each_ref().map(String::as_str)));
+}
+
+#[test]
 fn every_mistake_of_a_file_is_told_at_once() {
     let text = "domains:
   api:
