@@ -235,6 +235,9 @@ enum Kind {
     Cluster,
 }
 
+/// Whoever takes the URL of a store elsewhere takes this too.
+const OR_MEMORY: &str = "or memory: for counts of this process alone";
+
 fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
     let fix = "write redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster";
     let lower = scheme.to_ascii_lowercase();
@@ -246,7 +249,7 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
         // What stands before :// could be a password of a URL that was cut in a wrong place.
-        _ => return Err(secret("the scheme is unknown", fix)),
+        _ => return Err(secret("the scheme is unknown", &format!("{fix}, {OR_MEMORY}"))),
     };
     match kind {
         "" => Ok((Kind::Server, tls)),
@@ -261,14 +264,20 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
 /// What is wrong with a URL in which no `://` is.
 fn without_slashes(url: &str) -> TargetError {
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
-    // `redis:6379` is a host and its port.
     let port = rest.split(['/', '?']).next().unwrap_or_default();
     let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    if scheme_of(scheme).is_ok() && !is_port {
-        let fix = format!("write {scheme}:// before the rest");
-        return wrong("two slashes are missing after", &format!("{scheme}:"), fix);
-    }
-    secret("there is no scheme", "write one in front, such as redis://localhost:6379")
+    let fix = match scheme_of(scheme) {
+        // A host is missing, or that is its name.
+        Ok((Kind::Server, _)) if is_port => {
+            format!("write {scheme}://HOST:PORT, or redis://{scheme}:PORT if {scheme} is the host")
+        }
+        Ok(_) => format!("write {scheme}:// before the rest"),
+        Err(_) => {
+            let fix = format!("write one in front, such as redis://localhost:6379, {OR_MEMORY}");
+            return secret("there is no scheme", &fix);
+        }
+    };
+    wrong("two slashes are missing after", &format!("{scheme}:"), fix)
 }
 
 struct Parts<'a> {

@@ -48,7 +48,9 @@ fn urls_that_are_wrong() {
     insta::assert_snapshot!(table(&[
         "",
         "localhost:6379",
-        "redis:6379/0",
+        "memory",
+        "redis:6379",
+        "valkey:6379/0",
         "redis:/localhost",
         "redis:localhost:6379",
         "rediss:",
