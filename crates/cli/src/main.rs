@@ -23,7 +23,7 @@ mod serve;
 use std::io;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Requests over HTTP and gRPC are taken apart into many small pieces of memory, which this allocator hands out for less.
@@ -87,7 +87,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
     } else {
-        eprintln!("{}", one_line(&error.to_string()));
+        eprintln!("{}", one_line(error));
     }
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
@@ -99,10 +99,18 @@ fn asked() -> String {
     if known { format!("tidegate {name}") } else { "tidegate".to_owned() }
 }
 
+/// What to write for an argument that is the path of rules, as `check` takes it.
+fn path_tip(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(path)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_path = error.kind() == ErrorKind::UnknownArgument && !path.starts_with('-');
+    (is_path && asked() == "tidegate serve").then(|| format!("write --config {path} for the rules in it"))
+}
+
 /// The first paragraph of a message and its tip, if it has one.
-fn one_line(message: &str) -> String {
+fn one_line(error: &clap::Error) -> String {
+    let message = error.to_string();
     let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let tip = tip.map(|tip| format!("; {tip}")).unwrap_or_default();
+    let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
+    let tip = path_tip(error).or(tip).map(|tip| format!("; {tip}")).unwrap_or_default();
     format!("{}{tip}; see {} --help", problem.join(" "), asked())
 }

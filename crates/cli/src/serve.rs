@@ -1,12 +1,15 @@
 //! `tidegate serve`: the service.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use tidegate::Algorithm;
+use tidegate::bounds::KEYS_MAX;
 use tidegate_server::{Addresses, LogFormat, Options, Telemetry, TlsFiles};
 
 use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, THREADS_MAX};
@@ -33,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:")]
     store: String,
     /// Threads that serve [default: one a core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1, Some(THREADS_MAX)))]
     threads: Option<u16>,
     /// Put all rules in shadow: count, and tell what they would deny. Limits that callers bring still hold
     #[arg(long)]
@@ -66,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dynamic_metadata: bool,
     /// Seconds to stay open, unready, after being told to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=DRAIN_DELAY_SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
     /// How logs are written to stderr
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -81,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     decision_log: Option<PathBuf>,
     /// Write one in this many decisions to the decision log
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "decision_log", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "decision_log", allow_negative_numbers = true, value_parser = whole(1_u64, None))]
     decision_log_every: u64,
 }
 
@@ -118,6 +121,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     named.or(text.parse().ok()).ok_or_else(wrong)
 }
 
+/// Reads a whole number that is not below the least, nor above the most.
+fn whole<T: Copy + Display + FromStr + PartialOrd>(
+    least: T,
+    most: Option<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let is_within = |number: &T| *number >= least && most.is_none_or(|most| *number <= most);
+        let range = || most.map_or_else(|| format!("{least} on"), |most| format!("{least} to {most}"));
+        text.parse().ok().filter(is_within).ok_or_else(|| format!("use a whole number from {}", range()))
+    }
+}
+
 /// Nobody could ever say an empty secret, and everybody would be locked out.
 fn secret(text: &str) -> Result<String, String> {
     let wrong = "it is empty; give one, or leave out the flag and unset its variable";
@@ -132,10 +147,13 @@ struct Store {
 }
 
 fn store(url: &str) -> Result<Store, String> {
-    let wrong = || "write memory: or memory:KEYS, like memory:1000000".to_owned();
     match url.strip_prefix("memory:") {
         Some("") => Ok(Store { keys: None, url: None }),
-        Some(keys) => keys.parse().map(|keys| Store { keys: Some(keys), url: None }).map_err(|_| wrong()),
+        Some(keys) => match keys.parse() {
+            Ok(keys) if (1..=KEYS_MAX).contains(&keys) => Ok(Store { keys: Some(keys), url: None }),
+            Ok(keys) => Err(format!("memory:{keys} is out of bounds: use 1 to {KEYS_MAX} keys")),
+            Err(_) => Err("write memory: or memory:KEYS, like memory:1000000".to_owned()),
+        },
         None => {
             let told = |(problem, fix): (String, String)| format!("{problem}: {fix}");
             tidegate_engine::check_store_url(url).map_err(told)?;
@@ -150,7 +168,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let store = match store(&args.store) {
         Ok(store) => store,
         Err(error) => {
-            eprintln!("error: --store: {error}; see tidegate serve --help");
+            eprintln!("error: --store or TIDEGATE_STORE: {error}; see tidegate serve --help");
             return ExitCode::from(2);
         }
     };

@@ -55,7 +55,8 @@ fn a_config_that_cannot_be_used() {
 
 #[test]
 fn a_bad_flag() {
-    let attempts: [&[&str]; 17] = [
+    let attempts: [&[&str]; 26] = [
+        &["rules.yaml"],
         &["--htp", "127.0.0.1:0"],
         &["--http", "localhost"],
         &["--http", "127.0.0.1:99999"],
@@ -67,12 +68,20 @@ fn a_bad_flag() {
         &["--otlp", "https://127.0.0.1:4317/v1/traces"],
         &["--otlp", "http://127.0.0.1:4317/v1/traces"],
         &["--store", "redis:localhost"],
+        &["--store", "redis:6379"],
+        &["--store", "postgres://:secret@localhost"],
         &["--store", "redis://:secret@localhost:port"],
         &["--store", "memory:many"],
+        &["--store", "memory:0"],
+        &["--store", "memory:4294967297"],
         &["--threads", "0"],
+        &["--threads", "many"],
+        &["--drain-delay", "-1"],
+        &["--drain-delay", "3601"],
         &["--config"],
         &["--envoy-algorithm", "guess"],
         &["--decision-log-every", "2"],
+        &["--decision-log", "log", "--decision-log-every", "0"],
     ];
     let said: String = attempts
         .iter()
