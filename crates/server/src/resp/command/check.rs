@@ -18,7 +18,7 @@ use super::super::reply::Shown;
 use super::throttle::{seconds_up, whole};
 use super::{Context, integer};
 
-const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
+pub(super) const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
 
 pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
     if let Err(text) = check(context, command).await {

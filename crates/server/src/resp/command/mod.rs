@@ -77,6 +77,11 @@ fn admit(context: &Context<'_>, spec: &Spec, command: &Command<'_>) -> Result<()
     if !spec.takes(command.len()) {
         return Err(match spec.run {
             Name::Throttle => throttle::usage(),
+            Name::Check => check::USAGE.to_owned(),
+            Name::Acquire => permits::ACQUIRE_USAGE.to_owned(),
+            Name::Renew => permits::RENEW_USAGE.to_owned(),
+            Name::Release => permits::RELEASE_USAGE.to_owned(),
+            // What Redis says of its own commands.
             _ => format!("ERR wrong number of arguments for '{}' command", spec.name),
         });
     }

@@ -17,7 +17,9 @@ use super::super::reply::Shown;
 use super::throttle::whole;
 use super::{Context, integer};
 
-const USAGE: &str = "ERR usage: TIDEGATE.ACQUIRE key limit lease_ms [id]";
+pub(super) const ACQUIRE_USAGE: &str = "ERR usage: TIDEGATE.ACQUIRE key limit lease_ms [id]";
+pub(super) const RENEW_USAGE: &str = "ERR usage: TIDEGATE.RENEW key id lease_ms";
+pub(super) const RELEASE_USAGE: &str = "ERR usage: TIDEGATE.RELEASE key id";
 
 pub(super) async fn acquire(context: &mut Context<'_>, command: &Command<'_>) {
     if let Err(text) = try_acquire(context, command).await {
@@ -29,7 +31,7 @@ async fn try_acquire(context: &mut Context<'_>, command: &Command<'_>) -> Result
     let id = match command.len() {
         4 => None,
         5 => Some(command.get(4)),
-        _ => return Err(USAGE.to_owned()),
+        _ => return Err(ACQUIRE_USAGE.to_owned()),
     };
     let limit = number("limit", command.get(2), PERMIT_LIMIT_MAX)?;
     let lease = lease(command.get(3))?;
