@@ -55,14 +55,35 @@ pub struct Listener {
 
 /// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("--{name} {address}: {}; {}", describe(.error), hint(name, .error))]
+#[error("--{name} {address}: {}; {}", describe(.error, *.taken_by), hint(name, .error, *.taken_by))]
 pub struct ListenerError {
     name: &'static str,
     address: SocketAddr,
     error: io::Error,
+    /// The listener of this process that has the port.
+    taken_by: Option<&'static str>,
 }
 
-fn describe(error: &io::Error) -> String {
+impl ListenerError {
+    /// The same, knowing what this process listens on already.
+    pub(crate) fn beside(self, others: &[&Listener]) -> ListenerError {
+        let has_it = |other: &&&Listener| other.address().is_ok_and(|address| overlap(address, self.address));
+        let is_in_use = self.error.kind() == io::ErrorKind::AddrInUse;
+        let taken_by = others.iter().find(has_it).filter(|_| is_in_use).map(|other| other.name);
+        ListenerError { taken_by, ..self }
+    }
+}
+
+/// Whether one socket on the first address keeps another one from the second.
+fn overlap(first: SocketAddr, second: SocketAddr) -> bool {
+    let is_all = |address: SocketAddr| address.ip().is_unspecified();
+    first.port() == second.port() && (first.ip() == second.ip() || is_all(first) || is_all(second))
+}
+
+fn describe(error: &io::Error, taken_by: Option<&str>) -> String {
+    if let Some(other) = taken_by {
+        return format!("--{other} has this port");
+    }
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
         io::ErrorKind::PermissionDenied => "permission to listen there denied".to_owned(),
@@ -72,8 +93,9 @@ fn describe(error: &io::Error) -> String {
 }
 
 /// What to do about it. A listener is called as its flag is.
-fn hint(name: &str, error: &io::Error) -> String {
+fn hint(name: &str, error: &io::Error, taken_by: Option<&str>) -> String {
     match error.kind() {
+        io::ErrorKind::AddrInUse if taken_by.is_some() => format!("choose another with --{name} ADDR"),
         io::ErrorKind::AddrInUse => format!("stop what listens there, or choose another with --{name} ADDR"),
         io::ErrorKind::PermissionDenied => {
             format!("ports below 1024 need privileges; choose a higher one with --{name} ADDR")
@@ -102,7 +124,7 @@ impl Listener {
             socket.listen(BACKLOG)?;
             Ok(socket.into())
         };
-        let socket = bind().map_err(|error| ListenerError { name, address, error })?;
+        let socket = bind().map_err(|error| ListenerError { name, address, error, taken_by: None })?;
         Ok(Listener {
             name,
             socket,
@@ -290,7 +312,7 @@ mod tests {
         let check = |kind: io::ErrorKind, told: &str| {
             let (address, error) = ("192.0.2.1:80".parse().unwrap(), kind.into());
             assert_eq!(
-                ListenerError { name: "grpc", address, error }.to_string(),
+                ListenerError { name: "grpc", address, error, taken_by: None }.to_string(),
                 format!("--grpc 192.0.2.1:80: {told}")
             );
         };
@@ -308,6 +330,17 @@ mod tests {
              choose an address of this machine with --grpc ADDR, like 127.0.0.1:PORT",
         );
         check(io::ErrorKind::Other, "cannot listen there: other error; choose another with --grpc ADDR");
+    }
+
+    #[test]
+    fn a_port_that_another_listener_has_is_not_somebody_elses() {
+        let http = Listener::bind("http", "0.0.0.0:0".parse().unwrap()).unwrap();
+        let port = http.address().unwrap().port();
+        let resp = SocketAddr::from(([127, 0, 0, 1], port));
+        let told = Listener::bind("resp", resp).unwrap_err().beside(&[&http]).to_string();
+        assert_eq!(told, format!("--resp {resp}: --http has this port; choose another with --resp ADDR"));
+        assert!(!overlap(resp, SocketAddr::from(([127, 0, 0, 2], port))));
+        assert!(!overlap(resp, SocketAddr::from(([127, 0, 0, 1], port ^ 1))));
     }
 
     #[test]

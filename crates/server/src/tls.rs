@@ -46,12 +46,40 @@ struct Current {
     end: Option<End>,
 }
 
-/// Why there is no TLS: the file, and what is wrong with it.
+/// A file, and the flag that names it.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    flag: &'static str,
+    file: &'a Path,
+}
+
+impl TlsFiles {
+    fn certificate(&self) -> Given<'_> {
+        Given { flag: "--tls-cert", file: &self.certificate }
+    }
+
+    fn key(&self) -> Given<'_> {
+        Given { flag: "--tls-key", file: &self.key }
+    }
+
+    fn client_authorities(&self) -> Option<Given<'_>> {
+        self.client_authorities.as_deref().map(|file| Given { flag: "--tls-client-ca", file })
+    }
+}
+
+/// Why there is no TLS: the flag, the file, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", file.display())]
+#[error("{flag} {}: {reason}", file.display())]
 pub struct TlsError {
+    flag: &'static str,
     file: PathBuf,
     reason: String,
+}
+
+impl Given<'_> {
+    fn refused(self, reason: String) -> TlsError {
+        TlsError { flag: self.flag, file: self.file.to_owned(), reason }
+    }
 }
 
 impl Tls {
@@ -112,7 +140,7 @@ impl fmt::Debug for Tls {
 
 impl Current {
     fn read(files: &TlsFiles) -> Result<Current, TlsError> {
-        let chain = certificates(&files.certificate)?;
+        let chain = certificates(files.certificate())?;
         let end = chain.iter().filter_map(|certificate| End::of_certificate(certificate)).min();
         Ok(Current { config: Arc::new(configure(files, chain)?), end })
     }
@@ -120,12 +148,12 @@ impl Current {
 
 fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|error| unreadable(&files.key, &error, "a private key"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(files.key())?)
+        .map_err(|error| unreadable(files.key(), &error, "a private key"))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&files.certificate, error))?;
-    let builder = match &files.client_authorities {
+        .map_err(|error| wrong(files.certificate(), error))?;
+    let builder = match files.client_authorities() {
         None => builder.with_no_client_auth(),
         Some(file) => {
             let mut authorities = RootCertStore::empty();
@@ -152,7 +180,7 @@ fn doubt(end: End, now: Time) -> Option<&'static str> {
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(file: Given<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |error: pem::Error| unreadable(file, &error, "a certificate");
     let all: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?).collect::<Result<_, _>>().map_err(unreadable)?;
     if all.is_empty() {
@@ -162,30 +190,30 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// All bytes of a file, which are not too many.
-fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+fn read(given: Given<'_>) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|open| open.take(TLS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = File::open(given.file).and_then(|open| open.take(TLS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     match read {
         Ok(count) if count as u64 > TLS_FILE_BYTES_MAX => {
             let reason = format!("has more than {TLS_FILE_BYTES_MAX} bytes; keep only what is needed in it");
-            Err(TlsError { file: file.to_owned(), reason })
+            Err(given.refused(reason))
         }
         Ok(_) => Ok(bytes),
-        Err(error) => Err(unreadable(file, &pem::Error::Io(error), "")),
+        Err(error) => Err(unreadable(given, &pem::Error::Io(error), "")),
     }
 }
 
-fn unreadable(file: &Path, error: &pem::Error, wanted: &str) -> TlsError {
+fn unreadable(given: Given<'_>, error: &pem::Error, wanted: &str) -> TlsError {
     let reason = match error {
-        pem::Error::Io(error) => format!("cannot be read: {error}"),
+        pem::Error::Io(error) => format!("cannot be read: {error}; check the path and its permissions"),
         pem::Error::NoItemsFound => format!("holds no {}; give {wanted} in PEM", wanted.trim_start_matches("a ")),
         error => format!("is not PEM: {error}"),
     };
-    TlsError { file: file.to_owned(), reason }
+    given.refused(reason)
 }
 
-fn wrong(file: &Path, error: impl fmt::Display) -> TlsError {
-    TlsError { file: file.to_owned(), reason: format!("cannot be used: {error}") }
+fn wrong(given: Given<'_>, error: impl fmt::Display) -> TlsError {
+    given.refused(format!("cannot be used: {error}"))
 }
 
 /// The certificate and the key are looked at together, so both are named.
@@ -196,7 +224,7 @@ fn mismatch(files: &TlsFiles, error: &tokio_rustls::rustls::Error) -> TlsError {
         InconsistentKeys(_) => format!("is not the key of the certificate in {certificate}"),
         error => format!("cannot be used with the certificate in {certificate}: {error}"),
     };
-    TlsError { file: files.key.clone(), reason }
+    files.key().refused(reason)
 }
 
 #[cfg(test)]
@@ -209,16 +237,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let large = directory.path().join("large.pem");
         File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX + 1).unwrap();
+        let given = |file| Given { flag: "--tls-cert", file };
         for file in [Path::new("/dev/zero"), &large] {
-            let told = read(file).unwrap_err().to_string();
+            let told = read(given(file)).unwrap_err().to_string();
             assert_eq!(
                 told,
-                format!("{}: has more than 1048576 bytes; keep only what is needed in it", file.display())
+                format!("--tls-cert {}: has more than 1048576 bytes; keep only what is needed in it", file.display())
             );
         }
         File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX).unwrap();
-        assert_eq!(read(&large).unwrap().len() as u64, TLS_FILE_BYTES_MAX);
-        assert!(certificates(&large).unwrap_err().to_string().contains("holds no certificate"));
+        assert_eq!(read(given(&large)).unwrap().len() as u64, TLS_FILE_BYTES_MAX);
+        assert!(certificates(given(&large)).unwrap_err().to_string().contains("holds no certificate"));
     }
 
     #[test]

@@ -41,6 +41,23 @@ fn a_port_in_use() {
 }
 
 #[test]
+fn a_port_for_two() {
+    // An address of this test alone, so that nobody takes the port meanwhile.
+    let address = TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap().to_string();
+    let free = "127.0.0.1:0";
+    let mut said = refusal(&["--http", &address, "--grpc", &address, "--resp", free]);
+    said += &refusal(&["--http", &address, "--grpc", free, "--resp", &address]);
+    said += &refusal(&["--http", free, "--grpc", &address, "--resp", &address]);
+    assert_snapshot!(said.replace(&address, "127.0.0.77:PORT"));
+}
+
+#[test]
+fn certificates_that_are_not_there() {
+    let said = refusal(&["--tls-cert", "missing.pem", "--tls-key", "missing.key"]);
+    assert_snapshot!(said, @"error: --tls-cert missing.pem: cannot be read: No such file or directory (os error 2); check the path and its permissions");
+}
+
+#[test]
 fn a_config_that_cannot_be_used() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
