@@ -102,7 +102,7 @@ fn asked() -> String {
 /// What to write for an argument that is the path of rules, as `check` takes it.
 fn path_tip(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(path)) = error.get(ContextKind::InvalidArg) else { return None };
-    let is_path = error.kind() == ErrorKind::UnknownArgument && !path.starts_with('-');
+    let is_path = error.kind() == ErrorKind::UnknownArgument && !path.starts_with('-') && !path.contains("://");
     (is_path && asked() == "tidegate serve").then(|| format!("write --config {path} for the rules in it"))
 }
 
