@@ -99,15 +99,28 @@ fn asked() -> String {
     if known { format!("tidegate {name}") } else { "tidegate".to_owned() }
 }
 
+/// An argument that is no flag, and that nobody asked for.
+fn stray(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(text)) if error.kind() == ErrorKind::UnknownArgument && !text.starts_with('-') => {
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
 /// What to write for an argument that is the path of rules, as `check` takes it.
 fn path_tip(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(path)) = error.get(ContextKind::InvalidArg) else { return None };
-    let is_path = error.kind() == ErrorKind::UnknownArgument && !path.starts_with('-') && !path.contains("://");
-    (is_path && asked() == "tidegate serve").then(|| format!("write --config {path} for the rules in it"))
+    let path = stray(error).filter(|_| asked() == "tidegate serve")?;
+    Some(format!("write --config {path} for the rules in it"))
 }
 
 /// The first paragraph of a message and its tip, if it has one.
 fn one_line(error: &clap::Error) -> String {
+    if stray(error).is_some_and(|text| text.contains("://")) {
+        // It may have a password in it, which no message shows.
+        return format!("error: unexpected URL; serve takes that of a store behind --store; see {} --help", asked());
+    }
     let message = error.to_string();
     let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));

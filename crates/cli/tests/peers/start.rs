@@ -72,7 +72,7 @@ fn a_config_that_cannot_be_used() {
 
 #[test]
 fn a_bad_flag() {
-    let attempts: [&[&str]; 26] = [
+    let attempts: [&[&str]; 27] = [
         &["rules.yaml"],
         &["--htp", "127.0.0.1:0"],
         &["--http", "localhost"],
@@ -86,6 +86,7 @@ fn a_bad_flag() {
         &["--otlp", "http://127.0.0.1:4317/v1/traces"],
         &["--store", "redis:localhost"],
         &["--store", "redis:6379"],
+        &["redis://:secret@localhost"],
         &["--store", "postgres://:secret@localhost"],
         &["--store", "redis://:secret@localhost:port"],
         &["--store", "memory:many"],

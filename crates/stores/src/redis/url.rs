@@ -235,9 +235,6 @@ enum Kind {
     Cluster,
 }
 
-/// Whoever takes the URL of a store elsewhere takes this too.
-const OR_MEMORY: &str = "or memory: for counts of this process alone";
-
 fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
     let fix = "write redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster";
     let lower = scheme.to_ascii_lowercase();
@@ -249,7 +246,7 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), TargetError> {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
         // What stands before :// could be a password of a URL that was cut in a wrong place.
-        _ => return Err(secret("the scheme is unknown", &format!("{fix}, {OR_MEMORY}"))),
+        _ => return Err(secret("the scheme is unknown", fix)),
     };
     match kind {
         "" => Ok((Kind::Server, tls)),
@@ -273,8 +270,7 @@ fn without_slashes(url: &str) -> TargetError {
         }
         Ok(_) => format!("write {scheme}:// before the rest"),
         Err(_) => {
-            let fix = format!("write one in front, such as redis://localhost:6379, {OR_MEMORY}");
-            return secret("there is no scheme", &fix);
+            return secret("there is no scheme", "write one in front, such as redis://localhost:6379");
         }
     };
     wrong("two slashes are missing after", &format!("{scheme}:"), fix)
