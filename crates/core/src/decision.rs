@@ -34,6 +34,7 @@ impl Op {
     /// assert_eq!(Op::Take(0).looking(), Op::Peek, "which never denies, as to take nothing does");
     /// assert_eq!(Op::Refund(3, None).looking(), Op::Peek);
     /// ```
+    #[doc(hidden)]
     #[must_use]
     pub const fn looking(self) -> Op {
         match self {
@@ -72,11 +73,9 @@ impl Receipt {
         Receipt(bits)
     }
 
-    /// The receipt of a bucket's units to give them back while others may hold leases of at most this length. A lease that
-    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
-    #[must_use]
-    pub fn before_leases(self, longest: Duration) -> Receipt {
-        Receipt(self.0.saturating_sub(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)))
+    /// The receipt of an instant that much earlier.
+    pub(crate) fn earlier(self, time: Duration) -> Receipt {
+        Receipt(self.0.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -163,6 +162,7 @@ impl Decision {
     }
 
     /// An answer of nobody that denies, and hints when to ask again. For callers who must answer when a store cannot.
+    #[doc(hidden)]
     #[must_use]
     pub fn refused(limit: &Limit, wait: Duration) -> Decision {
         let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
@@ -230,6 +230,7 @@ impl Decision {
     }
 
     /// The same answer of a charge that was not taken after all, because of another.
+    #[doc(hidden)]
     #[must_use]
     pub fn withdrawn(&self) -> Decision {
         let answer = if self.answer == Answer::Allow { Answer::AllowAlone } else { self.answer };
@@ -238,6 +239,7 @@ impl Decision {
 
     /// The same denial after so much time, if nobody spent, gave back or reset meanwhile; nothing if it is over by then,
     /// or was none. What is left is told as it was, which is no more than there is.
+    #[doc(hidden)]
     #[must_use]
     pub fn aged(&self, elapsed: Duration) -> Option<Decision> {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
@@ -253,6 +255,7 @@ impl Decision {
 
     /// How strict the answer is, beside others.
     #[inline]
+    #[doc(hidden)]
     #[must_use]
     pub fn strictness(&self) -> Strictness {
         Strictness::new(self.is_allowed(), self.remaining(), self.reset_after())
@@ -260,12 +263,14 @@ impl Decision {
 
     /// The same answer with so many units remaining, at most the limit: for those who know of units that the store counts
     /// as spent, such as those of a lease.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_remaining(&self, units: u64) -> Decision {
         Decision { room: units.min(self.limit).saturating_mul(self.unit), ..*self }
     }
 
     /// The same answer, with a reset that is so much nearer.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_reset_nearer(&self, elapsed: Duration) -> Decision {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);

@@ -2,13 +2,16 @@
 
 use crate::bounds::KEY_BYTES_MAX;
 
-/// A key: between 1 and [`KEY_BYTES_MAX`] bytes, checked once, borrowed from the caller.
+/// A key: between 1 and [`KEY_BYTES_MAX`] bytes, checked once, borrowed from the caller. Only [`Key::ALL`] has none.
 ///
 /// Build keys of several parts with [`KeyBuf::from_parts`], so that `("a", "bc")` and `("ab", "c")` stay apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key<'a>(&'a [u8]);
 
 impl<'a> Key<'a> {
+    /// The only key of a namespace that counts all together. It has no bytes.
+    pub const ALL: Key<'static> = Key(&[]);
+
     /// A key of these bytes, or of a string's bytes.
     ///
     /// # Errors

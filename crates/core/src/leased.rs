@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::bounds::{LEASED_PERMITS_DEFAULT, LEASED_SHARDS};
 use crate::memory::{Fingerprint, Seeds};
 use crate::permits::{Holders, PermitOp, Permits};
-use crate::{Clock, Key, Time};
+use crate::{Clock, Key, Namespace, Time};
 
 /// Lets so many holders in at once for each key, each for the length of a lease that it may renew. Clones share one.
 ///
@@ -62,10 +62,6 @@ pub struct NoRoom {
     pub permits: usize,
 }
 
-/// What tells the fingerprints of holders from those of keys.
-const OF_KEYS: u64 = 0;
-const OF_HOLDERS: u64 = 1;
-
 impl LeasedSemaphore {
     /// With room for 262,144 permits at once, over all keys.
     #[must_use]
@@ -87,20 +83,20 @@ impl LeasedSemaphore {
     /// # Errors
     /// If there is no room for another permit.
     pub fn acquire(&self, key: Key<'_>, permit: Key<'_>, limit: u64, lease: Duration) -> Result<Permits, NoRoom> {
-        self.decide(key, permit, PermitOp::Acquire { limit, lease })
+        self.decide(Namespace::root(), key, permit, PermitOp::Acquire { limit, lease })
     }
 
     /// Holds a permit for another lease from now on.
     #[must_use]
     pub fn renew(&self, key: Key<'_>, permit: Key<'_>, lease: Duration) -> Permits {
         // What adds nothing finds room.
-        self.decide(key, permit, PermitOp::Renew { lease }).unwrap_or_default()
+        self.decide(Namespace::root(), key, permit, PermitOp::Renew { lease }).unwrap_or_default()
     }
 
     /// Gives a permit back.
     #[must_use]
     pub fn release(&self, key: Key<'_>, permit: Key<'_>) -> Permits {
-        self.decide(key, permit, PermitOp::Release).unwrap_or_default()
+        self.decide(Namespace::root(), key, permit, PermitOp::Release).unwrap_or_default()
     }
 
     /// Permits that are held, over all keys.
@@ -110,9 +106,19 @@ impl LeasedSemaphore {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    fn decide(&self, key: Key<'_>, permit: Key<'_>, op: PermitOp) -> Result<Permits, NoRoom> {
-        let print = self.0.seeds.fingerprint(OF_KEYS, key);
-        let holder = self.0.seeds.fingerprint(OF_HOLDERS, permit);
+    /// Does something with a permit under a key of a namespace.
+    ///
+    /// # Errors
+    /// If there is no room for another permit.
+    pub fn decide(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        permit: Key<'_>,
+        op: PermitOp,
+    ) -> Result<Permits, NoRoom> {
+        let print = self.0.seeds.print(namespace.hash(), key);
+        let holder = self.0.seeds.print(0, permit);
         let holder = u128::from(holder.high) << 64 | u128::from(holder.low);
         self.try_decide(print, holder, op).or_else(|_| {
             // What has ended under keys of other locks makes room.

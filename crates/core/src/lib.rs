@@ -3,7 +3,9 @@
 //! | to find | look in |
 //! |---|---|
 //! | an algorithm's arithmetic, pure | `algorithm/` |
-//! | what may be asked and is answered | `decision.rs` |
+//! | what may be asked and is answered | `charge.rs`, `decision.rs` |
+//! | several charges at once, all or none | `transaction.rs` |
+//! | which rule and limit a state belongs to, whom it counts | `namespace.rs`, `key.rs` |
 //! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |
@@ -21,6 +23,7 @@ pub mod fair;
 pub mod shed;
 
 mod algorithm;
+mod charge;
 mod clock;
 mod decision;
 mod dice;
@@ -31,6 +34,7 @@ mod leased;
 mod limit;
 mod limiter;
 mod memory;
+mod namespace;
 mod permit_counter;
 mod permits;
 mod rate;
@@ -38,8 +42,10 @@ mod remote;
 mod semaphore;
 mod sync;
 mod time;
+mod transaction;
 
 pub use algorithm::{State, decide};
+pub use charge::{Charge, ChargeError, Consistency, Decisions, Placement, check_charges};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use dice::Dice;
@@ -48,12 +54,13 @@ pub use direct::DirectLimiter;
 pub use hash::agreed_hash;
 pub use key::{Key, KeyBuf, KeyError};
 pub use leased::{LeasedSemaphore, NoRoom};
-pub use limit::{Algorithm, Limit, LimitError, UnknownAlgorithm};
+pub use limit::{Algorithm, Identity, Limit, LimitError, LimitNumbers, Phase, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
-pub use memory::{CapacityError, Charge, ChargeError, Decisions, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
+pub use memory::{CapacityError, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};
+pub use namespace::{Namespace, Purpose};
 pub use permit_counter::{PermitCounter, Released};
 pub use permits::{Holders, PermitOp, Permits};
 pub use rate::Rate;
-pub use remote::{Disagreement, Found, FromLog, LogVerdict, Numbers, check_charges};
+pub use remote::{ARGUMENTS_MAX, Argument, Arguments, Arithmetic, Disagreement, Found, FromLog, LogVerdict};
 pub use semaphore::{Busy, Permit, Semaphore, SemaphoreError};
 pub use time::Time;

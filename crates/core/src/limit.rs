@@ -9,25 +9,30 @@ use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
 use crate::bounds::{INTERVAL_NANOS_MIN, LOG_LIMIT_MAX, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
-use crate::{Key, Rate};
+use crate::{Key, Namespace, Rate, Receipt, Time};
 
 /// How a limit counts.
+///
+/// The numbers are part of what tells states apart, and stores keep states for years: they never change, and those of
+/// algorithms that are gone are never used again (`spec/README.md` lists them).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
 pub enum Algorithm {
     /// Units per epoch-aligned window.
-    FixedWindow,
+    FixedWindow = 1,
     /// Exact trailing window, one entry a charge.
-    SlidingLog,
+    SlidingLog = 2,
     /// Two counters, the older one weighted.
-    SlidingCounter,
+    SlidingCounter = 3,
     /// A trailing window of whole slices.
-    SlicedWindow,
+    SlicedWindow = 4,
     /// A bucket of tokens that refills at a rate.
-    TokenBucket,
+    TokenBucket = 5,
     /// A bucket that leaks at a rate, as a meter.
-    LeakyBucket,
+    LeakyBucket = 6,
     /// The generic cell rate algorithm.
-    Gcra,
+    Gcra = 7,
 }
 
 impl Algorithm {
@@ -54,6 +59,18 @@ impl Algorithm {
             Algorithm::LeakyBucket => "leaky_bucket",
             Algorithm::Gcra => "gcra",
         }
+    }
+
+    /// The number that stores know it by.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether units come back one by one, at a rate.
+    #[must_use]
+    pub const fn is_bucket(self) -> bool {
+        matches!(self, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
     }
 }
 
@@ -95,15 +112,42 @@ impl fmt::Display for Algorithm {
 /// let simple: Limit = "100/minute".parse()?;      // gcra with a burst of 100
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
     shape: Shape,
     algorithm: Algorithm,
-    identity: u64,
+    identity: Identity,
 }
 
+/// What a limit adds to namespace and key to tell states apart: the algorithm and the length of its window. All other
+/// numbers may change and the state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    algorithm: u8,
+    window: u64,
+}
+
+impl Identity {
+    /// The number of the algorithm, then the length of the window in nanoseconds, or 0 if it has none.
+    #[inline]
+    #[must_use]
+    pub const fn to_bits(self) -> u128 {
+        (self.algorithm as u128) << 64 | self.window as u128
+    }
+
+    /// The length of the window in nanoseconds, or 0 if it has none.
+    #[must_use]
+    pub const fn window(self) -> u64 {
+        self.window
+    }
+}
+
+/// By how much the windows of a key start after those of the epoch. Only a staggered fixed window differs from key to key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phase(pub(crate) u64);
+
 /// The arithmetic of a limit: seven algorithms, four arithmetics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     Bucket(Bucket),
     Window(FixedWindow),
@@ -111,7 +155,46 @@ pub(crate) enum Shape {
     Log(Log),
 }
 
+/// The numbers of a limit, whatever its algorithm is: each takes those that it knows.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LimitNumbers {
+    /// The rate of a bucket, or the units and the length of a window.
+    pub rate: Rate,
+    /// The burst or capacity of a bucket: the units of the rate if there is none.
+    pub burst: Option<u64>,
+    /// The slices of a sliced window: 60 if nothing is said.
+    pub slices: Option<u64>,
+    /// Whether the windows of each key start at an instant of its own.
+    pub stagger: bool,
+}
+
+impl From<Rate> for LimitNumbers {
+    fn from(rate: Rate) -> LimitNumbers {
+        LimitNumbers { rate, burst: None, slices: None, stagger: false }
+    }
+}
+
 impl Limit {
+    /// The limit of an algorithm with these numbers.
+    ///
+    /// # Errors
+    /// If the numbers that the algorithm takes are out of bounds.
+    pub fn of(algorithm: Algorithm, numbers: &LimitNumbers) -> Result<Limit, LimitError> {
+        let (rate, units, window) = (numbers.rate, numbers.rate.units(), numbers.rate.period());
+        let burst = numbers.burst.unwrap_or(units);
+        match algorithm {
+            Algorithm::Gcra => Limit::gcra(rate, burst),
+            Algorithm::TokenBucket => Limit::token_bucket(rate, burst),
+            Algorithm::LeakyBucket => Limit::leaky_bucket(rate, burst),
+            Algorithm::FixedWindow if numbers.stagger => Limit::fixed_window(units, window).map(Limit::staggered),
+            Algorithm::FixedWindow => Limit::fixed_window(units, window),
+            Algorithm::SlidingLog => Limit::sliding_log(units, window),
+            Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
+            Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
+        }
+    }
+
     /// Lets `burst` units pass at once from idle, and `rate` in the long run.
     ///
     /// # Errors
@@ -203,10 +286,107 @@ impl Limit {
     /// The limit as it counts for one key: only a staggered fixed window differs from key to key. Stores do this
     /// themselves; callers of [`decide`](crate::decide) do it first.
     #[must_use]
-    pub fn for_key(&self, key: Key<'_>) -> Limit {
+    pub fn for_key(&self, namespace: &Namespace, key: Key<'_>) -> Limit {
         match self.shape {
-            Shape::Window(window) => Limit { shape: Shape::Window(window.for_key(key)), ..*self },
+            Shape::Window(window) => Limit { shape: Shape::Window(window.for_key(namespace, key)), ..*self },
             _ => *self,
+        }
+    }
+
+    /// By how much the windows of this key start after those of the epoch.
+    #[must_use]
+    pub fn phase(&self, namespace: &Namespace, key: Key<'_>) -> Phase {
+        match self.shape {
+            Shape::Window(window) => Phase(window.for_key(namespace, key).phase()),
+            _ => Phase::default(),
+        }
+    }
+
+    /// When all units come back at once, used or not; nothing if they come back one by one, or each at a time of its own.
+    #[must_use]
+    pub fn resets_at(&self, phase: Phase, now: Time) -> Option<Time> {
+        match self.shape {
+            Shape::Window(window) => Some(Time::from_nanos(window.with_phase(phase.0).end(now.as_nanos()))),
+            Shape::Bucket(_) | Shape::Counter(_) | Shape::Log(_) => None,
+        }
+    }
+
+    /// Whether all units come back at once, at an instant that [`Limit::resets_at`] knows.
+    #[must_use]
+    pub fn resets_at_once(&self) -> bool {
+        matches!(self.shape, Shape::Window(_))
+    }
+
+    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(match self.shape {
+            Shape::Bucket(bucket) => bucket.span(),
+            Shape::Window(FixedWindow { window, .. })
+            | Shape::Counter(SlidingCounter { window, .. })
+            | Shape::Log(Log { window, .. }) => window,
+        })
+    }
+
+    /// How long one unit takes to come back; nothing if units come back together.
+    #[must_use]
+    pub fn interval(&self) -> Option<Duration> {
+        match self.shape {
+            Shape::Bucket(bucket) => Some(Duration::from_nanos(bucket.interval())),
+            Shape::Window(_) | Shape::Counter(_) | Shape::Log(_) => None,
+        }
+    }
+
+    /// How long units count at most: the time of a bucket's burst, one window, or for a sliced window a slice more.
+    #[must_use]
+    pub fn memory(&self) -> Duration {
+        match self.shape {
+            Shape::Log(log) => Duration::from_nanos(log.lifetime()),
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Counter(_) => self.period(),
+        }
+    }
+
+    /// The most units that pass in any span of time: never less than it really is.
+    #[must_use]
+    pub fn most_in(&self, span: Duration) -> u128 {
+        let (units, span) = (u128::from(self.units()), span.as_nanos());
+        let windows = |length: u64| span.div_ceil(u128::from(length));
+        match self.shape {
+            Shape::Bucket(bucket) => units + span.div_ceil(u128::from(bucket.interval())),
+            // A span meets one window more than fit into it.
+            Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => {
+                (windows(window) + 1) * units
+            }
+            Shape::Log(log) => windows(log.window) * units,
+        }
+    }
+
+    /// Whether a unit can be denied though fewer than the limit passed: the estimate of a sliding counter may be above
+    /// what passed.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        matches!(self.shape, Shape::Counter(_))
+    }
+
+    /// Whether slices of it can be taken in advance, to be spent later, without letting too much pass.
+    #[must_use]
+    pub fn can_lease(&self) -> bool {
+        matches!(self.shape, Shape::Bucket(_) | Shape::Window(_))
+    }
+
+    /// Whether its state is a few words, so that a store reports it and somebody else can go on from it.
+    #[must_use]
+    pub fn can_be_copied(&self) -> bool {
+        !matches!(self.shape, Shape::Log(_))
+    }
+
+    /// The receipt to give units back with while others may hold leases of at most this length. A lease of a bucket that
+    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
+    #[must_use]
+    pub fn receipt_before_leases(&self, receipt: Receipt, longest: Duration) -> Receipt {
+        match self.shape {
+            Shape::Bucket(_) => receipt.earlier(longest),
+            Shape::Window(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
         }
     }
 
@@ -250,11 +430,10 @@ impl Limit {
         }
     }
 
-    /// What, beside the key, tells states apart: the algorithm and the window length. All other numbers may change
-    /// and the state is kept.
+    /// What it adds to namespace and key to tell states apart.
     #[inline]
     #[must_use]
-    pub fn identity(&self) -> u64 {
+    pub fn identity(&self) -> Identity {
         self.identity
     }
 
@@ -300,9 +479,7 @@ impl Limit {
     }
 
     fn new(algorithm: Algorithm, shape: Shape, window: u64) -> Limit {
-        // A window takes less than 61 bits, which leaves three for the algorithm.
-        const { assert!(WINDOW_NANOS_MAX < 1 << 61) };
-        Limit { shape, algorithm, identity: (algorithm as u64) << 61 | window }
+        Limit { shape, algorithm, identity: Identity { algorithm: algorithm.number(), window } }
     }
 }
 
@@ -337,6 +514,7 @@ fn window_nanos(limit: u64, window: Duration) -> Result<u64, LimitError> {
 
 /// Why numbers are not a limit: the field, its value and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitError {
     /// A zero where something must pass.
     #[error("{field}: 0 is too small; use at least 1")]
@@ -386,4 +564,40 @@ pub enum LimitError {
         /// The text, shortened.
         text: String,
     },
+}
+
+impl LimitError {
+    /// The field at fault, as the functions that make limits call it.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self {
+            LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::TooLarge { field, .. } => field,
+            LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => field,
+            LimitError::Unreadable { .. } => "rate",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stores keep these numbers for years.
+    #[test]
+    fn numbers_of_algorithms_never_change() {
+        let numbers = Algorithm::ALL.map(|algorithm| (algorithm.number(), algorithm.name()));
+        let pinned = [
+            (7, "gcra"),
+            (5, "token_bucket"),
+            (6, "leaky_bucket"),
+            (1, "fixed_window"),
+            (2, "sliding_log"),
+            (3, "sliding_counter"),
+            (4, "sliced_window"),
+        ];
+        assert_eq!(numbers, pinned);
+        let window = Limit::fixed_window(5, Duration::from_secs(60)).unwrap();
+        assert_eq!(window.identity().to_bits(), 1 << 64 | 60_000_000_000);
+        assert_eq!("5/minute".parse::<Limit>().unwrap().identity().to_bits(), 7 << 64);
+    }
 }

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// overtakes them, and whoever gives a permit back is told to serve them.
 ///
 /// ```
-/// use tidegate::PermitCounter;
+/// use tidegate_core::PermitCounter;
 ///
 /// let permits = PermitCounter::new(2)?;
 /// assert_eq!(permits.try_acquire(), Some(1));
@@ -137,7 +137,7 @@ impl PermitCounter {
     /// So a counter can live for as long as permits are out, without each of them keeping it alive:
     ///
     /// ```
-    /// use tidegate::{PermitCounter, Released};
+    /// use tidegate_core::{PermitCounter, Released};
     ///
     /// let permits = PermitCounter::new(2)?;
     /// assert_eq!((permits.try_acquire(), permits.try_acquire()), (Some(1), Some(2)));

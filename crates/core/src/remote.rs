@@ -1,67 +1,79 @@
 //! For stores that keep states elsewhere, such as in Redis: what their scripts need to know of a limit, and the answers
 //! to what they found.
 //!
-//! A script decides whether charges pass and changes the states. It tells the states as they were before, and the
+//! A script decides whether charges pass and changes the states. It reports the states as they were before, and the
 //! numbers of the answers are worked out here, by the same arithmetic as everywhere. So a script never divides, and a
 //! script that decided otherwise than this arithmetic is found out at once.
 
 use arrayvec::ArrayVec;
 
-use crate::algorithm::Words;
+use crate::algorithm::bucket::Bucket;
 use crate::bounds::CHARGES_MAX;
+use crate::charge::Decisions;
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
-use crate::memory::{Charge, ChargeError, Decisions};
-use crate::{Decision, Key, Limit, Op, State, Time};
+use crate::transaction::{Place, PlaceOf, Trial, transact};
+use crate::{Charge, Decision, Limit, Op, State, Time};
 
-/// The numbers of a limit, as its arithmetic uses them. Times are in nanoseconds.
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Up to here scripts tell whole numbers apart.
+const SCRIPT_WHOLE_MAX: u64 = 1 << 53;
+
+/// The arithmetic behind a limit. Scripts have a file of this name for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Numbers {
-    /// Of gcra, token_bucket and leaky_bucket. The state is one word, the theoretical arrival time.
-    Bucket {
-        /// How long a unit takes to come back.
-        interval: u64,
-        /// How long a whole burst takes to come back.
-        span: u64,
-        /// The most debt that a state may hold.
-        debt_max: u64,
-    },
-    /// Of fixed_window. The state is the end of a window and the units in it.
-    Window {
-        /// Units in each window.
-        limit: u64,
-        /// Its length.
-        window: u64,
-        /// By how much the key's windows start after the epoch's.
-        phase: u64,
-    },
-    /// Of sliding_counter. The state is the instant from which on it equals never seen, the units of the window before
-    /// and those of the current one.
-    Counter {
-        /// Units in a window.
-        limit: u64,
-        /// Its length.
-        window: u64,
-    },
-    /// Of sliding_log and sliced_window. The state is a log of entries.
-    Log {
-        /// Units in a window.
-        limit: u64,
-        /// Its length.
-        window: u64,
-        /// Length of a slice; 1 for the exact log.
-        slice: u64,
-        /// How long an entry counts from the start of its slice on.
-        lifetime: u64,
-    },
+#[non_exhaustive]
+pub enum Arithmetic {
+    /// Of gcra, token_bucket and leaky_bucket.
+    Bucket,
+    /// Of fixed_window.
+    FixedWindow,
+    /// Of sliding_counter.
+    SlidingCounter,
+    /// Of sliding_log and sliced_window.
+    Log,
 }
+
+impl Arithmetic {
+    /// All of them.
+    pub const ALL: [Arithmetic; 4] =
+        [Arithmetic::Bucket, Arithmetic::FixedWindow, Arithmetic::SlidingCounter, Arithmetic::Log];
+
+    /// The name of its file and its function.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arithmetic::Bucket => "bucket",
+            Arithmetic::FixedWindow => "fixed_window",
+            Arithmetic::SlidingCounter => "sliding_counter",
+            Arithmetic::Log => "log",
+        }
+    }
+}
+
+/// A number that a script takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A whole number.
+    Whole(u64),
+    /// A number below zero, whichever.
+    Negative,
+    /// Nothing, where there could be a number.
+    Missing,
+}
+
+/// The numbers of a charge, in the order that the script of its limit takes them.
+pub type Arguments = ArrayVec<Argument, ARGUMENTS_MAX>;
+
+/// The most numbers that a script takes for one charge.
+pub const ARGUMENTS_MAX: usize = 12;
 
 /// What was found where a charge went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The words of the state before the call, as many as the algorithm has; zero if the key was never seen.
     Words([u64; 3]),
-    /// What the log itself answered: it is too long to be told.
+    /// What the log itself answered: it is too long to be reported.
     Log(FromLog),
 }
 
@@ -97,28 +109,113 @@ pub enum LogVerdict {
 pub struct Disagreement;
 
 impl Limit {
-    /// The numbers that count for this key.
+    /// The arithmetic behind it.
     #[must_use]
-    pub fn numbers(&self, key: Key<'_>) -> Numbers {
+    pub fn arithmetic(&self) -> Arithmetic {
         match self.shape() {
-            Shape::Bucket(bucket) => {
-                Numbers::Bucket { interval: bucket.interval(), span: bucket.span(), debt_max: bucket.debt_max() }
+            Shape::Bucket(_) => Arithmetic::Bucket,
+            Shape::Window(_) => Arithmetic::FixedWindow,
+            Shape::Counter(_) => Arithmetic::SlidingCounter,
+            Shape::Log(_) => Arithmetic::Log,
+        }
+    }
+
+    /// Reads a state as the scripts write it; nothing if it is none.
+    ///
+    /// Lua has no whole numbers of 64 bits, so an instant is written as text of all its nanoseconds. Each state but a
+    /// bucket's begins with a letter of its own.
+    #[must_use]
+    pub fn read_state(&self, text: &str) -> Option<[u64; 3]> {
+        let words = |letter: char| {
+            let mut words = text.strip_prefix(letter)?.split(' ').map(|word| word.parse::<u64>().ok());
+            Some([(); 3].map(|()| words.next().flatten()))
+        };
+        match self.shape() {
+            Shape::Bucket(_) => Some([text.parse().ok()?, 0, 0]),
+            Shape::Window(_) => {
+                let [count, end, _] = words('w')?;
+                Some([end?, count?, 0])
             }
-            Shape::Window(window) => {
-                let window = window.for_key(key);
-                Numbers::Window { limit: window.limit, window: window.window, phase: window.phase() }
+            Shape::Counter(_) => {
+                let [prev, curr, fresh_at] = words('c')?;
+                Some([fresh_at?, prev?, curr?])
             }
-            Shape::Counter(counter) => Numbers::Counter { limit: counter.limit, window: counter.window },
-            Shape::Log(log) => {
-                Numbers::Log { limit: log.limit, window: log.window, slice: log.slice(), lifetime: log.lifetime() }
-            }
+            Shape::Log(_) => None,
         }
     }
 }
 
+impl Charge<'_> {
+    /// The letter of its op in the scripts.
+    #[must_use]
+    pub fn letter(&self) -> &'static str {
+        match self.op {
+            Op::Take(0) | Op::Peek => "p",
+            Op::Take(_) => "t",
+            Op::Ask(_) => "a",
+            Op::Debit(_) => "d",
+            Op::Refund(..) => "r",
+            Op::Reset => "z",
+        }
+    }
+
+    /// The numbers that the script takes after the letter.
+    #[must_use]
+    pub fn arguments(&self) -> Arguments {
+        let (units, receipt) = match self.op {
+            Op::Take(units) | Op::Ask(units) | Op::Debit(units) => (units, None),
+            Op::Refund(units, receipt) => (units, receipt),
+            Op::Peek | Op::Reset => (0, None),
+        };
+        let mut numbers = Arguments::new();
+        if let Shape::Bucket(bucket) = self.limit.shape() {
+            self.bucket_arguments(bucket, units, receipt, &mut numbers);
+            return numbers;
+        }
+        // Units, beside the place of a second number. No state holds more units than a script tells apart, so that more of
+        // them make no difference to any op.
+        numbers.extend([Argument::Whole(units.min(SCRIPT_WHOLE_MAX)), Argument::Whole(0)]);
+        numbers.push(Argument::Whole(self.limit.units()));
+        match self.limit.shape() {
+            Shape::Bucket(_) => {}
+            Shape::Window(window) => {
+                let window = window.for_key(self.namespace, self.key);
+                [window.window, window.phase()].into_iter().for_each(|length| numbers.extend(time(length)));
+            }
+            Shape::Counter(counter) => numbers.extend(time(counter.window)),
+            Shape::Log(log) => {
+                [log.window, log.slice(), log.lifetime()].into_iter().for_each(|length| numbers.extend(time(length)));
+            }
+        }
+        numbers.extend(instant(receipt));
+        numbers
+    }
+
+    fn bucket_arguments(&self, bucket: &Bucket, units: u64, receipt: Option<Receipt>, numbers: &mut Arguments) {
+        let amount = units.saturating_mul(bucket.interval());
+        numbers.extend(time(amount));
+        numbers.extend(time(bucket.debt_max()));
+        numbers.extend(match self.op {
+            Op::Take(_) | Op::Ask(_) => {
+                bucket.span().checked_sub(amount).map_or([Argument::Negative, Argument::Whole(0)], time)
+            }
+            _ => instant(receipt),
+        });
+    }
+}
+
+/// A length as whole seconds and nanoseconds.
+fn time(nanos: u64) -> [Argument; 2] {
+    [Argument::Whole(nanos / NANOS_PER_SECOND), Argument::Whole(nanos % NANOS_PER_SECOND)]
+}
+
+fn instant(receipt: Option<Receipt>) -> [Argument; 2] {
+    receipt.map_or([Argument::Missing; 2], |receipt| time(receipt.to_bits()))
+}
+
 impl Decisions {
-    /// The answers to charges that a script decided at `now`, from what it found for each of them. `taken` is whether
-    /// the script let a single charge pass, or did not find a vetoing one denied.
+    /// The answers to charges that a script decided at `now`, from what it found for each of them, with the states that it
+    /// left behind. `taken` is whether the script let a single charge pass, or did not find a vetoing one denied.
     ///
     /// # Errors
     /// If the arithmetic decides otherwise than the script did.
@@ -128,183 +225,83 @@ impl Decisions {
         found: &[Found],
         taken: bool,
     ) -> Result<Decisions, Disagreement> {
-        if charges.len() != found.len() || charges.len() > CHARGES_MAX {
+        let fits =
+            |(charge, found): (&Charge<'_>, &Found)| charge.limit.can_be_copied() == matches!(found, Found::Words(_));
+        if charges.len() != found.len() || charges.len() > CHARGES_MAX || !charges.iter().zip(found).all(fits) {
             return Err(Disagreement);
         }
-        let (answers, passes) = match (charges, found) {
-            ([charge], [found]) => {
-                let decision = alone(charge, now, found)?;
-                (ArrayVec::from_iter([decision]), decision.is_allowed())
+        let mut places: ArrayVec<Place<Reported<'_>>, CHARGES_MAX> = ArrayVec::new();
+        let mut place_of = PlaceOf::new();
+        for (number, charge) in charges.iter().enumerate() {
+            let shares = |earlier: usize| charges[earlier].shares_state_with(charge);
+            let place = (0..number).find(|earlier| shares(*earlier)).map_or(places.len(), |earlier| place_of[earlier]);
+            if place == places.len() {
+                places.push(Place::new(Reported::of(charge, now, found, number)));
             }
-            _ => {
-                let answers = together(charges, now, found)?;
-                let vetoed = charges.iter().zip(&answers).any(|(charge, one)| charge.veto && !one.is_allowed());
-                (answers, !vetoed)
-            }
-        };
-        match passes == taken {
-            true => Ok(charges.iter().zip(answers).map(|(charge, one)| (one, charge.veto)).collect()),
-            false => Err(Disagreement),
+            place_of.push(place);
         }
-    }
-}
-
-impl State {
-    /// The state that a script left behind when it decided a charge on these words at `now`, and the answer: to go on
-    /// from there in this process.
-    ///
-    /// # Errors
-    /// If the arithmetic decides otherwise than the script did, or the limit keeps a log.
-    pub fn of_found(
-        charge: &Charge<'_>,
-        now: Time,
-        mut words: [u64; 3],
-        taken: bool,
-    ) -> Result<(State, Decision), Disagreement> {
-        let decision = on_words(charge, &mut words, now, charge.op)?;
-        let state = State::of_words(charge.limit, words).ok_or(Disagreement)?;
-        if decision.is_allowed() == taken { Ok((state, decision)) } else { Err(Disagreement) }
-    }
-}
-
-/// Whether charges can be decided together, as [`MemoryStore::charge`](crate::MemoryStore::charge) says.
-///
-/// # Errors
-/// If there are too many, or two would count in one state under other numbers.
-pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
-    if charges.len() > CHARGES_MAX {
-        return Err(ChargeError::TooMany { count: charges.len() });
-    }
-    for (number, later) in charges.iter().enumerate() {
-        let shares = |earlier: &Charge<'_>| {
-            earlier.key == later.key
-                && earlier.limit.identity() == later.limit.identity()
-                && earlier.limit != later.limit
-        };
-        if charges.iter().take(number).any(shares) {
-            let algorithm = later.limit.algorithm().name();
-            return Err(ChargeError::SharedState { charge: number, algorithm });
+        let (decisions, allowed) = transact(charges, &mut places, &place_of);
+        // A single charge passes or not whether it may veto or not.
+        let passes = if let [_] = charges { decisions.iter().all(Decision::is_allowed) } else { allowed };
+        if passes != taken {
+            return Err(Disagreement);
         }
-    }
-    Ok(())
-}
-
-fn alone(charge: &Charge<'_>, now: Time, found: &Found) -> Result<Decision, Disagreement> {
-    match found {
-        Found::Words(words) => on_words(charge, &mut words.clone(), now, charge.op),
-        Found::Log(answer) => Ok(from_log(charge.limit, answer)),
+        let states = place_of.iter().map(|place| places[*place].trial.state(allowed)).collect();
+        Ok(decisions.reporting(now, states))
     }
 }
 
-/// The states of several charges, each once, as the charges before left them.
-fn together(
-    charges: &[Charge<'_>],
+/// The state of a key as a script reported it.
+struct Reported<'a> {
+    limit: Limit,
     now: Time,
-    found: &[Found],
-) -> Result<ArrayVec<Decision, CHARGES_MAX>, Disagreement> {
-    let mut places: ArrayVec<Place<'_>, CHARGES_MAX> = ArrayVec::new();
-    let mut foreseen: ArrayVec<(Decision, usize), CHARGES_MAX> = ArrayVec::new();
-    for (charge, found) in charges.iter().zip(found) {
-        let is_its = |place: &Place<'_>| place.key == charge.key && place.identity == charge.limit.identity();
-        let number = match places.iter().position(is_its) {
-            Some(number) => number,
-            None => {
-                places.push(Place::of(charge, now, found)?);
-                places.len() - 1
-            }
+    /// The state before, and as it would be with all charges so far; nothing of a log, which answered for itself.
+    words: Option<(State, State)>,
+    found: &'a [Found],
+}
+
+impl<'a> Reported<'a> {
+    fn of(charge: &Charge<'_>, now: Time, found: &'a [Found], number: usize) -> Reported<'a> {
+        let limit = charge.limit.for_key(charge.namespace, charge.key);
+        let words = match found[number] {
+            Found::Words(words) => State::of_words(&limit, words),
+            Found::Log(_) => None,
         };
-        foreseen.push((places[number].foresee(charge, now, found)?, number));
-    }
-    let allowed = charges.iter().zip(&foreseen).all(|(charge, (decision, _))| decision.is_allowed() || !charge.veto);
-    let settle = |(charge, (decision, number)): (&Charge<'_>, (Decision, usize))| match allowed {
-        true => Ok(decision),
-        false => places[number].refuse(charge, now, decision),
-    };
-    charges.iter().zip(foreseen).map(settle).collect()
-}
-
-/// One key's state in the course of several charges. `memory/transaction.rs` does the same to states that it holds.
-struct Place<'a> {
-    key: Key<'a>,
-    identity: u64,
-    before: [u64; 3],
-    scratch: [u64; 3],
-    /// Units that charges before want of it, and whether one of them was denied.
-    asked: u64,
-    denied: bool,
-}
-
-impl<'a> Place<'a> {
-    fn of(charge: &Charge<'a>, now: Time, found: &Found) -> Result<Place<'a>, Disagreement> {
-        let mut before = if let Found::Words(words) = found { *words } else { [0; 3] };
-        if let Found::Words(_) = found
-            && is_ahead(charge, &before, now)
-        {
-            // The clock jumped back. That is repaired whether the charges pass or not.
-            on_words(charge, &mut before, now, Op::Debit(0))?;
-        }
-        let identity = charge.limit.identity();
-        Ok(Place { key: charge.key, identity, before, scratch: before, asked: 0, denied: false })
+        let words = words.map(|mut before| {
+            // A clock that jumped back is repaired whether the charges pass or not.
+            before.repair(&limit, now);
+            (before.clone(), before)
+        });
+        Reported { limit, now, words, found }
     }
 
-    /// What the charge would be answered, after those before it.
-    fn foresee(&mut self, charge: &Charge<'_>, now: Time, found: &Found) -> Result<Decision, Disagreement> {
-        let Found::Words(_) = found else { return alone(charge, now, found) };
-        let decision = on_words(charge, &mut self.scratch, now, charge.op)?;
-        let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charge.op else { return Ok(decision) };
-        let whole = self.asked.saturating_add(units);
-        let fits = matches!(charge.op, Op::Debit(_)) || decision.is_allowed() && !self.denied;
-        if fits || charge.veto {
-            self.asked = whole;
-            self.denied |= !fits;
-        }
-        if fits {
-            return Ok(decision);
-        }
-        // Those before it would be asked for again too: what counts is when all fit.
-        let together = on_words(charge, &mut self.before.clone(), now, Op::Take(whole))?.answer;
-        let answer = if whole == units || together == Answer::Allow { decision.answer } else { together };
-        Ok(Decision { answer, ..decision })
+    /// The state that the script left behind.
+    fn state(&self, allowed: bool) -> Option<State> {
+        let (before, after) = self.words.as_ref()?;
+        Some(if allowed { after.clone() } else { before.clone() })
     }
 
-    /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state. A log said both
-    /// itself.
-    fn refuse(&self, charge: &Charge<'_>, now: Time, foreseen: Decision) -> Result<Decision, Disagreement> {
-        if let Shape::Log(_) = charge.limit.shape() {
-            return Ok(foreseen);
+    fn from_log(&self, number: usize) -> Decision {
+        match self.found[number] {
+            Found::Log(answer) => from_log(&self.limit, &answer),
+            Found::Words(_) => Decision::BLANK,
         }
-        let answer = if foreseen.is_allowed() { Answer::AllowAlone } else { foreseen.answer };
-        Ok(Decision { answer, ..on_words(charge, &mut self.before.clone(), now, Op::Peek)? })
     }
 }
 
-fn is_ahead(charge: &Charge<'_>, words: &[u64; 3], now: Time) -> bool {
-    let [first, second, _] = *words;
-    match charge.limit.shape() {
-        Shape::Bucket(bucket) => bucket.is_ahead(&[first], now),
-        Shape::Window(window) => window.for_key(charge.key).is_ahead(&[first, second], now),
-        Shape::Counter(counter) => counter.is_ahead(words, now),
-        Shape::Log(_) => false,
+impl Trial for Reported<'_> {
+    fn try_next(&mut self, number: usize, charge: &Charge<'_>) -> Decision {
+        match &mut self.words {
+            Some((_, scratch)) => crate::decide(&self.limit, scratch, self.now, charge.op),
+            None => self.from_log(number),
+        }
     }
-}
 
-fn on_words(charge: &Charge<'_>, words: &mut [u64; 3], now: Time, op: Op) -> Result<Decision, Disagreement> {
-    let [first, second, _] = *words;
-    match charge.limit.shape() {
-        Shape::Bucket(bucket) => {
-            let mut state = [first];
-            let decision = bucket.decide(&mut state, now, op);
-            words[0] = state[0];
-            Ok(decision)
+    fn untouched(&self, number: usize, _charge: &Charge<'_>, op: Op) -> Decision {
+        match &self.words {
+            Some((before, _)) => crate::decide(&self.limit, &mut before.clone(), self.now, op),
+            None => self.from_log(number),
         }
-        Shape::Window(window) => {
-            let mut state = [first, second];
-            let decision = window.for_key(charge.key).decide(&mut state, now, op);
-            words[..2].copy_from_slice(&state);
-            Ok(decision)
-        }
-        Shape::Counter(counter) => Ok(counter.decide(words, now, op)),
-        Shape::Log(_) => Err(Disagreement),
     }
 }
 

@@ -103,7 +103,7 @@ impl Semaphore {
 
     fn acquire_within(&self, key: Key<'_>, permits: u64, most: u64) -> Result<Permit, Busy> {
         let shared = &*self.0;
-        let print = shared.seeds.fingerprint(0, key);
+        let print = shared.seeds.print(0, key);
         let held = match shared.table.lock(print) {
             Some(held) => held,
             None => {
@@ -124,7 +124,7 @@ impl Semaphore {
     /// Permits that are out for a key.
     #[must_use]
     pub fn in_use(&self, key: Key<'_>) -> u64 {
-        let print = self.0.seeds.fingerprint(0, key);
+        let print = self.0.seeds.print(0, key);
         self.0.table.lock(print).map_or(0, |held| out(held.state()))
     }
 }

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tidegate_core::{Decision, FakeClock, Key, Limit, MemoryStore, Op, Rate, Receipt, Retry, State, Time, decide};
+use tidegate_core::{
+    Decision, FakeClock, Key, Limit, MemoryStore, Namespace, Op, Rate, Receipt, Retry, State, Time, decide,
+};
 
 /// Whatever decides: the pure function or a store.
 trait Subject {
@@ -26,7 +28,7 @@ impl Subject for Pure {
     }
 
     fn decide(&mut self, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
-        let limit = limit.for_key(Key::new(key).unwrap());
+        let limit = limit.for_key(Namespace::root(), Key::new(key).unwrap());
         let state = self.states.entry(key.to_owned()).or_insert_with(|| State::fresh(&limit));
         decide(&limit, state, now, op)
     }

@@ -217,7 +217,7 @@ fn what_a_transaction_denied_on_a_copy_is_not_taken() {
     for limit in every_shape(10, Duration::from_secs(60)) {
         let name = limit.algorithm();
         let (store, _clock) = store(100);
-        let on = |op| Charge { key: key("a"), limit: &limit, op, veto: true };
+        let on = |op| Charge::new(key("a"), &limit, op);
         let never = store.charge(&[on(Op::Debit(5)), on(Op::Take(6))]).unwrap();
         assert_eq!(never.retry(), Some(Retry::Never), "{name}: eleven never fit");
         assert_eq!(store.decide(key("a"), &limit, Op::Peek).remaining(), 10, "{name}: the debit was not taken either");
@@ -299,7 +299,7 @@ fn looks_and_charges_agree_when_the_pool_is_dry() {
     take(&store, "has the only block", &limit);
     while take(&store, "v", &limit).is_allowed() {}
     assert_eq!(store.decide(key("v"), &limit, Op::Peek).remaining(), 0);
-    let look = |name| Charge { key: key(name), limit: &limit, op: Op::Peek, veto: true };
+    let look = |name| Charge::new(key(name), &limit, Op::Peek);
     let looks = store.charge(&[look("v"), look("w")]).unwrap();
     assert_eq!(looks.iter().map(Decision::remaining).collect::<Vec<_>>(), [0, 3], "about half is left in the sketch");
 }
@@ -329,7 +329,7 @@ fn a_look_before_a_charge_does_not_hide_that_the_pool_is_dry() {
     let store = MemoryStore::builder().keys(100).log_entries(7).clock(clock).build().unwrap();
     let limit = Limit::sliding_log(10, Duration::from_secs(60)).unwrap();
     take(&store, "has the only block", &limit);
-    let on = |op| Charge { key: key("a"), limit: &limit, op, veto: true };
+    let on = |op| Charge::new(key("a"), &limit, op);
     let admitted = (0..30).filter(|_| store.charge(&[on(Op::Peek), on(Op::Take(1))]).unwrap().is_allowed()).count();
     assert!(admitted <= 10, "{admitted}");
     let admitted = (0..30).filter(|_| store.charge(&[on(Op::Reset), on(Op::Take(1))]).unwrap().is_allowed()).count();
@@ -503,7 +503,7 @@ fn a_log_shows_what_was_taken_and_when() {
 fn what_a_reset_frees_within_a_transaction_goes_to_nobody_who_did_not_fit() {
     let (store, _clock) = store(64);
     let limit = Limit::sliding_log(2, Duration::from_secs(60)).unwrap();
-    let reset = Charge { key: key("ann"), limit: &limit, op: Op::Reset, veto: false };
+    let reset = Charge::new(key("ann"), &limit, Op::Reset).shadow();
     let take = |units| Charge::take(key("ann"), &limit, units);
     let decisions = store.charge(&[take(1), reset, take(2).shadow(), take(1)]).unwrap();
     let allowed: Vec<bool> = decisions.iter().map(Decision::is_allowed).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::MemoryStore;
-use tidegate_policy::{Mode, Policy, Rule, RuleId, RuleLimit};
+use tidegate_policy::{DomainId, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit};
 use tokio::runtime::Handle;
 
 use crate::http_headers::LimitTexts;
@@ -19,9 +19,9 @@ pub(crate) struct Active {
     pub(crate) policy: Policy,
     records: Vec<Arc<Record>>,
     pub(crate) stores: Vec<Backend>,
-    /// Whether any of them goes over a network. Without one nothing waits, and a request is decided at once: what others
-    /// wait with is large, and callers wrap and move what they hold.
-    pub(crate) has_shared: bool,
+    /// For each domain the stores of its rules that may have to be waited for. Without one nothing waits, and a request is
+    /// decided at once: what others wait with is large, and callers wrap and move what they hold.
+    awaited: Vec<Box<[usize]>>,
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
@@ -48,8 +48,8 @@ impl Active {
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
-        let has_shared = stores.iter().any(Backend::is_shared);
-        Active { policy, records, stores, has_shared, any_blocked, unmatched, texts, sole_stores, shadow }
+        let awaited = awaited(&policy, &stores);
+        Active { policy, records, stores, awaited, any_blocked, unmatched, texts, sole_stores, shadow }
     }
 
     #[cfg(test)]
@@ -72,19 +72,42 @@ impl Active {
         self.store(rule.limits.first()?.store)
     }
 
-    /// Learns of keys that other nodes blocked.
-    pub(crate) async fn learn_of_blocks(&self) {
-        for backend in &self.stores {
-            if let Backend::Shared(backend) = backend
-                && let Some(turn) = backend.turn_to_look()
+    /// Whether a request may have to wait for a store: one of its domain, or that of a limit that it brings.
+    pub(crate) fn awaits(&self, domain: Option<DomainId>, request: &Request<'_>) -> bool {
+        let brings_limit = || request.descriptors.iter().any(|descriptor| descriptor.limit.is_some());
+        let default_awaits = || self.store(0).is_some_and(|store| store.nature().awaits);
+        domain.is_some_and(|domain| self.domain_awaits(domain) || brings_limit() && default_awaits())
+    }
+
+    /// Whether rules of a domain may have to wait for their stores.
+    #[inline]
+    pub(crate) fn domain_awaits(&self, domain: DomainId) -> bool {
+        !self.awaited(domain).is_empty()
+    }
+
+    fn awaited(&self, domain: DomainId) -> &[usize] {
+        self.awaited.get(domain.index()).map_or(&[], |stores| stores)
+    }
+
+    /// What a rule does while this store does not answer.
+    pub(crate) fn on_store_failure(&self, rule: &Rule, store: usize) -> OnStoreFailure {
+        let by_nature = || self.store(store).map_or(OnStoreFailure::Local(None), Backend::default_failure);
+        rule.on_store_failure.unwrap_or_else(by_nature)
+    }
+
+    /// Learns of keys of the domain's rules that other nodes blocked, or this one before it was started again.
+    pub(crate) async fn learn_of_blocks(&self, domain: DomainId) {
+        for store in self.awaited(domain) {
+            if let Some(asked) = self.store(*store).and_then(Backend::asked)
+                && let Some(turn) = asked.turn_to_look()
             {
                 match Handle::try_current() {
                     // Who asks need not wait for what is mostly known.
                     Ok(runtime) if !turn.is_late => {
-                        let backend = Arc::clone(backend);
-                        runtime.spawn(async move { backend.learn_of_blocks(turn.now).await.ok() });
+                        let asked = Arc::clone(asked);
+                        runtime.spawn(async move { asked.learn_of_blocks(turn.now).await.ok() });
                     }
-                    _ => drop(Box::pin(backend.learn_of_blocks(turn.now)).await),
+                    _ => drop(Box::pin(asked.learn_of_blocks(turn.now)).await),
                 }
             }
         }
@@ -124,10 +147,32 @@ impl Active {
         Some(self.record(id)?.mode(self.rule(id)?.mode))
     }
 
-    /// Whether an operator ever blocked a key, so that every key has to be looked up among the blocked ones.
-    pub(crate) fn any_blocked(&self) -> bool {
-        self.any_blocked.load(Ordering::Relaxed)
+    /// Whether an operator may have blocked a key of a rule, so that every key has to be looked up among the blocked ones.
+    #[inline]
+    pub(crate) fn may_be_blocked(&self, rule: &Rule) -> bool {
+        match self.store_of(rule).and_then(Backend::asked) {
+            Some(asked) => asked.may_be_blocked(),
+            None => self.any_blocked.load(Ordering::Relaxed),
+        }
     }
+}
+
+/// For each domain the stores of its rules that may have to be waited for.
+fn awaited(policy: &Policy, stores: &[Backend]) -> Vec<Box<[usize]>> {
+    let mut by_domain: Vec<Vec<usize>> = Vec::new();
+    for rule in policy.rules() {
+        let Some(domain) = policy.domain(&rule.domain) else { continue };
+        if by_domain.len() <= domain.index() {
+            by_domain.resize_with(domain.index() + 1, Vec::new);
+        }
+        for limit in &rule.limits {
+            let awaits = stores.get(limit.store).is_some_and(|store| store.nature().awaits);
+            if awaits && !by_domain[domain.index()].contains(&limit.store) {
+                by_domain[domain.index()].push(limit.store);
+            }
+        }
+    }
+    by_domain.into_iter().map(Vec::into_boxed_slice).collect()
 }
 
 /// A policy that stays as it is while it is looked at.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Snapshot};
+use tidegate_core::{Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
+use tidegate_stores::Call;
 
 use crate::active::{Active, PolicyGuard};
 use crate::engine::Engine;
@@ -77,8 +78,8 @@ impl Engine {
         let keys = self.keys(request)?;
         let mut all: Vec<(u32, Inspected)> = Vec::new();
         for (planned, rule, limit, backend) in keys.each() {
-            let (key, tag) = (keys.plan.key(&planned.key)?, keys.plan.placing(planned).tag);
-            let snapshot = backend.inspect(key, &limit.limit, tag).await?;
+            let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Peek)? else { continue };
+            let snapshot = backend.inspect(&Call::default(), &charge).await?;
             let told = InspectedLimit { name: limit.name.clone(), snapshot };
             match all
                 .last_mut()
@@ -89,7 +90,7 @@ impl Engine {
                     let mut penalised = None;
                     if let Some(backend) = keys.active.store_of(rule) {
                         for penalty in keys.penalties(planned, rule)? {
-                            penalised = penalised.max(penalty.left(backend).await??);
+                            penalised = penalised.max(penalty.left(backend).await?);
                         }
                     }
                     let rule = rule.name.clone();
@@ -106,11 +107,11 @@ impl Engine {
     /// If the request itself is at fault, or a store does not answer.
     pub async fn reset(&self, request: &Request<'_>) -> Result<usize, RequestError> {
         let keys = self.keys(request)?;
-        for (planned, rule, limit, backend) in keys.each() {
-            keys.decide(planned, limit, backend, Op::Reset).await?;
+        for (planned, rule, _, backend) in keys.each() {
+            keys.decide(planned, backend, Op::Reset).await?;
             if let Some(backend) = keys.active.store_of(rule) {
                 for penalty in keys.penalties(planned, rule)? {
-                    penalty.lift(backend).await??;
+                    penalty.lift(backend).await?;
                 }
             }
         }
@@ -123,8 +124,8 @@ impl Engine {
     /// If the request itself is at fault, or a store does not answer.
     pub async fn grant(&self, request: &Request<'_>, units: u64) -> Result<usize, RequestError> {
         let keys = self.keys(request)?;
-        for (planned, _, limit, backend) in keys.each() {
-            keys.decide(planned, limit, backend, Op::Refund(units, None)).await?;
+        for (planned, _, _, backend) in keys.each() {
+            keys.decide(planned, backend, Op::Refund(units, None)).await?;
         }
         Ok(keys.each().count())
     }
@@ -140,9 +141,9 @@ impl Engine {
         for (planned, rule, ..) in keys.each() {
             let Some(backend) = keys.active.store_of(rule) else { continue };
             keys.plan.block(rule, planned)?.impose(backend, length).await??;
-            if let Backend::Shared(shared) = backend {
+            if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
-                shared.note_blocked();
+                asked.note_blocked();
             }
         }
         Ok(keys.each().count())
@@ -200,20 +201,16 @@ impl Keys {
     }
 
     /// What may deny the key of a charge beside its limits.
-    fn penalties(&self, planned: &Planned, rule: &Rule) -> Result<Vec<Penalty<'_>>, RequestError> {
+    fn penalties<'a>(&'a self, planned: &Planned, rule: &'a Rule) -> Result<Vec<Penalty<'a>>, RequestError> {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
     }
 
-    async fn decide(
-        &self,
-        planned: &Planned,
-        limit: &RuleLimit,
-        backend: &Backend,
-        op: Op,
-    ) -> Result<Decision, RequestError> {
-        let (key, placing) = (self.plan.key(&planned.key)?, self.plan.placing(planned));
-        Ok(backend.decide(key, &limit.limit, op, placing).await?)
+    async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<(), RequestError> {
+        if let Some(charge) = self.plan.charge(&self.active, planned, op)? {
+            backend.decide(&Call::default(), &charge).await?;
+        }
+        Ok(())
     }
 }
 

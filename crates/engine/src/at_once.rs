@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tidegate_policy::{Descriptor, DomainId, Http, HttpParts, Policy, Request};
+use tidegate_stores::Call;
 
 use crate::active::Active;
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once};
-use crate::outcome::{Judgements, Outcome};
+use crate::outcome::Outcome;
 use crate::plan::LongKeys;
 use crate::sole::{self, Way};
 
@@ -29,10 +30,10 @@ impl Engine {
     #[must_use]
     pub fn at_once<'e>(&'e self, domain: &'e str) -> Option<AtOnce<'e>> {
         let active = self.active.load();
-        if active.has_shared {
+        let known = active.policy.domain(domain);
+        if known.is_some_and(|known| active.domain_awaits(known)) {
             return None;
         }
-        let known = active.policy.domain(domain);
         Some(AtOnce { engine: self, active, domain, known })
     }
 
@@ -45,9 +46,12 @@ impl Engine {
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
         let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
-        let checked = match guarded(|| sole::pass(&active, domain, request)) {
-            Ok(Way::Passed(sole)) => return Ok(self.outcome(active, None, Judgements::Sole(sole))),
-            Ok(Way::Onward(begun)) => guarded_at_once(|| self.check_onward(active, domain, request, long_keys, begun)),
+        let call = Call::default();
+        let checked = match guarded(|| sole::judge(&active, &self.local, domain, request)) {
+            Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
+            Ok(Way::Onward(found)) => {
+                guarded_at_once(|| self.check_onward(active, domain, request, &call, long_keys, found))
+            }
             Err(failure) => Err(failure),
         };
         checked.unwrap_or_else(|_| Ok(self.unplanned(request)))

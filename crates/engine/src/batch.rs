@@ -7,14 +7,13 @@ use tidegate_core::{Decision, Key, KeyError, Limit, MemoryStore, Op};
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::engine::Engine;
 use crate::failure::guarded;
-use crate::inline::check_own_key;
-use crate::keys::Purpose;
-use crate::store::Backend;
+use crate::inline::own_key;
+use crate::keys::CALLERS;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Each key behind the byte that keeps it apart from those of rules.
+    /// One key after the other.
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -26,8 +25,7 @@ impl Batch {
     /// If the key is empty or too long: it was not added.
     #[inline]
     pub fn push(&mut self, key: &[u8]) -> Result<(), KeyError> {
-        check_own_key(key)?;
-        self.bytes.push(Purpose::Inline.byte());
+        own_key(key)?;
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
         Ok(())
@@ -77,14 +75,14 @@ impl Engine {
                 start = *end;
             }
             let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
-            match &self.default_store {
-                Backend::Memory(store) => {
-                    if guarded(|| store.decide_batch(keys, limit, op, decisions)).is_err() {
+            match self.default_store.states() {
+                Some(store) => {
+                    if guarded(|| store.decide_batch_in(&CALLERS, keys, limit, op, decisions)).is_err() {
                         self.decide_rest(store, keys, limit, op, answered, decisions);
                     }
                 }
                 // Asked for at once, they travel together.
-                _ => decisions.extend(join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await),
+                None => decisions.extend(join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await),
             }
         }
     }

@@ -16,9 +16,10 @@ impl Engine {
     /// Adds a request to the counts of the rules that judged it.
     pub(crate) fn count(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome) {
         let mut number = 0;
-        while let Some(first) = outcome.judged.listed().get(number) {
+        let all = outcome.judged.as_slice();
+        while let Some(first) = all.get(number) {
             let same = |judged: &&Judged| (judged.descriptor, judged.rule) == (first.descriptor, first.rule);
-            let group = number..number + outcome.judged.listed()[number..].iter().take_while(same).count();
+            let group = number..number + all[number..].iter().take_while(same).count();
             self.count_rule(request, plan, outcome, group.clone());
             number = group.end;
         }
@@ -26,37 +27,19 @@ impl Engine {
 
     /// Adds the judgements of one rule, one for each of its limits, to its counts.
     fn count_rule(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, group: std::ops::Range<usize>) {
-        let (Some(judged), Some(planned)) = (outcome.judged.listed().get(group.clone()), plan.planned.get(group))
+        let (Some(judged), Some(planned)) = (outcome.judged.as_slice().get(group.clone()), plan.planned.get(group))
         else {
             return;
         };
         let (Some(first), Some(asked)) = (judged.first(), planned.first()) else { return };
         let Some((id, record)) = first.rule.and_then(|id| Some((id, outcome.active.record(id)?))) else { return };
-        let over = judged.iter().any(|judged| !judged.answer.is_allowed());
-        let denies = over && !outcome.shadow && judged.iter().any(|judged| judged.veto);
         // Units that come back were not asked for.
         let is_refund = matches!(
             request.descriptors.get(first.descriptor as usize),
             Some(Descriptor { ask: Some(Ask::Refund(_)), .. })
         );
         let units = if is_refund { 0 } else { asked.cost };
-        let mut amounts = Amounts::new();
-        let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
-        let is_taken = !over && !is_silent && outcome.denial.is_none();
-        if is_taken {
-            amounts = passed(units, judged.iter().filter_map(|judged| judged.answer.decision()));
-        } else {
-            amounts.push((Counter::Hits, units));
-            match (over, denies) {
-                // It said nothing.
-                _ if is_silent => {}
-                (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
-                (true, false) => {
-                    amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
-                }
-                (false, _) => amounts.push((Counter::Allowed, 1)),
-            }
-        }
+        let amounts = amounts(units, judged, outcome.denial.is_some(), outcome.shadow);
         record.all.add_all(&amounts);
         let Some(rule) = outcome.active.rule(id) else { return };
         if let (false, Some(descriptor)) =
@@ -79,10 +62,32 @@ impl Engine {
 }
 
 /// What is added to the counts of a rule.
-type Amounts = ArrayVec<(Counter, u64), 4>;
+pub(crate) type Amounts = ArrayVec<(Counter, u64), 4>;
+
+/// What is counted for a rule of a request of so many units, given what its limits said, whether the request as a whole is
+/// denied, and whether nothing at all is.
+pub(crate) fn amounts(units: u64, judged: &[Judged], denied: bool, shadow: bool) -> Amounts {
+    let over = judged.iter().any(|judged| !judged.answer.is_allowed());
+    let denies = over && !shadow && judged.iter().any(|judged| judged.veto);
+    let is_silent = judged.iter().all(|judged| matches!(judged.answer, Answer::NotAsked));
+    if !over && !is_silent && !denied {
+        return passed(units, judged.iter().filter_map(|judged| judged.answer.decision()));
+    }
+    let mut amounts = Amounts::from_iter([(Counter::Hits, units)]);
+    match (over, denies) {
+        // It said nothing.
+        _ if is_silent => {}
+        (true, true) => amounts.extend([(Counter::Denied, 1), (Counter::OverLimit, units)]),
+        (true, false) => {
+            amounts.extend([(Counter::ShadowDenied, 1), (Counter::OverLimit, units), (Counter::Shadow, units)]);
+        }
+        (false, _) => amounts.push((Counter::Allowed, 1)),
+    }
+    amounts
+}
 
 /// What is counted of a request whose units were taken of all limits of a rule.
-pub(crate) fn passed<'d>(units: u64, decisions: impl IntoIterator<Item = &'d Decision>) -> Amounts {
+fn passed<'d>(units: u64, decisions: impl IntoIterator<Item = &'d Decision>) -> Amounts {
     let near_limit = decisions.into_iter().map(|decision| near(decision, units)).max().unwrap_or(0);
     match (units, near_limit) {
         (1, 0) => Amounts::from_iter([(Counter::PassedOne, 1)]),

@@ -4,22 +4,25 @@ use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use futures_util::future::join_all;
-use tidegate_core::{Clock, MemoryStore, Op};
-use tidegate_policy::{DomainId, OnStoreFailure, Policy, Question, Request, Response, StorePlace, StoreSpec};
+use tidegate_core::{Charge, Clock, MemoryStore, Op};
+use tidegate_policy::{
+    DomainId, FoundRules, OnStoreFailure, Policy, Question, Request, Response, StorePlace, StoreSpec,
+};
+use tidegate_stores::{AnyStore, Call};
 
 use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
 use crate::failure::{guarded, guarded_at_once, guarded_future};
-use crate::outcome::{Denial, Judgements, Outcome};
+use crate::outcome::{Denial, Judged, Judgements, Outcome};
 use crate::permits::PermitBook;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
-use crate::sole::{self, Begun, Way};
+use crate::sole::{self, Way};
 use crate::stats::{Counter, Record};
 use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
@@ -35,6 +38,9 @@ pub struct Options {
     pub keys: Option<usize>,
     /// Whether all rules are in shadow: answers tell what they would deny. Limits that callers bring still hold.
     pub shadow: bool,
+    /// Stores that the program made itself, by name. Each takes the place of the store of that name in any configuration,
+    /// which has to name it under `stores` (but for `default`).
+    pub stores: HashMap<Box<str>, AnyStore>,
 }
 
 /// Decides requests under a policy that may change while it runs.
@@ -44,7 +50,7 @@ pub struct Engine {
     stores: Stores,
     /// Where limits count that callers bring.
     pub(crate) default_store: Backend,
-    /// The memory of this process: for when a shared store does not answer.
+    /// The memory of this process: for when another store does not answer.
     pub(crate) local: Arc<MemoryStore>,
     /// The same as charges are put to it, made once.
     local_backend: Backend,
@@ -89,10 +95,10 @@ impl Engine {
     }
 
     fn beside(options: Options, default: &StoreSpec) -> Result<Engine, InstallError> {
-        let (stores, default_store) = Stores::new(options.clock.clone(), default)?;
-        let local = match &default_store {
-            Backend::Memory(store) => Arc::clone(store),
-            _ => Arc::new(build_memory(default, &options.clock)?),
+        let (stores, default_store) = Stores::new(options.clock.clone(), default, options.stores.clone())?;
+        let local = match default_store.memory() {
+            Some(memory) => memory.clone(),
+            None => build_memory(default, &options.clock)?,
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active::new(
@@ -109,9 +115,9 @@ impl Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
-            local_backend: Backend::Memory(Arc::clone(&local)),
-            local,
-            permits: PermitBook::new(options.clock.clone()),
+            permits: PermitBook::new(local.permits().clone()),
+            local: Arc::clone(local.states()),
+            local_backend: Backend::memory_of(local),
             options,
             records: Mutex::default(),
             any_blocked,
@@ -138,7 +144,7 @@ impl Engine {
         if let Some(default) = specs.first_mut() {
             complete(default, &self.options);
         }
-        let found = self.stores.install(&specs)?;
+        let found = self.stores.install(&specs, &policy)?;
         let stores = found.stores;
         let records: Vec<Arc<Record>> = policy
             .rules()
@@ -176,25 +182,43 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        self.check_guarded(request, LongKeys::Refuse).await
+        self.check_guarded(request, &Call::default(), LongKeys::Refuse).await
     }
 
-    /// The same for callers who take an error for a failure and let the request pass: what a rule would count on and is too
-    /// long, which the client may have chosen, is denied instead.
+    /// Decides as [`Engine::check`] does, for callers who take an error for a failure and let the request pass: what a rule
+    /// would count on and is too long, which the client may have chosen, is denied instead.
     ///
     /// # Errors
     /// If the request itself is at fault in another way.
     pub async fn check_or_deny(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        self.check_guarded(request, LongKeys::Deny).await
+        self.check_or_deny_until(request, None).await
     }
 
-    async fn check_guarded(&self, request: &Request<'_>, long_keys: LongKeys) -> Result<Outcome, RequestError> {
+    /// Decides as [`Engine::check_or_deny`] does, for callers who wait until a deadline and no longer: by then no store is
+    /// waited for.
+    ///
+    /// # Errors
+    /// If the request itself is at fault in another way.
+    pub async fn check_or_deny_until(
+        &self,
+        request: &Request<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Outcome, RequestError> {
+        self.check_guarded(request, &Call::until(deadline), LongKeys::Deny).await
+    }
+
+    async fn check_guarded(
+        &self,
+        request: &Request<'_>,
+        call: &Call,
+        long_keys: LongKeys,
+    ) -> Result<Outcome, RequestError> {
         let active = self.active.load();
         let domain = active.policy.domain(request.domain);
-        if !active.has_shared {
+        if !active.awaits(domain, request) {
             return self.check_at_once(active, domain, request, long_keys);
         }
-        let work = async { guarded_future(pin!(self.check_by_rules(active, domain, request, long_keys))).await };
+        let work = async { guarded_future(pin!(self.check_by_rules(active, domain, request, call, long_keys))).await };
         Box::pin(work).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
     }
 
@@ -204,39 +228,45 @@ impl Engine {
         active: Guard<Arc<Active>>,
         domain: Option<DomainId>,
         request: &Request<'_>,
+        call: &Call,
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
         let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
-        active.learn_of_blocks().await;
-        match sole::pass(&active, domain, request) {
-            Way::Passed(sole) => Ok(self.outcome(active, None, Judgements::Sole(sole))),
-            Way::Onward(begun) => self.check_onward(active, domain, request, long_keys, begun).await,
+        active.learn_of_blocks(domain).await;
+        match sole::judge(&active, &self.local, domain, request) {
+            Way::Judged(judged) => Ok(self.sole_outcome(active, judged)),
+            Way::Onward(found) => self.check_onward(active, domain, request, call, long_keys, found).await,
         }
     }
 
-    /// Goes on with a request that was not judged by one rule alone, or not let pass.
+    /// Goes on with a request that was not judged by one rule alone, from the rules of its first descriptor if they are known.
     pub(crate) async fn check_onward(
         &self,
         active: Guard<Arc<Active>>,
         domain: DomainId,
         request: &Request<'_>,
+        call: &Call,
         long_keys: LongKeys,
-        begun: Begun,
+        found: Option<FoundRules>,
     ) -> Result<Outcome, RequestError> {
-        let Begun { found, asked } = begun;
         let plan = Plan::with_found(&active, domain, request, long_keys, found)?;
         if plan.is_unmatched() {
             active.unmatched.count(domain);
         }
-        let settled = settle(&active, &self.local_backend, &plan, asked).await?;
+        let settled = settle(&active, &self.local_backend, &plan, call).await?;
         self.note_fallbacks(settled.fell_back);
-        let outcome = self.outcome(active, settled.denial, Judgements::Listed(settled.judged));
+        let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
         self.count(request, &plan, &outcome);
         Ok(outcome)
     }
 
+    /// What came of a request that one limit judged alone.
+    pub(crate) fn sole_outcome(&self, active: Guard<Arc<Active>>, judged: Judged) -> Outcome {
+        self.outcome(active, judged.answer.denial(), Judgements::One(judged))
+    }
+
     /// What came of a request to a domain with rules.
-    pub(crate) fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
+    fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
         Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
     }
 
@@ -246,7 +276,8 @@ impl Engine {
     /// If the request itself is at fault.
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
         let active = self.active.load();
-        let reported = if active.has_shared {
+        let domain = active.policy.domain(request.domain);
+        let reported = if active.awaits(domain, request) {
             Box::pin(async { guarded_future(pin!(self.report_by_rules(active, request, response))).await }).await
         } else {
             guarded_at_once(|| self.report_by_rules(active, request, response))
@@ -257,7 +288,7 @@ impl Engine {
     /// The same at once; nothing, and nothing was counted, if a shared store may have to be asked.
     pub fn report_at_once(&self, request: &Request<'_>, response: &Response) -> Option<Result<usize, RequestError>> {
         let active = self.active.load();
-        if active.has_shared {
+        if active.awaits(active.policy.domain(request.domain), request) {
             return None;
         }
         let reported = guarded_at_once(|| self.report_by_rules(active, request, response));
@@ -295,13 +326,14 @@ impl Engine {
             if units == 0 || planned.step == Step::Blocked {
                 continue;
             }
-            let (key, placing) = (plan.key(&planned.key)?, plan.placing(planned));
-            let Ok(decision) = backend.decide(key, &limit.limit, Op::Debit(units), placing).await else {
+            let Some(charge) = plan.charge(&active, planned, Op::Debit(units))? else { continue };
+            let Ok(decision) = backend.decide(&Call::default(), &charge).await else {
                 failures.note(&active, id);
                 // Where the limit is judged meanwhile, what happened counts too.
-                if let OnStoreFailure::Local(fallback) = rule.on_store_failure {
+                if let OnStoreFailure::Local(fallback) = active.on_store_failure(rule, planned.store) {
                     let limit = fallback.unwrap_or(limit.limit);
-                    let _ = guarded(|| self.local.decide(key, &limit, Op::Debit(units)));
+                    let charge = Charge { limit: &limit, ..charge };
+                    let _ = guarded(|| self.local.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
                 }
                 continue;
             };
@@ -340,10 +372,7 @@ impl Engine {
     /// ```
     pub async fn connect(&self, patience: Duration) {
         let active = self.active.load_full();
-        let shared = active.stores.iter().filter_map(|backend| match backend {
-            Backend::Shared(backend) => Some(backend.connect()),
-            _ => None,
-        });
+        let shared = active.stores.iter().filter_map(|backend| Some(backend.asked()?.connect()));
         let _ = tokio::time::timeout(patience, join_all(shared)).await;
     }
 
@@ -352,9 +381,7 @@ impl Engine {
     pub async fn close(&self) {
         let active = self.active.load_full();
         for backend in active.stores.iter().chain([&self.default_store]) {
-            if let Backend::Shared(backend) = backend {
-                Box::pin(backend.shared.close()).await;
-            }
+            backend.close().await;
         }
     }
 
@@ -367,7 +394,7 @@ impl Engine {
     /// The stores that several processes share, by name, and how they do.
     #[must_use]
     pub fn shared_stores(&self) -> Vec<StoreView> {
-        self.stores.shared()
+        self.stores.views()
     }
 
     /// Whether nothing is ever denied.
@@ -398,5 +425,10 @@ fn default_place(options: &Options) -> StorePlace {
 }
 
 fn default_spec(options: &Options) -> StoreSpec {
-    StoreSpec { name: "default".into(), place: Some(default_place(options)), keys: options.keys, log_entries: None }
+    StoreSpec {
+        name: "default".into(),
+        place: Some(default_place(options)),
+        keys: options.keys,
+        ..StoreSpec::default()
+    }
 }

@@ -12,10 +12,11 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
-use tidegate_policy::{Mode, OnStoreFailure, Request, RuleId};
+use tidegate_policy::{Mode, OnStoreFailure, Request, Rule, RuleId};
 
 use crate::active::Active;
 use crate::engine::Engine;
+use crate::keys::CALLERS;
 use crate::outcome::{Denial, Judgements, Outcome};
 use crate::store::StoreError;
 
@@ -39,6 +40,11 @@ pub(crate) async fn guarded_future<T>(mut work: Pin<&mut impl Future<Output = T>
         Err(error) => Poll::Ready(Err(error)),
     })
     .await
+}
+
+/// Whether a rule denies while one of its stores does not answer.
+fn denies_without_store(active: &Active, rule: &Rule) -> bool {
+    rule.limits.iter().any(|limit| matches!(active.on_store_failure(rule, limit.store), OnStoreFailure::Deny))
 }
 
 /// The rules whose store did not answer a request. Each counts that once, whatever its limits are.
@@ -65,7 +71,7 @@ impl Engine {
     /// Decides in memory under a limit that the caller brings.
     #[inline]
     pub(crate) fn decide_guarded(&self, store: &MemoryStore, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        guarded(|| store.decide(key, limit, op)).unwrap_or_else(|_| self.untaken(limit))
+        guarded(|| store.decide_in(&CALLERS, key, limit, op)).unwrap_or_else(|_| self.untaken(limit))
     }
 
     /// The answer for a key under a limit that the caller brings. No rule chose what happens then, so it passes, as under
@@ -85,7 +91,7 @@ impl Engine {
         let denies = active.policy.rules().iter().zip(active.records()).any(|(rule, record)| {
             &*rule.domain == request.domain
                 && record.mode(rule.mode) == Mode::Enforce
-                && matches!(rule.on_store_failure, OnStoreFailure::Deny)
+                && denies_without_store(&active, rule)
         });
         let known_domain = active.policy.domain(request.domain).is_some();
         let denial = denies.then_some(Denial::StoreFailure);

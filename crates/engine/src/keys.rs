@@ -1,63 +1,42 @@
-//! The bytes of keys: what they begin with, and those of one request, one after the other.
+//! The namespaces that are the engine's own, and the bytes of the keys of one request.
 
 use std::ops::Range;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{Key, KeyError, agreed_hash};
+use tidegate_core::{Key, KeyError, Limit, Namespace, Phase, Purpose, agreed_hash};
 use tidegate_policy::{KeyMade, Question, Rule};
-use tidegate_stores::redis::CALLERS_KEY;
 
 use crate::error::RequestError;
 
-/// What keys begin with, so that those of different purposes never meet.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Rule = b'r' as isize,
-    Penalty = b'p' as isize,
-    Blocked = b'd' as isize,
-    /// One key for all, of a shared store.
-    AnyBlocked = b'b' as isize,
-    OwnLimit = b'o' as isize,
-    Inline = CALLERS_KEY as isize,
-    /// Permits that the program asks for by itself, as a layer does.
-    Layer = b'l' as isize,
+/// Keys of limits that callers bring, in the server and in programs alike, so that both count the same.
+pub(crate) static CALLERS: Namespace = Namespace::of(Purpose::Caller);
+/// Keys of limits that requests bring for their descriptors.
+pub(crate) static REQUEST_LIMITS: Namespace = Namespace::of(Purpose::RequestLimit);
+/// Permits that the program asks for by itself, as a layer does.
+pub(crate) static LAYERS: Namespace = Namespace::of(Purpose::Layer);
+/// Its only key is blocked for as long as any other key of the store is.
+pub(crate) static ANY_BLOCK: Namespace = Namespace::of(Purpose::AnyBlock);
+
+/// By how much the windows of a caller's key start later than those of the epoch.
+#[must_use]
+pub fn caller_phase(key: &[u8], limit: &Limit) -> Phase {
+    key_of(key).map(|key| limit.phase(&CALLERS, key)).unwrap_or_default()
 }
 
-impl Purpose {
-    pub(crate) fn byte(self) -> u8 {
-        self as u8
-    }
-
-    /// Whether a key is one that the program asks for by itself.
-    pub(crate) fn is_of_layer(key: &[u8]) -> bool {
-        key.first() == Some(&Purpose::Layer.byte())
-    }
-
-    /// Whether a key counts for a limit that a caller brought.
-    pub(crate) fn is_of_caller(key: &[u8]) -> bool {
-        let callers = [Purpose::Inline.byte(), Purpose::OwnLimit.byte()];
-        key.first().is_some_and(|purpose| callers.contains(purpose))
-    }
+/// Whether limits count in a namespace that a caller brought.
+pub(crate) fn is_of_caller(namespace: &Namespace) -> bool {
+    matches!(namespace.purpose(), Some(Purpose::Caller | Purpose::RequestLimit))
 }
 
-/// Begins a key: its purpose and a namespace stand before its parts.
-pub(crate) fn begin_key(bytes: &mut Vec<u8>, purpose: Purpose, namespace: &[u8]) {
-    bytes.push(purpose.byte());
-    bytes.extend_from_slice(namespace);
-}
-
-/// A whole key, of parts that stand elsewhere.
-pub(crate) fn whole_key(purpose: Purpose, namespace: &[u8], parts: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(1 + namespace.len() + parts.len());
-    begin_key(&mut bytes, purpose, namespace);
-    bytes.extend_from_slice(parts);
-    bytes
+/// The key of these bytes: an empty list is the only key of its namespace.
+pub(crate) fn key_of(bytes: &[u8]) -> Result<Key<'_>, KeyError> {
+    if bytes.is_empty() { Ok(Key::ALL) } else { Key::new(bytes) }
 }
 
 /// Room for the keys of most requests, made at once.
 const KEYS_BYTES: usize = 128;
 
-/// The keys of a request, one after the other, with the parts that they are made of.
+/// The keys of a request, one after the other, and their hash tags.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(Vec<u8>);
 
@@ -73,36 +52,22 @@ impl Keys {
 
     /// The key that was appended there.
     pub(crate) fn key(&self, range: &Range<usize>) -> Result<Key<'_>, RequestError> {
-        Key::new(self.bytes(range)).map_err(RequestError::Key)
+        key_of(self.bytes(range)).map_err(RequestError::Key)
     }
 
-    /// Appends what keys of a rule are made of.
-    pub(crate) fn push_parts(&mut self, rule: &Rule, question: &Question<'_>) -> (KeyMade, Range<usize>) {
+    /// Appends the key that a rule counts a request on.
+    pub(crate) fn push(&mut self, rule: &Rule, question: &Question<'_>) -> (KeyMade, Range<usize>) {
         let start = self.0.len();
         let made = rule.key(question, &mut self.0);
         (made, start..self.0.len())
     }
 
-    /// Appends a key of parts that stand there already.
-    pub(crate) fn push(
-        &mut self,
-        purpose: Purpose,
-        namespace: &[u8],
-        parts: &Range<usize>,
-    ) -> Result<Range<usize>, RequestError> {
-        let start = self.0.len();
-        begin_key(&mut self.0, purpose, namespace);
-        self.0.extend_from_within(parts.clone());
-        Key::new(&self.0[start..]).map_err(RequestError::Key)?;
-        Ok(start..self.0.len())
-    }
-
-    /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the parts, in sixteen hexadecimal
-    /// digits. The parts themselves, which clients choose, could have a brace that ends the tag.
-    pub(crate) fn push_tag(&mut self, rule: &Rule, parts: &Range<usize>) -> Range<usize> {
+    /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the key, in sixteen hexadecimal
+    /// digits. The key itself, which clients choose, could have a brace that ends the tag.
+    pub(crate) fn push_tag(&mut self, rule: &Rule, key: &Range<usize>) -> Range<usize> {
         let start = self.0.len();
         if let Some(tag) = &rule.hash_tag {
-            let hash = agreed_hash(&self.0[parts.clone()]);
+            let hash = agreed_hash(&self.0[key.clone()]);
             self.0.extend_from_slice(tag.as_bytes());
             self.0.extend_from_slice(format!(":{hash:016x}").as_bytes());
         }
@@ -112,14 +77,18 @@ impl Keys {
     /// Appends the key of a limit that the request brings: its domain and all entries.
     pub(crate) fn push_own(&mut self, question: &Question<'_>) -> Result<Range<usize>, RequestError> {
         let start = self.0.len();
-        begin_key(&mut self.0, Purpose::OwnLimit, &[]);
         self.push_part(question.domain)?;
         for entry in question.entries {
             self.push_part(entry.key)?;
             self.push_part(entry.value)?;
         }
-        Key::new(&self.0[start..]).map_err(RequestError::Key)?;
-        Ok(start..self.0.len())
+        // With the byte of its purpose before it, it is at most as long as a key may be.
+        match 1 + self.0.len() - start {
+            length if length > KEY_BYTES_MAX => {
+                Err(RequestError::Key(KeyError::TooLong { length, max: KEY_BYTES_MAX }))
+            }
+            _ => Ok(start..self.0.len()),
+        }
     }
 
     /// Appends a part of a key, with its length before it.

@@ -16,7 +16,7 @@
 //! | one after the other | `shape.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
-//! | what keeps calls away from a store that several nodes share | `shared/` |
+//! | how closely nodes agree, and what keeps calls away from a store that they share | `consistency/` |
 //! | messages that must not fill the log | `pace.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | what no rule met | `unmatched.rs` |
@@ -29,7 +29,10 @@ mod active;
 mod admin;
 mod at_once;
 mod batch;
+mod consistency;
 mod count;
+#[cfg(test)]
+mod doubles;
 mod engine;
 mod error;
 mod failure;
@@ -42,7 +45,6 @@ mod permits;
 mod plan;
 mod settle;
 mod shape;
-mod shared;
 mod sole;
 mod stats;
 mod store;
@@ -60,10 +62,11 @@ pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use engine::{Engine, Options};
 pub use error::RequestError;
+pub use keys::caller_phase;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use pace::MessagePace;
 pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, StoreError, StoreView, check_store_url};
-pub use tidegate_stores::redis::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
+pub use tidegate_stores::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Receipt, Retry, Strictness};
+use tidegate_core::{Charge, Decision, Limit, Op, Phase, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
 use crate::http_headers::LimitTexts;
-use crate::sole::Sole;
 
 /// What came out of a request.
 #[derive(Debug)]
@@ -22,24 +21,22 @@ pub struct Outcome {
     pub(crate) judged: Judgements,
 }
 
-/// What all limits said.
+/// What all limits said, in the order of descriptors and rules.
 #[derive(Debug)]
 pub(crate) enum Judgements {
-    /// One alone judged the request.
-    Sole(Sole),
-    /// In the order of descriptors and rules.
-    Listed(Vec<Judged>),
+    /// Mostly it is one, which needs no list.
+    One(Judged),
+    List(Vec<Judged>),
 }
 
 impl Judgements {
     /// Nobody said anything.
-    pub(crate) const NONE: Judgements = Judgements::Listed(Vec::new());
+    pub(crate) const NONE: Judgements = Judgements::List(Vec::new());
 
-    /// Those that are kept in a list.
-    pub(crate) fn listed(&self) -> &[Judged] {
+    pub(crate) fn as_slice(&self) -> &[Judged] {
         match self {
-            Judgements::Sole(_) => &[],
-            Judgements::Listed(list) => list,
+            Judgements::One(judged) => std::slice::from_ref(judged),
+            Judgements::List(list) => list,
         }
     }
 }
@@ -69,9 +66,20 @@ pub(crate) struct Judged {
     pub(crate) answer: Answer,
     /// Where units were taken for it, until they are given back.
     pub(crate) taken: Option<Receipt>,
+    /// By how much the windows of its key start later than those of the epoch.
+    pub(crate) phase: Phase,
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,
+}
+
+impl Judged {
+    /// Keeps the answer to a charge, and what it took.
+    pub(crate) fn decided(&mut self, charge: &Charge<'_>, decision: &Decision) {
+        self.answer = Answer::Decided(*decision);
+        self.taken = if let Op::Take(1..) = charge.op { decision.receipt() } else { None };
+        self.phase = charge.limit.phase(charge.namespace, charge.key);
+    }
 }
 
 /// What a limit said.
@@ -107,6 +115,8 @@ pub struct Judgement<'o> {
     pub own: Option<Limit>,
     /// How the limit is told of.
     pub shown: Option<Shown>,
+    /// By how much the windows of the key start later than those of the epoch.
+    pub phase: Phase,
     /// What is told of the limit of a rule and stays as it is.
     pub texts: Option<&'o LimitTexts>,
     /// What it said.
@@ -238,8 +248,7 @@ impl Outcome {
     /// Whether a rule that judged it counts its response too.
     #[must_use]
     pub fn counts_response(&self) -> bool {
-        // A rule that judges alone does not.
-        let mut judging = self.judged.listed().iter().filter_map(|judged| self.active.rule(judged.rule?));
+        let mut judging = self.judged.as_slice().iter().filter_map(|judged| self.active.rule(judged.rule?));
         judging.any(Rule::counts_responses)
     }
 
@@ -262,14 +271,7 @@ impl Outcome {
 
     /// What each limit said, in the order of descriptors and rules.
     pub fn judgements(&self) -> impl ExactSizeIterator<Item = Judgement<'_>> {
-        let count = match &self.judged {
-            Judgements::Sole(_) => 1,
-            Judgements::Listed(list) => list.len(),
-        };
-        (0..count).map(|number| match &self.judged {
-            Judgements::Sole(sole) => self.sole_judgement(sole),
-            Judgements::Listed(list) => self.judgement(&list[number]),
-        })
+        self.judged.as_slice().iter().map(|judged| self.judgement(judged))
     }
 
     fn judgement(&self, judged: &Judged) -> Judgement<'_> {
@@ -282,34 +284,11 @@ impl Outcome {
             limit,
             own: judged.own.as_ref().and_then(|own| own.limit),
             shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
+            phase: judged.phase,
             texts: judged.rule.and_then(|id| self.active.texts(id, judged.limit)),
             answer: judged.answer,
             veto: judged.veto,
             mode: effective(judged.mode, self.shadow),
-        }
-    }
-
-    /// What the limit said that judged the request alone and let it pass, if that is so.
-    pub(crate) fn sole(&self) -> Option<Judgement<'_>> {
-        match &self.judged {
-            Judgements::Sole(sole) => Some(self.sole_judgement(sole)),
-            Judgements::Listed(_) => None,
-        }
-    }
-
-    fn sole_judgement(&self, sole: &Sole) -> Judgement<'_> {
-        let rule = self.active.rule(sole.rule);
-        let limit = rule.and_then(|rule| rule.limits.first());
-        Judgement {
-            descriptor: 0,
-            rule,
-            limit,
-            own: None,
-            shown: limit.map(|limit| limit.shown),
-            texts: self.active.texts(sole.rule, 0),
-            answer: Answer::Decided(sole.decision),
-            veto: true,
-            mode: effective(Mode::Enforce, self.shadow),
         }
     }
 

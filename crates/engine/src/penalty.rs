@@ -5,83 +5,90 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, Limit, MemoryStore, Op, Rate};
+use tidegate_core::{Charge, Decision, Key, Limit, MemoryStore, Namespace, Op, Placement, Rate};
 use tidegate_policy::Rule;
+use tidegate_stores::Call;
 
 use crate::bounds::PENALTY_SECONDS_MAX;
 use crate::error::RequestError;
 use crate::failure::guarded;
-use crate::keys::{Purpose, whole_key};
-use crate::store::{Backend, Placing, StoreError};
+use crate::keys::ANY_BLOCK;
+use crate::store::{Backend, StoreError};
 
 /// What may deny one key of a rule, whether it is in force or not.
 ///
 /// A rule's own penalties and an operator's blocks are kept apart: no rule ends what an operator imposed, and a penalty is
 /// never read as longer than its rule says, even after the clock of a shared store was set back.
-#[derive(Debug)]
-pub(crate) struct Penalty<'t> {
-    key: Vec<u8>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Penalty<'a> {
+    namespace: &'a Namespace,
+    key: Key<'a>,
     /// The limit to look with: what is left is cut to its period.
     look: Limit,
-    placing: Placing<'t>,
+    tag: &'a [u8],
 }
 
-/// What came of a look at a penalty or a change to it; or the store did not answer.
-type Answered<T> = Result<Result<T, StoreError>, RequestError>;
-
-impl<'t> Penalty<'t> {
-    /// The one that a rule itself imposes for this long, on the key with these parts: one for all limits of the rule, so it
-    /// has the namespace of the first.
+impl<'a> Penalty<'a> {
+    /// The one that a rule itself imposes for this long, on a key of its own: one for all limits of the rule.
     pub(crate) fn of_rule(
-        rule: &Rule,
+        rule: &'a Rule,
         length: Duration,
-        parts: &[u8],
-        tag: &'t [u8],
-    ) -> Result<Penalty<'t>, RequestError> {
-        let key = whole_key(Purpose::Penalty, namespace(rule), parts);
-        Ok(Penalty { key, look: one_in(length)?, placing: Placing { tag, ..Placing::default() } })
+        key: Key<'a>,
+        tag: &'a [u8],
+    ) -> Result<Penalty<'a>, RequestError> {
+        Ok(Penalty { namespace: &rule.penalties, key, look: one_in(length)?, tag })
     }
 
     /// The one that an operator may have imposed on the same key, for any time.
-    pub(crate) fn by_operator(rule: &Rule, parts: &[u8], tag: &'t [u8]) -> Result<Penalty<'t>, RequestError> {
-        let key = whole_key(Purpose::Blocked, namespace(rule), parts);
-        Ok(Penalty { key, look: longest()?, placing: Placing { tag, ..Placing::default() } })
+    pub(crate) fn by_operator(rule: &'a Rule, key: Key<'a>, tag: &'a [u8]) -> Result<Penalty<'a>, RequestError> {
+        Ok(Penalty { namespace: &rule.blocks, key, look: longest()?, tag })
+    }
+
+    /// A charge that looks whether the key stays denied.
+    pub(crate) fn charge<'l>(&'l self, op: Op) -> Charge<'l> {
+        self.under(&self.look, op)
     }
 
     /// How long the key stays denied in the memory of this process; nothing if it does not.
-    pub(crate) fn left_in(&self, store: &MemoryStore) -> Answered<Option<Duration>> {
-        let key = self.key()?;
-        Ok(guarded(|| store.decide(key, &self.look, Op::Peek)).map(|decision| left(&decision)))
+    pub(crate) fn left_in(&self, store: &MemoryStore) -> Result<Option<Duration>, StoreError> {
+        guarded(|| store.decide_in(self.namespace, self.key, &self.look, Op::Peek)).map(|decision| left(&decision))
     }
 
     /// How long the key stays denied; nothing if it does not.
-    pub(crate) async fn left(&self, backend: &Backend) -> Answered<Option<Duration>> {
-        let decision = backend.decide(self.key()?, &self.look, Op::Peek, self.placing).await;
-        Ok(decision.map(|decision| left(&decision)))
+    pub(crate) async fn left(&self, backend: &Backend) -> Result<Option<Duration>, StoreError> {
+        let decision = backend.decide(&Call::default(), &self.charge(Op::Peek)).await;
+        decision.map(|decision| left(&decision))
     }
 
     /// Denies the key from now on for this long.
-    pub(crate) async fn impose(&self, backend: &Backend, length: Duration) -> Answered<()> {
-        Ok(backend.decide(self.key()?, &one_in(length)?, Op::Debit(1), self.placing).await.map(|_| ()))
+    pub(crate) async fn impose(
+        &self,
+        backend: &Backend,
+        length: Duration,
+    ) -> Result<Result<(), StoreError>, RequestError> {
+        let limit = one_in(length)?;
+        Ok(backend.decide(&Call::default(), &self.under(&limit, Op::Debit(1))).await.map(|_| ()))
     }
 
     /// Lets the key pass again.
-    pub(crate) async fn lift(&self, backend: &Backend) -> Answered<()> {
-        Ok(backend.decide(self.key()?, &self.look, Op::Reset, self.placing).await.map(|_| ()))
+    pub(crate) async fn lift(&self, backend: &Backend) -> Result<(), StoreError> {
+        backend.decide(&Call::default(), &self.charge(Op::Reset)).await.map(|_| ())
     }
 
-    fn key(&self) -> Result<Key<'_>, RequestError> {
-        Key::new(&self.key).map_err(RequestError::Key)
+    fn under<'l>(&'l self, limit: &'l Limit, op: Op) -> Charge<'l> {
+        let placement = Placement { tag: self.tag, ..Placement::default() };
+        Charge::new(self.key, limit, op).within(self.namespace).placed(placement)
     }
 }
 
-/// Notes in a shared store that some key is blocked for this long, for nodes that would not look otherwise.
+/// Notes in a store that outlives this process that some key is blocked for this long, for those who would not look
+/// otherwise.
 ///
 /// What is missing is added to what is there, so that of several nodes that note at a time none shortens what another
 /// noted. Then it may last too long, which costs looks and denies nobody.
-pub(crate) async fn note_any(backend: &Backend, length: Duration) -> Answered<()> {
-    let any = Penalty { key: ANY_KEY.to_vec(), look: longest()?, placing: Placing::default() };
-    let left = match any.left(backend).await? {
+pub(crate) async fn note_any(backend: &Backend, length: Duration) -> Result<Result<(), StoreError>, RequestError> {
+    let any = Penalty { namespace: &ANY_BLOCK, key: Key::ALL, look: longest()?, tag: &[] };
+    let left = match any.left(backend).await {
         Ok(left) => left.unwrap_or_default(),
         Err(error) => return Ok(Err(error)),
     };
@@ -92,15 +99,7 @@ pub(crate) async fn note_any(backend: &Backend, length: Duration) -> Answered<()
     }
     let by_seconds = Rate::per_second(1).and_then(|rate| Limit::gcra(rate, PENALTY_SECONDS_MAX));
     let limit = by_seconds.map_err(RequestError::Penalty)?;
-    Ok(backend.decide(any.key()?, &limit, Op::Debit(seconds), any.placing).await.map(|_| ()))
-}
-
-/// The key that is penalised as long as any other is blocked.
-pub(crate) const ANY_KEY: [u8; 1] = [Purpose::AnyBlocked as u8];
-
-/// The first bytes of the key of a rule's penalties, behind the purpose.
-pub(crate) fn namespace(rule: &Rule) -> &[u8] {
-    rule.limits.first().map_or(&[][..], |limit| &limit.namespace)
+    Ok(backend.decide(&Call::default(), &any.under(&limit, Op::Debit(seconds))).await.map(|_| ()))
 }
 
 /// How long a key stays denied.
@@ -114,6 +113,6 @@ pub(crate) fn longest() -> Result<Limit, RequestError> {
 }
 
 /// The limit whose state a penalty of this length is.
-pub(crate) fn one_in(length: Duration) -> Result<Limit, RequestError> {
+fn one_in(length: Duration) -> Result<Limit, RequestError> {
     Rate::new(1, length).and_then(|rate| Limit::gcra(rate, 1)).map_err(RequestError::Penalty)
 }

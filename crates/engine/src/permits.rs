@@ -6,19 +6,21 @@
 //! released or its lease ends, so that for this long more than the limit may be held.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Clock, Key, KeyError, LeasedSemaphore, NoRoom, PermitOp, Permits};
+use tidegate_core::{Key, KeyError, LeasedSemaphore, NoRoom, PermitOp, Permits};
+use tidegate_stores::{Call, PermitCharge, StoreError as StoreFailure};
 
 use crate::bounds::{
     FAILURE_RETRY, PERMIT_ID_BYTES_MAX, PERMIT_LEASE_MAX, PERMIT_LEASE_MIN, PERMIT_LIMIT_MAX, PERMIT_ROOM_RETRY,
 };
 use crate::engine::Engine;
 use crate::failure::guarded;
-use crate::inline::{inline_key, own_key};
-use crate::keys::Purpose;
-use crate::store::{Backend, StoreError};
+use crate::inline::own_key;
+use crate::keys::{CALLERS, LAYERS};
+use crate::store::StoreError;
 
 /// A permit that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub struct PermitCounts {
 
 /// Why there is no answer about a permit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PermitError {
     /// The key cannot be counted on.
     #[error(transparent)]
@@ -73,12 +76,28 @@ pub enum PermitError {
     /// This process has no room for another permit.
     #[error("permits: {0}; release some, or wait until leases end")]
     NoRoom(#[from] NoRoom),
+    /// The default store keeps no permits at all.
+    #[error("store: {store} keeps no permits; use memory: or a Redis as the default store")]
+    Unsupported {
+        /// The store.
+        store: Arc<str>,
+    },
     /// The store that would know the permit does not answer.
     #[error("store: it does not answer; the permit comes back when its lease ends, or ask again")]
     Store(#[from] StoreError),
     /// The system gave no random bits to name a permit with.
     #[error("id: the system gives no random bits; bring an id")]
     NoChance,
+}
+
+impl From<StoreFailure> for PermitError {
+    fn from(error: StoreFailure) -> PermitError {
+        match error {
+            StoreFailure::Unsupported { store, .. } => PermitError::Unsupported { store },
+            StoreFailure::NoRoom(error) => PermitError::NoRoom(error),
+            _ => PermitError::Store(StoreError),
+        }
+    }
 }
 
 impl PermitError {
@@ -91,6 +110,7 @@ impl PermitError {
             PermitError::Key(_) | PermitError::Limit { .. } | PermitError::Lease { .. } | PermitError::Id { .. } => {
                 None
             }
+            PermitError::Unsupported { .. } => None,
         }
     }
 }
@@ -112,26 +132,25 @@ enum Counter {
 }
 
 impl PermitBook {
-    pub(crate) fn new(clock: Clock) -> PermitBook {
-        PermitBook { here: LeasedSemaphore::new(clock), counters: Default::default() }
+    pub(crate) fn new(here: LeasedSemaphore) -> PermitBook {
+        PermitBook { here, counters: Default::default() }
     }
 
-    fn decide(&self, key: Key<'_>, id: Key<'_>, op: PermitOp) -> Result<Permits, PermitError> {
-        Ok(guarded(|| match op {
-            PermitOp::Acquire { limit, lease } => self.here.acquire(key, id, limit, lease),
-            PermitOp::Renew { lease } => Ok(self.here.renew(key, id, lease)),
-            PermitOp::Release => Ok(self.here.release(key, id)),
-        })??)
+    fn decide(&self, charge: &PermitCharge<'_>) -> Result<Permits, PermitError> {
+        let PermitCharge { namespace, key, permit, op } = *charge;
+        Ok(guarded(|| self.here.decide(namespace, key, permit, op))??)
     }
 
     /// Decides though the store that may know the permit does not answer.
-    fn decide_alone(&self, key: Key<'_>, id: Key<'_>, op: PermitOp) -> Result<Permits, PermitError> {
-        let told = self.decide(key, id, op)?;
-        match op {
+    fn decide_alone(&self, charge: &PermitCharge<'_>) -> Result<Permits, PermitError> {
+        let told = self.decide(charge)?;
+        match charge.op {
             _ if told.done => Ok(told),
             PermitOp::Acquire { .. } => Ok(told),
             // Its holder goes on: it is kept here, beyond any limit, since the store has most likely counted it.
-            PermitOp::Renew { lease } => self.decide(key, id, PermitOp::Acquire { limit: u64::MAX, lease }),
+            PermitOp::Renew { lease } => {
+                self.decide(&PermitCharge { op: PermitOp::Acquire { limit: u64::MAX, lease }, ..*charge })
+            }
             PermitOp::Release => Err(PermitError::Store(StoreError)),
         }
     }
@@ -195,11 +214,11 @@ impl Engine {
     /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
     pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
         check_op(op)?;
-        let key = own_key(Purpose::Layer, key)?;
-        let (key, id) = (Key::new(&key)?, Key::new(check_id(id)?)?);
-        let told = match &self.default_store {
-            Backend::Shared(backend) => Box::pin(backend.decide_permit(key, id.as_bytes(), op)).await?,
-            _ => self.permits.decide(key, id, op)?,
+        let (key, permit) = (own_key(key)?, Key::new(check_id(id)?)?);
+        let charge = PermitCharge { namespace: &LAYERS, key, permit, op };
+        let told = match self.default_store.asked() {
+            Some(asked) => Box::pin(asked.decide_permit(&Call::default(), &charge)).await?,
+            None => self.permits.decide(&charge)?,
         };
         self.permits.count(op, &told);
         Ok(told)
@@ -220,18 +239,19 @@ impl Engine {
     }
 
     async fn decide_permit(&self, key: &[u8], id: &str, op: PermitOp) -> Result<Permits, PermitError> {
-        let key = inline_key(key)?;
-        let (key, id) = (Key::new(&key)?, Key::new(id)?);
-        let told = match &self.default_store {
+        let charge = PermitCharge { namespace: &CALLERS, key: own_key(key)?, permit: Key::new(id)?, op };
+        let told = match self.default_store.asked() {
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
-            Backend::Shared(backend) => match Box::pin(backend.decide_permit(key, id.as_bytes(), op)).await {
-                Ok(told) => self.beside_store(key, id, op, told)?,
+            Some(asked) => match Box::pin(asked.decide_permit(&Call::default(), &charge)).await {
+                Ok(told) => self.beside_store(&charge, told)?,
+                // It will never know any permit, so those here would be all that there are.
+                Err(error @ StoreFailure::Unsupported { .. }) => return Err(error.into()),
                 Err(_) => {
                     self.note_fallbacks(1);
-                    self.permits.decide_alone(key, id, op)?
+                    self.permits.decide_alone(&charge)?
                 }
             },
-            _ => self.permits.decide(key, id, op)?,
+            None => self.permits.decide(&charge)?,
         };
         self.permits.count(op, &told);
         Ok(told)
@@ -239,8 +259,8 @@ impl Engine {
 
     /// What is told after the store has answered: a permit that it does not know may have been acquired here, while it did
     /// not answer.
-    fn beside_store(&self, key: Key<'_>, id: Key<'_>, op: PermitOp, told: Permits) -> Result<Permits, PermitError> {
-        let is_looked_up = match op {
+    fn beside_store(&self, charge: &PermitCharge<'_>, told: Permits) -> Result<Permits, PermitError> {
+        let is_looked_up = match charge.op {
             PermitOp::Acquire { .. } => false,
             PermitOp::Renew { .. } => !told.done,
             // One that was renewed here is in both.
@@ -249,7 +269,7 @@ impl Engine {
         if !is_looked_up {
             return Ok(told);
         }
-        let here = self.permits.decide(key, id, op)?;
+        let here = self.permits.decide(charge)?;
         Ok(if told.done { told } else { here })
     }
 }

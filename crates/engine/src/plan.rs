@@ -3,19 +3,19 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tidegate_core::{Key, MemoryStore, Op};
+use tidegate_core::{Charge, Consistency, Key, Limit, MemoryStore, Namespace, Op, Placement};
 use tidegate_policy::{
-    Action, Ask, Consistency, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit,
-    Question, Request, Rule, RuleId, RuleLimit,
+    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
+    Rule, RuleId, RuleLimit,
 };
 
 use crate::active::Active;
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::error::RequestError;
 use crate::failure::{Failures, guarded};
-use crate::keys::{Keys, Purpose};
-use crate::penalty::{self, Penalty};
-use crate::store::{Backend, Placing};
+use crate::keys::{Keys, REQUEST_LIMITS};
+use crate::penalty::Penalty;
+use crate::store::Backend;
 
 /// The charges of a request, with their keys.
 #[derive(Debug, Default)]
@@ -66,18 +66,18 @@ pub(crate) struct Planned {
     pub(crate) consistency: Consistency,
 }
 
-/// Keys under which penalties are looked up.
-#[derive(Clone, Debug, Default)]
+/// What is looked up of a key beside its limits.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Looks {
-    /// That of the rule, and how long it is.
-    pub(crate) penalty: Option<(Range<usize>, Duration)>,
-    /// That of an operator.
-    pub(crate) block: Option<Range<usize>>,
+    /// The penalty of the rule, by its length.
+    pub(crate) penalty: Option<Duration>,
+    /// Whether an operator blocked the key.
+    pub(crate) block: bool,
 }
 
 impl Looks {
-    pub(crate) fn count(&self) -> usize {
-        usize::from(self.penalty.is_some()) + usize::from(self.block.is_some())
+    pub(crate) fn count(self) -> usize {
+        usize::from(self.penalty.is_some()) + usize::from(self.block)
     }
 }
 
@@ -165,32 +165,35 @@ impl Plan {
         self.keys.key(range)
     }
 
-    /// How a charge is put to a shared store.
-    pub(crate) fn placing(&self, planned: &Planned) -> Placing<'_> {
-        let tag = self.keys.bytes(&planned.tag);
-        Placing { tag, consistency: planned.consistency }
+    /// What is asked of a store for one limit of the plan.
+    pub(crate) fn charge<'a>(
+        &'a self,
+        active: &'a Active,
+        planned: &'a Planned,
+        op: Op,
+    ) -> Result<Option<Charge<'a>>, RequestError> {
+        let Some((namespace, limit)) = limit(active, planned) else { return Ok(None) };
+        let charge = Charge::new(self.key(&planned.key)?, limit, op).within(namespace);
+        Ok(Some(charge.placed(self.placement(planned))))
+    }
+
+    fn placement(&self, planned: &Planned) -> Placement<'_> {
+        Placement { tag: self.keys.bytes(&planned.tag), consistency: planned.consistency }
     }
 
     /// The rule's own penalty of the key that a charge counts on.
-    pub(crate) fn penalty(
-        &self,
-        rule: &Rule,
+    pub(crate) fn penalty<'a>(
+        &'a self,
+        rule: &'a Rule,
         length: Duration,
         planned: &Planned,
-    ) -> Result<Penalty<'_>, RequestError> {
-        Penalty::of_rule(rule, length, self.parts(rule, planned), self.placing(planned).tag)
+    ) -> Result<Penalty<'a>, RequestError> {
+        Penalty::of_rule(rule, length, self.key(&planned.key)?, self.keys.bytes(&planned.tag))
     }
 
     /// The block by an operator of the key that a charge of a rule counts on.
-    pub(crate) fn block(&self, rule: &Rule, planned: &Planned) -> Result<Penalty<'_>, RequestError> {
-        Penalty::by_operator(rule, self.parts(rule, planned), self.placing(planned).tag)
-    }
-
-    /// What the key of a charge consists of, behind its purpose and the namespace of its limit.
-    fn parts(&self, rule: &Rule, planned: &Planned) -> &[u8] {
-        let key = self.keys.bytes(&planned.key);
-        let namespace = rule.limits.get(planned.limit as usize).map_or(0, |limit| limit.namespace.len());
-        key.get(1 + namespace..).unwrap_or_default()
+    pub(crate) fn block<'a>(&'a self, rule: &'a Rule, planned: &Planned) -> Result<Penalty<'a>, RequestError> {
+        Penalty::by_operator(rule, self.key(&planned.key)?, self.keys.bytes(&planned.tag))
     }
 
     fn add_own(
@@ -271,7 +274,7 @@ impl Plan {
         ask: Option<Ask>,
         first: Planned,
     ) -> Result<(), RequestError> {
-        let (made, parts) = self.keys.push_parts(rule, question);
+        let (made, key) = self.keys.push(rule, question);
         match made {
             KeyMade::Whole => {}
             KeyMade::Missing => return Ok(()),
@@ -288,22 +291,23 @@ impl Plan {
         let (looked, mut looks) = match ask {
             // Who gives back asks for nothing that could be denied.
             Some(Ask::Refund(_)) => (Looked::Free, Looks::default()),
-            _ => self.look_or_plan_to(active, first.rule, rule, &parts)?,
+            _ => self.look_or_plan_to(active, first.rule, rule, &key)?,
         };
-        let tag = self.keys.push_tag(rule, &parts);
+        let tag = self.keys.push_tag(rule, &key);
         for (number, limit) in (0..).zip(&rule.limits) {
-            let key = self.keys.push(Purpose::Rule, &limit.namespace, &parts)?;
             let step = match looked {
                 Looked::Denied(left) => {
                     let wait = self.wait(active, limit, &key, units(count))?;
                     Step::Penalised(left.max(wait))
                 }
-                Looked::Unknown if matches!(rule.on_store_failure, OnStoreFailure::Deny) => Step::Failed,
+                Looked::Unknown if matches!(active.on_store_failure(rule, limit.store), OnStoreFailure::Deny) => {
+                    Step::Failed
+                }
                 Looked::Free | Looked::Unknown => Step::Charge(op(count, ask)),
             };
             // One look is enough for all limits of the rule.
             let looks = std::mem::take(&mut looks);
-            let (cost, store, tag) = (units(count), limit.store, tag.clone());
+            let (cost, store, key, tag) = (units(count), limit.store, key.clone(), tag.clone());
             self.planned.push(Planned { limit: number, key, step, cost, store, looks, tag, ..first.clone() });
         }
         Ok(())
@@ -315,19 +319,12 @@ impl Plan {
         active: &Active,
         id: Option<RuleId>,
         rule: &Rule,
-        parts: &Range<usize>,
+        key: &Range<usize>,
     ) -> Result<(Looked, Looks), RequestError> {
-        if let Some(Backend::Memory(store)) = active.store_of(rule) {
-            return Ok((self.look(active, id, rule, store, parts)?, Looks::default()));
+        match active.store_of(rule).and_then(Backend::states) {
+            Some(store) => Ok((self.look(active, id, rule, store, key)?, Looks::default())),
+            None => Ok((Looked::Free, Looks { penalty: rule.penalty, block: active.may_be_blocked(rule) })),
         }
-        let (mut looks, namespace) = (Looks::default(), penalty::namespace(rule));
-        if let Some(length) = rule.penalty {
-            looks.penalty = Some((self.keys.push(Purpose::Penalty, namespace, parts)?, length));
-        }
-        if may_be_blocked(active, rule) {
-            looks.block = Some(self.keys.push(Purpose::Blocked, namespace, parts)?);
-        }
-        Ok((Looked::Free, looks))
     }
 
     /// Looks whether a key stays denied, in a store that answers at once.
@@ -337,13 +334,13 @@ impl Plan {
         id: Option<RuleId>,
         rule: &Rule,
         store: &MemoryStore,
-        parts: &Range<usize>,
+        key: &Range<usize>,
     ) -> Result<Looked, RequestError> {
-        let (mut longest, parts) = (None, self.keys.bytes(parts));
-        let penalty = rule.penalty.map(|length| Penalty::of_rule(rule, length, parts, &[]));
-        let block = may_be_blocked(active, rule).then(|| Penalty::by_operator(rule, parts, &[]));
+        let (mut longest, key) = (None, self.keys.key(key)?);
+        let penalty = rule.penalty.map(|length| Penalty::of_rule(rule, length, key, &[]));
+        let block = active.may_be_blocked(rule).then(|| Penalty::by_operator(rule, key, &[]));
         for penalty in penalty.into_iter().chain(block) {
-            match penalty?.left_in(store)? {
+            match penalty?.left_in(store) {
                 Ok(left) => longest = longest.max(left),
                 Err(_) => {
                     if let Some(id) = id {
@@ -365,9 +362,9 @@ impl Plan {
         key: &Range<usize>,
         units: u64,
     ) -> Result<Duration, RequestError> {
-        let Some(Backend::Memory(store)) = active.store(limit.store) else { return Ok(Duration::ZERO) };
+        let Some(store) = active.store(limit.store).and_then(Backend::states) else { return Ok(Duration::ZERO) };
         let key = self.key(key)?;
-        let asked = guarded(|| store.decide(key, &limit.limit, Op::Ask(units)));
+        let asked = guarded(|| store.decide_in(&limit.namespace, key, &limit.limit, Op::Ask(units)));
         Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
@@ -394,12 +391,13 @@ impl Plan {
     }
 }
 
-/// Whether an operator may have blocked a key of a rule.
-fn may_be_blocked(active: &Active, rule: &Rule) -> bool {
-    match active.store_of(rule) {
-        Some(Backend::Shared(backend)) => backend.may_be_blocked(),
-        _ => active.any_blocked(),
+/// The limit of a rule, or the one that the request brought with it, and what it counts for.
+pub(crate) fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<(&'a Namespace, &'a Limit)> {
+    if let Some(own) = &planned.own {
+        return own.limit.as_ref().map(|limit| (&REQUEST_LIMITS, limit));
     }
+    let rule = active.rule(planned.rule?)?;
+    rule.limits.get(planned.limit as usize).map(|limit| (&limit.namespace, &limit.limit))
 }
 
 pub(crate) fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -> Result<Question<'a>, RequestError> {

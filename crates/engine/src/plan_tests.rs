@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use tidegate_policy::{Entry, LoadOptions, Shown, load_text};
 
 use super::*;
+use crate::doubles::unreachable;
+use crate::keys::is_of_caller;
 
 /// The hash tag of a rule for this user.
 fn tag(rule: &str, user: &str) -> Vec<u8> {
@@ -12,13 +14,13 @@ fn tag(rule: &str, user: &str) -> Vec<u8> {
         "domains: {{api: {{rules: [{{name: {rule}, key: {{entry: user}}, limit: 5/minute, hash_tag: pair}}]}}}}"
     );
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-    let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+    let active = Active::for_tests(policy, vec![unreachable()]);
     let entries = [Entry { key: "user", value: user }];
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
     let domain = active.policy.domain("api").unwrap();
     let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-    plan.placing(&plan.planned[0]).tag.to_vec()
+    plan.charge(&active, &plan.planned[0], Op::Peek).unwrap().unwrap().placement.tag.to_vec()
 }
 
 #[test]
@@ -40,7 +42,7 @@ fn no_value_ends_its_hash_tag() {
 /// The key of a limit that a request brings to a domain with these entries.
 fn own_key(domain: &str, entries: &[(&str, &str)]) -> Vec<u8> {
     let policy = load_text("test.yaml", "domains: {api: {rules: []}}", &LoadOptions::default()).policy.unwrap();
-    let active = Active::for_tests(policy, vec![Backend::Unreachable]);
+    let active = Active::for_tests(policy, vec![unreachable()]);
     let entries: Vec<_> = entries.iter().map(|(key, value)| Entry { key, value }).collect();
     let shown = Shown { units: 5, period_ns: 60_000_000_000 };
     let own = OwnLimit { limit: Some("5/minute".parse().unwrap()), shown };
@@ -67,5 +69,5 @@ fn limits_that_requests_bring_share_no_key() {
     let keys: HashSet<Vec<u8>> = brought.iter().map(|(domain, entries)| own_key(domain, entries)).collect();
     assert_eq!(keys.len(), brought.len());
     // An operator is told that no rule chooses for them what happens without the store.
-    assert!(keys.iter().all(|key| Purpose::is_of_caller(key)));
+    assert!(is_of_caller(&REQUEST_LIMITS));
 }

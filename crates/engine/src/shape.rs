@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Decision, Key, KeyError, Limit, Numbers, Op, Retry};
+use tidegate_core::{Algorithm, Decision, KeyError, Limit, Op, Retry};
 
 use crate::bounds::SHAPE_WAIT_MAX;
 use crate::engine::Engine;
@@ -50,13 +50,13 @@ impl Engine {
             return Err(ShapeError::Wait { value: wait });
         }
         let algorithm = limit.algorithm();
-        let (Algorithm::LeakyBucket, Numbers::Bucket { interval, .. }) = (algorithm, limit.numbers(Key::new(key)?))
-        else {
+        let (Algorithm::LeakyBucket, Some(interval)) = (algorithm, limit.interval()) else {
             return Err(ShapeError::Algorithm { algorithm });
         };
         let decision = self.decide(key, limit, Op::Take(units)).await?;
         let Some(retry) = decision.retry() else {
             // What stood before it in the queue is its wait.
+            let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
             let taken = Duration::from_nanos(units.saturating_mul(interval));
             let turn = decision.reset_after().saturating_sub(taken);
             if turn <= wait || units == 0 {

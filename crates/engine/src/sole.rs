@@ -1,33 +1,29 @@
-//! The common case: one rule judges a request alone and lets it pass. There is nothing to be taken together with it,
+//! The common case: one rule with one limit in memory judges a request alone. There is nothing to be taken together with it,
 //! nothing to be given back, and no list to be made.
 //!
-//! Whatever else may be so is left to `plan.rs` and `settle/`, which go on from what is known here.
+//! Whatever else may be so is left to `plan.rs` and `settle/`, which answer the same.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Key, MemoryStore, Op};
-use tidegate_policy::{Action, Count, DomainId, FoundRules, KeyMade, Mode, Question, Request, Rule, RuleId};
+use tidegate_core::{Charge, MemoryStore, Phase};
+use tidegate_policy::{
+    Action, Count, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, Question, Request, Rule, RuleId, RuleLimit,
+};
 
 use crate::active::Active;
-use crate::count::passed;
+use crate::count::amounts;
 use crate::failure::guarded;
-use crate::keys::{Purpose, begin_key};
+use crate::keys::key_of;
+use crate::outcome::{Answer, Judged};
 use crate::plan::question;
 use crate::settle::follows_up;
-use crate::store::{Backend, StoreError};
-
-/// What the limit of a rule said that judged a request alone and let it pass.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sole {
-    pub(crate) rule: RuleId,
-    pub(crate) decision: Decision,
-}
+use crate::store::Backend;
 
 /// The store of a rule if it can judge a request by that alone: it has one limit, in memory, and does nothing but count.
 pub(crate) fn store_for<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Arc<MemoryStore>> {
     let ([limit], Action::Limit) = (&*rule.limits, rule.action) else { return None };
-    let Some(Backend::Memory(store)) = stores.get(limit.store) else { return None };
+    let store = stores.get(limit.store)?.states()?;
     let does_more = rule.quota || follows_up(rule) || !rule.metric_entries.is_empty();
     // An expression that fails is counted, so none may be evaluated here and in `plan.rs` again.
     (!does_more && !rule.counts_by_expression()).then_some(store)
@@ -35,59 +31,76 @@ pub(crate) fn store_for<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Ar
 
 /// How far a request came here.
 pub(crate) enum Way {
-    /// It passed.
-    Passed(Sole),
-    /// It did not, or there is more to be asked: nothing was taken.
-    Onward(Begun),
+    /// One limit judged it.
+    Judged(Judged),
+    /// There is more to be asked: nothing was taken. With the rules of its first descriptor, if they were looked up.
+    Onward(Option<FoundRules>),
 }
 
-/// What is known of a request that goes on.
-#[derive(Default)]
-pub(crate) struct Begun {
-    /// The rules of its first descriptor, if they were looked up.
-    pub(crate) found: Option<FoundRules>,
-    /// What the store said to the only charge, if it was asked: no, or nothing at all.
-    pub(crate) asked: Option<Result<Decision, StoreError>>,
-}
-
-/// Takes what a request costs of the one rule that applies to it, and counts that it passed.
-pub(crate) fn pass(active: &Active, domain: DomainId, request: &Request<'_>) -> Way {
-    let [descriptor] = request.descriptors else { return Way::Onward(Begun::default()) };
+/// Takes what a request costs of the one rule that applies to it, and counts what became of it. `local` is the memory that
+/// decides where a store fails.
+pub(crate) fn judge(active: &Active, local: &MemoryStore, domain: DomainId, request: &Request<'_>) -> Way {
+    let [descriptor] = request.descriptors else { return Way::Onward(None) };
     let (None, None, Ok(question)) = (descriptor.ask, descriptor.limit, question(request, descriptor)) else {
-        return Way::Onward(Begun::default());
+        return Way::Onward(None);
     };
     let mut found = FoundRules::new();
     active.policy.find(domain, &question, &mut found);
-    let [rule] = found[..] else { return Way::Onward(Begun { found: Some(found), asked: None }) };
-    match take(active, rule, &question) {
-        Some(Ok(decision)) if decision.is_allowed() => Way::Passed(Sole { rule, decision }),
-        asked => Way::Onward(Begun { found: Some(found), asked }),
-    }
+    let [rule] = found[..] else { return Way::Onward(Some(found)) };
+    take(active, local, rule, &question).map_or(Way::Onward(Some(found)), Way::Judged)
 }
 
-/// Takes what a request costs of a rule, and counts it if it passes. Nothing if there is more to be asked.
-fn take(active: &Active, id: RuleId, question: &Question<'_>) -> Option<Result<Decision, StoreError>> {
+/// Takes what a request costs of a rule, and counts it. Nothing if there is more to be asked.
+fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_>) -> Option<Judged> {
     let (rule, record, store) = (active.rule(id)?, active.record(id)?, active.sole_store(id)?);
     let (Count::Now(units @ 1..), Mode::Enforce, [limit]) =
         (rule.count(question), record.mode(rule.mode), &*rule.limits)
     else {
         return None;
     };
-    if active.any_blocked() {
+    if active.may_be_blocked(rule) {
         return None;
     }
-    let decided = with_room(|bytes| {
-        begin_key(bytes, Purpose::Rule, &limit.namespace);
+    let judged = with_room(|bytes| {
         let KeyMade::Whole = rule.key(question, bytes) else { return None };
-        let key = Key::new(bytes).ok()?;
-        Some(guarded(|| store.decide(key, &limit.limit, Op::Take(units))))
+        let charge = Charge::take(key_of(bytes).ok()?, &limit.limit, units).within(&limit.namespace);
+        let mut judged = unjudged(id);
+        match guarded(|| store.decide_in(charge.namespace, charge.key, charge.limit, charge.op)) {
+            Ok(decision) => judged.decided(&charge, &decision),
+            Err(_) => without_store(active, local, limit, &charge, &mut judged),
+        }
+        Some(judged)
     })?;
-    if let Ok(decision) = &decided
-        && decision.is_allowed()
-    {
-        record.all.add_all(&passed(units, [decision]));
+    let denied = judged.answer.denial().is_some();
+    record.all.add_all(&amounts(units, std::slice::from_ref(&judged), denied, active.shadow));
+    Some(judged)
+}
+
+/// What is known of the only limit of a rule before its store is asked.
+fn unjudged(id: RuleId) -> Judged {
+    let (own, taken, phase) = (None, None, Phase::default());
+    let answer = Answer::NotAsked;
+    Judged { descriptor: 0, rule: Some(id), limit: 0, own, answer, taken, phase, veto: true, mode: Mode::Enforce }
+}
+
+/// Does what the rule chose for a store that does not answer.
+#[cold]
+fn without_store(active: &Active, local: &MemoryStore, limit: &RuleLimit, charge: &Charge<'_>, judged: &mut Judged) {
+    let Some((id, rule)) = judged.rule.and_then(|id| Some((id, active.rule(id)?))) else { return };
+    active.count_failure(id);
+    judged.answer = Answer::Failed { allowed: true };
+    match active.on_store_failure(rule, limit.store) {
+        OnStoreFailure::Allow => {}
+        OnStoreFailure::Deny => judged.answer = Answer::Failed { allowed: false },
+        OnStoreFailure::Local(fallback) => {
+            let fallback = fallback.unwrap_or(limit.limit);
+            let charge = Charge { limit: &fallback, ..*charge };
+            let decided = guarded(|| local.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
+            if let Ok(decision) = decided {
+                judged.decided(&charge, &decision);
+            }
+        }
     }
-    Some(decided)
 }
 
 /// Does something with an empty list. Each thread keeps one, so that it mostly has room already: that of the longest key at
@@ -138,7 +151,7 @@ mod tests {
     }
 
     fn is_sole(outcome: &Outcome) -> bool {
-        matches!(outcome.judged, Judgements::Sole(_))
+        matches!(outcome.judged, Judgements::One(_))
     }
 
     fn told(engine: &Engine, outcome: &Outcome) -> String {

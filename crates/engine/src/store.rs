@@ -1,41 +1,39 @@
-//! Where counts live: in the memory of this process, or in a store that several processes share.
+//! Stores as the engine asks them: what is known of one beside its answers, and all of them by name.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{
-    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, Limit, MemoryStore, Op, PermitOp, Permits,
-    Snapshot, Time,
-};
-use tidegate_policy::{Consistency, StoreSpec};
-use tidegate_stores::redis::{self, CallError, Health, OpenError, RedisStore, Target, TargetError, Why};
+use tidegate_core::{CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, MemoryStore, Op, Permits};
+use tidegate_core::{Purpose, Snapshot, Time};
+use tidegate_policy::{OnStoreFailure, Policy, StoreFacts, StoreSpec};
+use tidegate_stores::redis::{OpenError, RedisStore, Target, TargetError};
+use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Store};
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
+use crate::consistency::Consistent;
 use crate::failure::guarded;
-use crate::keys::Purpose;
+use crate::keys;
 use crate::pace::MessagePace;
 use crate::penalty;
-use crate::shared::{Shared, SharedCharge, SharedHealth};
 
-/// A store that charges are put to.
+/// A store, as the engine asks it. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) enum Backend {
-    Memory(Arc<MemoryStore>),
-    Shared(Arc<SharedBackend>),
-    /// Stands for a store that does not answer.
-    #[cfg(test)]
-    Unreachable,
-    /// Stands for a store that is still to answer.
-    #[cfg(test)]
-    Silent,
+pub(crate) struct Backend(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    /// The memory of this process, which is asked directly: nothing is awaited, nothing is in between.
+    Memory(Memory),
+    Asked(Arc<Asked>),
 }
 
-/// A shared store, and what is known of it here.
+/// A store that may have to be waited for, and what is known of it here.
 #[derive(Debug)]
-pub(crate) struct SharedBackend {
-    pub(crate) shared: Shared,
+pub(crate) struct Asked {
+    consistent: Consistent,
+    nature: Nature,
     /// Its name in the configuration.
     name: Box<str>,
     /// Keeps a store that fails each request from filling the log.
@@ -44,14 +42,6 @@ pub(crate) struct SharedBackend {
     /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
     blocked_until: AtomicU64,
     look_at: AtomicU64,
-}
-
-/// How a charge is put to a shared store. It makes no difference to one in memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Placing<'a> {
-    /// The hash tag that chooses its slot on a Cluster; none if empty.
-    pub(crate) tag: &'a [u8],
-    pub(crate) consistency: Consistency,
 }
 
 /// A store did not answer.
@@ -74,63 +64,106 @@ pub(crate) fn charge_in_memory(store: &MemoryStore, charges: &[Charge<'_>]) -> R
 }
 
 impl Backend {
-    /// Decides charges at one instant. There is a placing for each of them.
-    pub(crate) async fn charge(
-        &self,
-        charges: &[Charge<'_>],
-        placings: &[Placing<'_>],
-    ) -> Result<Decisions, ChargeFailure> {
-        match self {
-            Backend::Memory(store) => charge_in_memory(store, charges),
+    pub(crate) fn memory_of(store: Memory) -> Backend {
+        Backend(Way::Memory(store))
+    }
+
+    pub(crate) fn of(name: &str, store: AnyStore, clock: &Clock) -> Backend {
+        match store {
+            AnyStore::Memory(store) => Backend(Way::Memory(store)),
+            store => Backend(Way::Asked(Arc::new(Asked::new(name, store, clock.clone())))),
+        }
+    }
+
+    /// The memory of this process, if it is that: it decides without a future.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        match &self.0 {
+            Way::Memory(store) => Some(store),
+            Way::Asked(_) => None,
+        }
+    }
+
+    /// The states in the memory of this process, if they are there.
+    #[inline]
+    pub(crate) fn states(&self) -> Option<&Arc<MemoryStore>> {
+        self.memory().map(Memory::states)
+    }
+
+    /// What is known of a store that may have to be waited for.
+    pub(crate) fn asked(&self) -> Option<&Arc<Asked>> {
+        match &self.0 {
+            Way::Memory(_) => None,
+            Way::Asked(asked) => Some(asked),
+        }
+    }
+
+    /// What its callers may rely on.
+    pub(crate) fn nature(&self) -> Nature {
+        match &self.0 {
+            Way::Memory(store) => store.nature(),
+            Way::Asked(asked) => asked.nature,
+        }
+    }
+
+    /// What a rule does without its store if it does not say.
+    pub(crate) fn default_failure(&self) -> OnStoreFailure {
+        let nature = self.nature();
+        // What survives a restart and is nobody else's is kept for its own sake, as quotas are: nothing replaces it.
+        match nature.survives_restart && !nature.is_shared {
+            true => OnStoreFailure::Deny,
+            false => OnStoreFailure::Local(None),
+        }
+    }
+
+    /// Decides charges at one instant.
+    pub(crate) async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
+        match &self.0 {
+            Way::Memory(store) => charge_in_memory(store.states(), charges),
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
-            Backend::Shared(backend) => Box::pin(backend.charge(charges, placings)).await,
-            #[cfg(test)]
-            Backend::Unreachable => Err(ChargeFailure::Store(StoreError)),
-            #[cfg(test)]
-            Backend::Silent => std::future::pending().await,
+            Way::Asked(asked) => Box::pin(asked.charge(call, charges)).await,
         }
     }
 
-    /// Whether a question to it goes over a network.
-    pub(crate) fn is_shared(&self) -> bool {
-        !matches!(self, Backend::Memory(_))
-    }
-
-    /// Decides one op.
-    pub(crate) async fn decide(
-        &self,
-        key: Key<'_>,
-        limit: &Limit,
-        op: Op,
-        placing: Placing<'_>,
-    ) -> Result<Decision, StoreError> {
-        if let Backend::Memory(store) = self {
-            return guarded(|| store.decide(key, limit, op));
+    /// Decides one charge.
+    pub(crate) async fn decide(&self, call: &Call, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        if let Some(states) = self.states() {
+            return guarded(|| states.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
         }
-        let decisions = self.charge(&[Charge { key, limit, op, veto: true }], &[placing]).await;
-        decisions.ok().and_then(|decisions| decisions.iter().next().copied()).ok_or(StoreError)
+        let decisions = self.charge(call, std::slice::from_ref(charge)).await;
+        decisions.ok().and_then(|decisions| decisions.first().copied()).ok_or(StoreError)
     }
 
-    /// Looks at a key, with the entries of its log where the limit keeps one.
-    pub(crate) async fn inspect(&self, key: Key<'_>, limit: &Limit, tag: &[u8]) -> Result<Snapshot, StoreError> {
-        match self {
-            Backend::Memory(store) => guarded(|| store.inspect(key, limit)),
-            Backend::Shared(backend) => Box::pin(backend.shared.inspect(key, tag, limit)).await.map_err(|error| {
-                backend.tell_failure(&error, "what was asked of a key stays unknown");
+    /// Looks at the key of a charge, with the entries of its log where the limit keeps one.
+    pub(crate) async fn inspect(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
+        match &self.0 {
+            Way::Memory(store) => guarded(|| store.states().inspect_in(charge.namespace, charge.key, charge.limit)),
+            Way::Asked(asked) => Box::pin(asked.consistent.inspect(call, charge)).await.map_err(|error| {
+                asked.log_failure(&error, "what was asked of a key stays unknown");
                 StoreError
             }),
-            #[cfg(test)]
-            Backend::Unreachable => Err(StoreError),
-            #[cfg(test)]
-            Backend::Silent => std::future::pending().await,
+        }
+    }
+
+    /// Gives back what was taken in advance and not spent, and tells what was let pass.
+    pub(crate) async fn close(&self) {
+        if let Way::Asked(asked) = &self.0 {
+            Box::pin(asked.consistent.close()).await;
+        }
+    }
+
+    fn is_same(&self, other: &Backend) -> bool {
+        match (&self.0, &other.0) {
+            (Way::Memory(one), Way::Memory(other)) => Arc::ptr_eq(one.states(), other.states()),
+            (Way::Asked(one), Way::Asked(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         }
     }
 }
 
 /// What happens when these charges are not decided. Limits that callers bring have no rule that could choose.
 fn instead_of(charges: &[Charge<'_>]) -> &'static str {
-    let is_of_caller = |charge: &Charge<'_>| Purpose::is_of_caller(charge.key.as_bytes());
-    match charges.iter().all(is_of_caller) {
+    match charges.iter().all(|charge| keys::is_of_caller(charge.namespace)) {
         true => "limits of callers are held in memory",
         false => "rules go by on_store_failure",
     }
@@ -143,54 +176,59 @@ pub(crate) struct Turn {
     pub(crate) is_late: bool,
 }
 
-impl SharedBackend {
-    fn new(name: &str, store: RedisStore, clock: Clock) -> SharedBackend {
-        let shared = Shared::new(store, clock.clone());
+impl Asked {
+    fn new(name: &str, store: AnyStore, clock: Clock) -> Asked {
+        let nature = store.nature();
+        let consistent = Consistent::new(store, clock.clone());
         let (failures, blocked_until, look_at) = (MessagePace::default(), AtomicU64::new(0), AtomicU64::new(0));
-        SharedBackend { shared, name: name.into(), failures, clock, blocked_until, look_at }
+        Asked { consistent, nature, name: name.into(), failures, clock, blocked_until, look_at }
     }
 
-    /// Tells an operator that the store failed, and what happens `instead`: the first time, and then from time to time.
-    fn tell_failure(&self, error: &redis::StoreError, instead: &str) {
+    /// Logs that the store failed, and what happens `instead`: the first time, and then from time to time.
+    fn log_failure(&self, error: &tidegate_stores::StoreError, instead: &str) {
         let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
         let store = &*self.name;
         // The error names the store by its URL, without the password. What heals by itself is a warning.
-        if matches!(error, redis::StoreError::Call(error) if error.is_access_denied()) {
+        if error.is_access_denied() {
             tracing::error!(store, left_out, %error, "a shared store did not decide: {instead}");
         } else {
             tracing::warn!(store, left_out, %error, "a shared store did not decide: {instead}");
         }
     }
 
-    async fn charge(&self, charges: &[Charge<'_>], placings: &[Placing<'_>]) -> Result<Decisions, ChargeFailure> {
-        let mut shared: Vec<SharedCharge<'_>> = Vec::with_capacity(charges.len());
-        for (charge, placing) in charges.iter().zip(placings) {
-            shared.push(SharedCharge { charge: *charge, tag: placing.tag, consistency: placing.consistency });
-        }
-        self.shared.charge(&shared).await.map_err(|error| match error {
-            redis::StoreError::Charges(error) => ChargeFailure::Refused(error),
+    async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
+        self.consistent.charge(call, charges).await.map_err(|error| match error {
+            tidegate_stores::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
-                self.tell_failure(&error, instead_of(charges));
+                self.log_failure(&error, instead_of(charges));
                 ChargeFailure::Store(StoreError)
             }
         })
     }
 
     /// Does something with a permit.
-    pub(crate) async fn decide_permit(&self, key: Key<'_>, id: &[u8], op: PermitOp) -> Result<Permits, StoreError> {
-        self.shared.decide_permit(key, id, op).await.map_err(|error| {
-            let instead = match Purpose::is_of_layer(key.as_bytes()) {
-                true => "layers go by on_store_failure",
-                false => "permits are held in memory",
+    pub(crate) async fn decide_permit(
+        &self,
+        call: &Call,
+        charge: &PermitCharge<'_>,
+    ) -> Result<Permits, tidegate_stores::StoreError> {
+        let decided = self.consistent.permit(call, charge).await;
+        if let Err(error) = &decided {
+            let instead = match charge.namespace.purpose() {
+                Some(Purpose::Layer) => "layers go by on_store_failure",
+                _ => "permits are held in memory",
             };
-            self.tell_failure(&error, instead);
-            StoreError
-        })
+            self.log_failure(error, instead);
+        }
+        decided
     }
 
-    /// Whether it is the caller's turn to look if an operator blocked any key on another node: one caller looks from time
-    /// to time, the others go by what is known.
+    /// Whether it is the caller's turn to look if an operator blocked any key on another node, or before this process
+    /// started: one caller looks from time to time, the others go by what is known.
     pub(crate) fn turn_to_look(&self) -> Option<Turn> {
+        if !self.nature.outlives_process() {
+            return None;
+        }
         let now = self.clock.now();
         let due = self.look_at.load(Ordering::Relaxed);
         let next = now.as_nanos().saturating_add(BLOCKED_LOOK_NANOS);
@@ -202,12 +240,11 @@ impl SharedBackend {
 
     /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones. No rule
     /// failed if that fails.
-    pub(crate) async fn learn_of_blocks(&self, now: Time) -> Result<(), redis::StoreError> {
-        let (Ok(limit), Ok(key)) = (penalty::longest(), Key::new(&penalty::ANY_KEY)) else { return Ok(()) };
-        let charge = Charge { key, limit: &limit, op: Op::Peek, veto: false };
-        let look = SharedCharge { charge, tag: &[], consistency: Consistency::Exact };
-        let decisions = self.shared.charge(&[look]).await?;
-        let left = decisions.iter().next().map_or(Duration::ZERO, Decision::reset_after);
+    pub(crate) async fn learn_of_blocks(&self, now: Time) -> Result<(), tidegate_stores::StoreError> {
+        let Ok(limit) = penalty::longest() else { return Ok(()) };
+        let look = Charge::new(Key::ALL, &limit, Op::Peek).within(&keys::ANY_BLOCK).shadow();
+        let decisions = self.consistent.charge(&Call::default(), &[look]).await?;
+        let left = decisions.first().map_or(Duration::ZERO, Decision::reset_after);
         let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         self.blocked_until.store(now.as_nanos().saturating_add(left), Ordering::Relaxed);
         Ok(())
@@ -215,9 +252,8 @@ impl SharedBackend {
 
     /// Waits for a connection that is being made, and not for one that cannot be made.
     pub(crate) async fn connect(&self) {
-        let is_connecting = |error| matches!(error, CallError::NotSent { why: Why::Connecting, .. });
-        while let Err(redis::StoreError::Call(error)) = self.learn_of_blocks(self.clock.now()).await
-            && is_connecting(error)
+        while let Err(error) = self.learn_of_blocks(self.clock.now()).await
+            && error.is_connecting()
         {
             tokio::time::sleep(CONNECT_PAUSE).await;
         }
@@ -243,6 +279,8 @@ type Made = (StoreSpec, Backend);
 #[derive(Debug)]
 pub(crate) struct Stores {
     clock: Clock,
+    /// Stores that the program made itself. They take the place of those of the same name in any policy.
+    brought: HashMap<Box<str>, AnyStore>,
     by_name: Mutex<HashMap<Box<str>, Made>>,
 }
 
@@ -256,6 +294,7 @@ pub(crate) struct Found {
 
 /// A store that several processes share, for those who watch it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoreView {
     /// Its name in the configuration.
     pub name: Box<str>,
@@ -280,11 +319,12 @@ impl StoreView {
 
 /// Why a store could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InstallError {
     /// The system has no memory for it.
     #[error(transparent)]
     Capacity(#[from] CapacityError),
-    /// Its URL is none.
+    /// Its URL cannot be used.
     #[error("store {store}: {error}")]
     Url {
         /// Its name.
@@ -295,38 +335,52 @@ pub enum InstallError {
     /// A file that its URL names cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A rule has a limit that its store cannot keep.
+    #[error("rule {rule}: store {store} does not know {algorithm}; use another store or algorithm")]
+    Algorithm {
+        /// The rule.
+        rule: Box<str>,
+        /// The name of the store.
+        store: Box<str>,
+        /// The algorithm of the limit.
+        algorithm: tidegate_core::Algorithm,
+    },
 }
 
-/// Whether this is the URL of a store that several processes share.
+/// Checks the URL of a store that several processes share, and reports what a configuration needs to know of it.
 ///
 /// # Errors
-/// What is wrong with it, and what would do.
-pub fn check_store_url(url: &str) -> Result<(), (String, String)> {
-    url.parse::<Target>().map(|_| ()).map_err(|error| (error.problem(), error.fix().to_owned()))
+/// What is wrong with it, and how to fix that.
+pub fn check_store_url(url: &str) -> Result<StoreFacts, (String, String)> {
+    let target = url.parse::<Target>().map_err(|error| (error.problem(), error.fix().to_owned()))?;
+    Ok(StoreFacts { has_slots: target.has_slots(), has_password: target.has_password() })
 }
 
 impl Stores {
     /// The first store alone, which every policy names.
-    pub(crate) fn new(clock: Clock, first: &StoreSpec) -> Result<(Stores, Backend), InstallError> {
-        let store = build(first, &clock)?;
-        let made = (first.clone(), store.clone());
-        Ok((Stores { clock, by_name: Mutex::new(HashMap::from([(first.name.clone(), made)])) }, store))
+    pub(crate) fn new(
+        clock: Clock,
+        first: &StoreSpec,
+        brought: HashMap<Box<str>, AnyStore>,
+    ) -> Result<(Stores, Backend), InstallError> {
+        let mut stores = Stores { clock, brought, by_name: Mutex::default() };
+        let store = stores.build(first)?;
+        stores.by_name = Mutex::new(HashMap::from([(first.name.clone(), (first.clone(), store.clone()))]));
+        Ok((stores, store))
     }
 
     /// The stores of a policy, those made that are not there yet; all others are let go. If one cannot be made, all stay
     /// as they were.
-    pub(crate) fn install(&self, specs: &[StoreSpec]) -> Result<Found, InstallError> {
+    pub(crate) fn install(&self, specs: &[StoreSpec], policy: &Policy) -> Result<Found, InstallError> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Found { stores: Vec::with_capacity(specs.len()), unchanged: Vec::new() };
         let mut named = HashMap::with_capacity(specs.len());
         for (place, spec) in specs.iter().enumerate() {
             let (made_as, store) = match by_name.get(&spec.name) {
                 // What is kept elsewhere is not lost with the connections to it. The default store stays as it was made.
-                Some((made_as, _)) if place > 0 && made_as.place != spec.place => {
-                    (spec.clone(), build(spec, &self.clock)?)
-                }
+                Some((made_as, _)) if place > 0 && made_as.place != spec.place => (spec.clone(), self.build(spec)?),
                 Some((made_as, store)) => (made_as.clone(), store.clone()),
-                None => (spec.clone(), build(spec, &self.clock)?),
+                None => (spec.clone(), self.build(spec)?),
             };
             if made_as != *spec {
                 found.unchanged.push(spec.name.clone());
@@ -334,56 +388,70 @@ impl Stores {
             found.stores.push(store.clone());
             named.insert(spec.name.clone(), (made_as, store));
         }
+        check_algorithms(policy, specs, &found.stores)?;
         let before = std::mem::replace(&mut *by_name, named);
         drop(by_name);
-        let kept = |one: &Arc<SharedBackend>| {
-            found.stores.iter().any(|store| matches!(store, Backend::Shared(other) if Arc::ptr_eq(one, other)))
-        };
         for (_, (_, backend)) in before {
-            if let Backend::Shared(backend) = backend
-                && !kept(&backend)
-            {
+            if !found.stores.iter().any(|store| store.is_same(&backend)) {
                 close_aside(backend);
             }
         }
         Ok(found)
     }
 
-    /// The shared stores, by name.
-    pub(crate) fn shared(&self) -> Vec<StoreView> {
+    /// The stores that may have to be waited for, by name.
+    pub(crate) fn views(&self) -> Vec<StoreView> {
         let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut views = Vec::new();
-        for (name, (_, backend)) in by_name.iter() {
-            let Backend::Shared(backend) = backend else { continue };
-            let SharedHealth { store: health, from_denials, from_leases, from_replicas, .. } = backend.shared.health();
-            views.push(StoreView { name: name.clone(), health, from_denials, from_leases, from_replicas });
-        }
+        let of_asked = |(name, (_, backend)): (&Box<str>, &Made)| {
+            let health = backend.asked()?.consistent.health();
+            Some(StoreView {
+                name: name.clone(),
+                health: health.store,
+                from_denials: health.from_denials,
+                from_leases: health.from_leases,
+                from_replicas: health.from_replicas,
+            })
+        };
+        let mut views: Vec<StoreView> = by_name.iter().filter_map(of_asked).collect();
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
     }
+
+    fn build(&self, spec: &StoreSpec) -> Result<Backend, InstallError> {
+        if let Some(store) = self.brought.get(&spec.name) {
+            return Ok(Backend::of(&spec.name, store.clone(), &self.clock));
+        }
+        if let Some(url) = spec.url() {
+            let target: Target = url.parse().map_err(|error| InstallError::Url { store: spec.name.clone(), error })?;
+            return Ok(Backend::of(&spec.name, RedisStore::open(&target)?.into(), &self.clock));
+        }
+        Ok(Backend::memory_of(build_memory(spec, &self.clock)?))
+    }
+}
+
+/// Refuses limits that their stores do not know.
+fn check_algorithms(policy: &Policy, specs: &[StoreSpec], stores: &[Backend]) -> Result<(), InstallError> {
+    for rule in policy.rules() {
+        for limit in &rule.limits {
+            let (Some(spec), Some(store)) = (specs.get(limit.store), stores.get(limit.store)) else { continue };
+            let algorithm = limit.limit.algorithm();
+            if !store.nature().algorithms.contains(&algorithm) {
+                return Err(InstallError::Algorithm { rule: rule.name.clone(), store: spec.name.clone(), algorithm });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Closes a store that is let go, in the background: what was leased of it goes back, and it is told what was admitted.
 /// Without a runtime there is nobody to do it: then leases end by themselves, and what it was not told is lost.
-fn close_aside(backend: Arc<SharedBackend>) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move { backend.shared.close().await });
+fn close_aside(backend: Backend) {
+    if let (Some(_), Ok(runtime)) = (backend.asked(), tokio::runtime::Handle::try_current()) {
+        runtime.spawn(async move { backend.close().await });
     }
 }
 
-fn build(spec: &StoreSpec, clock: &Clock) -> Result<Backend, InstallError> {
-    if let Some(url) = spec.url() {
-        let target: Target = url.parse().map_err(|error| InstallError::Url { store: spec.name.clone(), error })?;
-        return Ok(Backend::Shared(Arc::new(SharedBackend::new(
-            &spec.name,
-            RedisStore::open(&target)?,
-            clock.clone(),
-        ))));
-    }
-    Ok(Backend::Memory(Arc::new(build_memory(spec, clock)?)))
-}
-
-pub(crate) fn build_memory(spec: &StoreSpec, clock: &Clock) -> Result<MemoryStore, CapacityError> {
+pub(crate) fn build_memory(spec: &StoreSpec, clock: &Clock) -> Result<Memory, CapacityError> {
     let mut builder = MemoryStore::builder().clock(clock.clone());
     if let Some(keys) = spec.keys {
         builder = builder.keys(keys);
@@ -391,7 +459,7 @@ pub(crate) fn build_memory(spec: &StoreSpec, clock: &Clock) -> Result<MemoryStor
     if let Some(entries) = spec.log_entries {
         builder = builder.log_entries(entries);
     }
-    builder.build()
+    Ok(Memory::new(builder.build()?))
 }
 
 #[cfg(test)]
@@ -402,43 +470,42 @@ mod tests {
     use tidegate_policy::StorePlace;
 
     fn spec(name: &str, keys: usize) -> StoreSpec {
-        StoreSpec { name: name.into(), place: Some(StorePlace::Memory), keys: Some(keys), log_entries: None }
+        let place = Some(StorePlace::Memory);
+        StoreSpec { name: name.into(), place, keys: Some(keys), ..StoreSpec::default() }
     }
 
-    fn memory(backend: &Backend) -> &Arc<MemoryStore> {
-        match backend {
-            Backend::Memory(store) => store,
-            other => panic!("{other:?}"),
-        }
+    fn installed(stores: &Stores, specs: &[StoreSpec]) -> Found {
+        stores.install(specs, &Policy::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn stores_that_are_no_longer_named_are_freed() {
-        let (stores, _) = Stores::new(Clock::system(), &spec("default", 100)).unwrap();
+        let (stores, _) = Stores::new(Clock::system(), &spec("default", 100), HashMap::new()).unwrap();
         let install = |names: &[&str]| {
             let specs: Vec<StoreSpec> = names.iter().map(|name| spec(name, 100)).collect();
-            stores.install(&specs).unwrap().stores
+            installed(&stores, &specs).stores
         };
         let first = install(&["default", "sessions"]);
-        let [kept, dropped]: [Weak<MemoryStore>; 2] = [0, 1].map(|number| Arc::downgrade(memory(&first[number])));
+        let weak = |backend: &Backend| Arc::downgrade(backend.states().unwrap());
+        let [kept, dropped]: [Weak<MemoryStore>; 2] = [weak(&first[0]), weak(&first[1])];
         let second = install(&["default", "visits"]);
         assert!(dropped.strong_count() == 1, "a request of the first policy still asks it");
         drop(first);
         assert!(dropped.upgrade().is_none(), "now nobody does");
-        assert!(kept.upgrade().is_some_and(|kept| Arc::ptr_eq(&kept, memory(&second[0]))), "its name stayed");
+        assert!(kept.upgrade().is_some_and(|kept| Arc::ptr_eq(&kept, second[0].states().unwrap())), "its name stayed");
         let third = install(&["default", "sessions"]);
-        assert!(!Weak::ptr_eq(&dropped, &Arc::downgrade(memory(&third[1]))), "the same name again is a new store");
+        assert!(!Weak::ptr_eq(&dropped, &weak(&third[1])), "the same name again is a new store");
     }
 
     #[test]
     fn a_store_that_cannot_be_made_changes_nothing() {
-        let (stores, default) = Stores::new(Clock::system(), &spec("default", 100)).unwrap();
-        let before = stores.install(&[spec("default", 100), spec("sessions", 100)]).unwrap().stores;
-        assert!(stores.install(&[spec("default", 100), spec("vast", usize::MAX)]).is_err());
-        let after = stores.install(&[spec("default", 200), spec("sessions", 100)]).unwrap();
-        let same = |(before, after): (&Backend, &Backend)| Arc::ptr_eq(memory(before), memory(after));
-        assert!(before.iter().zip(&after.stores).all(same));
-        assert!(Arc::ptr_eq(memory(&default), memory(&after.stores[0])));
+        let (stores, default) = Stores::new(Clock::system(), &spec("default", 100), HashMap::new()).unwrap();
+        let before = installed(&stores, &[spec("default", 100), spec("sessions", 100)]).stores;
+        let vast = stores.install(&[spec("default", 100), spec("vast", usize::MAX)], &Policy::default());
+        assert!(vast.is_err());
+        let after = installed(&stores, &[spec("default", 200), spec("sessions", 100)]);
+        assert!(before.iter().zip(&after.stores).all(|(before, after)| before.is_same(after)));
+        assert!(default.is_same(&after.stores[0]));
         assert_eq!(after.unchanged, vec![Box::<str>::from("default")]);
     }
 }

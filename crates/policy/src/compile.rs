@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tidegate_core::{Limit, Rate};
+use tidegate_core::{Limit, Namespace, Purpose as CountedFor, Rate};
 
 use crate::address::{ClientAddress, Clients, Trust};
 use crate::bounds::{
@@ -23,7 +23,7 @@ use crate::pattern::Set;
 use crate::policy::{DomainId, Guide, Policy, StoreSpec};
 use crate::request::Shown;
 use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
-use crate::schema::{self, Action};
+use crate::schema::{self, Action, CountedBy};
 use crate::stores::Outside;
 
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
@@ -147,8 +147,11 @@ impl Compiler<'_, '_> {
         let at = |name: &str| child(pointer, name);
         self.check_name("name", &rule.name, &at("name"));
         let limits = self.limits(domain, rule, pointer);
-        let longest = limits.iter().map(|limit| limit.namespace.len()).max().unwrap_or_default();
+        // The byte of the purpose stands before all names.
+        let longest = limits.iter().map(|limit| limit.namespace.as_bytes().len() - 1).max().unwrap_or_default();
         self.check_lists(rule, &limits, pointer);
+        let own = rule.limits.first().or(rule.limit.as_ref()).and_then(schema::Limit::name);
+        let of_first = |purpose| namespace(purpose, domain, rule, own);
         Rule {
             domain: domain.into(),
             name: rule.name.as_str().into(),
@@ -158,17 +161,22 @@ impl Compiler<'_, '_> {
             count_denied: rule.count_denied,
             penalty: self.duration("for", rule.penalty.as_deref(), PENALTY_MAX, &at("for")),
             on_store_failure: self.on_store_failure(rule.on_store_failure.as_ref(), &at("on_store_failure")),
+            penalties: of_first(CountedFor::Penalty),
+            blocks: of_first(CountedFor::Block),
             response: self.response(&rule.response, response, &at("response")),
             told_as: self.told_as(rule, &at("told_as")),
             quota: rule.quota,
-            consistency: rule.consistency,
+            consistency: rule.consistency.into(),
             hash_tag: self.hash_tag(rule.hash_tag.as_deref(), &at("hash_tag")),
             replaces: rule.replaces.iter().map(|name| name.as_str().into()).collect(),
             metric_entries: rule.metrics.by_entries.iter().map(|name| name.as_str().into()).collect(),
             metadata: rule.metadata.clone(),
             metric_path: metric_path(rule),
             matching: self.matching(&rule.matching, &at("match")),
-            key: self.key(rule.key.as_slice(), &at("key")),
+            key: match &rule.counted_by {
+                Some(counted_by) => counted_parts(counted_by),
+                None => self.key(rule.key.as_slice(), &at("key")),
+            },
             key_room: RULE_KEY_BYTES_MAX.saturating_sub(longest),
             cost: rule.cost.as_ref().and_then(|source| self.expression(source, Purpose::Cost, &at("cost"))),
             count: rule.count.as_ref().and_then(|source| self.expression(source, Purpose::Count, &at("count"))),
@@ -204,10 +212,7 @@ impl Compiler<'_, '_> {
         let mut names = HashSet::new();
         let mut limits = Vec::with_capacity(written.len());
         for (pointer, limit) in written {
-            let (own, store) = match limit {
-                schema::Limit::Numbers(numbers) => (numbers.name.as_deref(), numbers.store.as_deref()),
-                schema::Limit::Rate(_) => (None, None),
-            };
+            let (own, store) = (limit.name(), limit.store());
             let store = match store {
                 Some(store) => self.store_of(Some(store), &child(&pointer, "store")),
                 None => self.store_of(rule.store.as_deref(), &at("store")),
@@ -222,7 +227,7 @@ impl Compiler<'_, '_> {
                 self.diagnostics.error(&pointer, message, hint);
             }
             if let Some((limit, shown)) = self.limit("limit", limit, "action: block without a limit", &pointer) {
-                let namespace = namespace(&[domain, &rule.name, own.unwrap_or_default()]);
+                let namespace = namespace(CountedFor::Rule, domain, rule, own);
                 let is_named_to_envoy = own.is_some() || !has_exact_entries(rule);
                 self.check_consistency(rule, &limit, &at("consistency"));
                 limits.push(RuleLimit { name: name.into(), is_named_to_envoy, limit, shown, namespace, store });
@@ -305,18 +310,17 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn on_store_failure(&mut self, written: Option<&schema::OnStoreFailure>, pointer: &str) -> OnStoreFailure {
-        match written {
-            None => OnStoreFailure::Local(None),
-            Some(schema::OnStoreFailure::Allow) => OnStoreFailure::Allow,
-            Some(schema::OnStoreFailure::Deny) => OnStoreFailure::Deny,
-            Some(schema::OnStoreFailure::Local(limit)) => {
+    fn on_store_failure(&mut self, written: Option<&schema::OnStoreFailure>, pointer: &str) -> Option<OnStoreFailure> {
+        Some(match written? {
+            schema::OnStoreFailure::Allow => OnStoreFailure::Allow,
+            schema::OnStoreFailure::Deny => OnStoreFailure::Deny,
+            schema::OnStoreFailure::Local(limit) => {
                 match self.limit("local", limit, "on_store_failure: deny", &child(pointer, "local")) {
                     Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
                     None => OnStoreFailure::Deny,
                 }
             }
-        }
+        })
     }
 
     fn response(&mut self, written: &schema::Response, above: ResponseOptions, pointer: &str) -> ResponseOptions {
@@ -399,20 +403,45 @@ pub(crate) fn child(pointer: &str, name: &str) -> String {
     }
 }
 
-/// The names with their lengths before them, seven bits a byte. Where one namespace ends is told by itself, so no key
-/// of one is a key of another.
-fn namespace(names: &[&str]) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    for name in names {
-        let mut length = name.len();
-        while length > 0x7f {
-            bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
-            length >>= 7;
-        }
-        bytes.push(u8::try_from(length).unwrap_or_default());
-        bytes.extend_from_slice(name.as_bytes());
+/// What states of a rule belong to: its domain and name, and the name of the limit. Rules from files of
+/// envoyproxy/ratelimit share one for all of their domain, which no rule with a name has.
+fn namespace(purpose: CountedFor, domain: &str, rule: &schema::Rule, limit: Option<&str>) -> Namespace {
+    match rule.counted_by {
+        Some(_) => Namespace::named(purpose, &[domain, ""]),
+        None => Namespace::named(purpose, &[domain, &rule.name, limit.unwrap_or_default()]),
     }
-    bytes.into()
+}
+
+/// The key of a rule from a file of envoyproxy/ratelimit: the unit, then each entry with the length of its key before it, a
+/// letter for what follows, and the value or the pattern with its length. Distinct entries give distinct bytes.
+fn counted_parts(counted_by: &CountedBy) -> Box<[Part]> {
+    let mut parts = Vec::new();
+    let mut fixed = Vec::new();
+    push_text(&mut fixed, counted_by.unit);
+    for entry in &counted_by.entries {
+        push_text(&mut fixed, &entry.key);
+        if let Some(pattern) = &entry.pattern {
+            fixed.push(b'p');
+            push_text(&mut fixed, pattern);
+            continue;
+        }
+        fixed.push(b'v');
+        parts.push(Part::Fixed(std::mem::take(&mut fixed).into()));
+        parts.push(match entry.place {
+            Some(place) => Part::EntryAt(place as usize),
+            None => Part::Entry(entry.key.as_str().into()),
+        });
+    }
+    if !fixed.is_empty() {
+        parts.push(Part::Fixed(fixed.into()));
+    }
+    parts.into()
+}
+
+/// A text with its length in two bytes before it. Names of files are shorter than that, or told to be too long.
+fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
 }
 
 /// Whether a rule matches as those in files of the reference server do.

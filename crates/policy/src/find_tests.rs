@@ -220,8 +220,9 @@ fn parts_of_keys() {
 fn whole_keys_fit_the_bound() {
     let name = "n".repeat(1000);
     let policy = policy(&serde_json::json!([{"name": name, "limit": "1/s", "key": {"entry": "a"}}]));
-    let namespace = &policy.rules()[0].limits[0].namespace;
-    let room = crate::bounds::RULE_KEY_BYTES_MAX - namespace.len() - 2;
+    let namespace = policy.rules()[0].limits[0].namespace.as_bytes();
+    // The first byte is that of the purpose.
+    let room = crate::bounds::RULE_KEY_BYTES_MAX - (namespace.len() - 1) - 2;
     assert_eq!(policy.rules()[0].key_values_bytes_max(), room);
     assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room))])).0, KeyMade::Whole);
     assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room + 1))])).0, KeyMade::TooLong);

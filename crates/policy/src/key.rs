@@ -26,6 +26,8 @@ pub(crate) enum Part {
     Cookie(Box<str>),
     Query(Box<str>),
     Expression(Box<Expression>),
+    /// These bytes, whatever the request is.
+    Fixed(Box<[u8]>),
 }
 
 impl Rule {
@@ -56,7 +58,7 @@ impl Rule {
             Part::EntryAt(_) => true,
             Part::Expression(expression) => expression.looks_at_entry(name),
             Part::Address { .. } | Part::Method | Part::Host | Part::Path => false,
-            Part::Header(_) | Part::Cookie(_) | Part::Query(_) => false,
+            Part::Header(_) | Part::Cookie(_) | Part::Query(_) | Part::Fixed(_) => false,
         };
         self.matching.looks_at_entry(name)
             || self.key.iter().any(of_key)
@@ -86,7 +88,11 @@ impl Rule {
     /// length of each, are taken off.
     #[must_use]
     pub fn key_values_bytes_max(&self) -> usize {
-        self.key_room.saturating_sub(LENGTH_BYTES * self.key.len())
+        let bytes = |part: &Part| match part {
+            Part::Fixed(bytes) => bytes.len(),
+            _ => LENGTH_BYTES,
+        };
+        self.key_room.saturating_sub(self.key.iter().map(bytes).sum())
     }
 }
 
@@ -120,6 +126,11 @@ impl Part {
                 KeyText::Missing => KeyMade::Missing,
                 KeyText::TooLong => KeyMade::TooLong,
             },
+            Part::Fixed(fixed) if bytes.len() + fixed.len() > end => KeyMade::TooLong,
+            Part::Fixed(fixed) => {
+                bytes.extend_from_slice(fixed);
+                KeyMade::Whole
+            }
             part => part.plain(question).map_or(KeyMade::Missing, |value| append(&value, end, bytes)),
         }
     }
@@ -142,7 +153,7 @@ impl Part {
             Part::Query(name) => {
                 question.http?.parameters().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value)
             }
-            Part::Address { .. } | Part::Expression(_) => None,
+            Part::Address { .. } | Part::Expression(_) | Part::Fixed(_) => None,
         }
     }
 }

@@ -65,4 +65,4 @@ pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId, RuleLimit,
     ToldAs,
 };
-pub use stores::{CheckStore, LookUp, Outside, can_be_leased};
+pub use stores::{CheckStore, LookUp, Outside, StoreFacts, can_be_leased};

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::bounds::{SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
-use tidegate_core::{Algorithm, Limit, LimitError, Rate};
+use tidegate_core::bounds::{SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
+use tidegate_core::{Algorithm, Limit, LimitError, LimitNumbers, Rate};
 
 use crate::json::{FieldError, Fields, Raw, quote, text, whole};
 use crate::request::Shown;
@@ -192,19 +192,11 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
 }
 
 fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers) -> Result<Limit, LimitError> {
-    let (units, window) = (rate.units(), rate.period());
-    match algorithm {
-        Algorithm::Gcra => Limit::gcra(rate, numbers.burst.unwrap_or(units)),
-        Algorithm::TokenBucket => Limit::token_bucket(rate, numbers.capacity.unwrap_or(units)),
-        Algorithm::LeakyBucket => Limit::leaky_bucket(rate, numbers.capacity.unwrap_or(units)),
-        Algorithm::FixedWindow => Limit::fixed_window(units, window).map(|limit| match numbers.stagger {
-            Some(true) => limit.staggered(),
-            _ => limit,
-        }),
-        Algorithm::SlidingLog => Limit::sliding_log(units, window),
-        Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
-        Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
-    }
+    let mut made = LimitNumbers::from(rate);
+    made.burst = if algorithm == Algorithm::Gcra { numbers.burst } else { numbers.capacity };
+    made.slices = numbers.slices;
+    made.stagger = numbers.stagger.unwrap_or_default();
+    Limit::of(algorithm, &made)
 }
 
 /// The rate, if enough is known to tell of it.
@@ -234,7 +226,7 @@ fn rate_of(
 }
 
 fn is_window(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    !algorithm.is_bucket()
 }
 
 fn algorithm(numbers: &Numbers) -> Result<Algorithm, LimitProblem> {
@@ -322,11 +314,7 @@ fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
 fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static str>) -> LimitProblem {
     // A burst or slices of nothing are a slip.
     let lets_none_pass = matches!(&error, LimitError::Zero { field: "rate" | "limit" });
-    let field = match &error {
-        LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::TooLarge { field, .. } => *field,
-        LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => *field,
-        LimitError::Unreadable { .. } => "rate",
-    };
+    let field = error.field();
     let text = error.to_string();
     let (message, hint) = text.split_once("; ").unwrap_or((&text, "see the reference of limits"));
     let named = message.split_once(": ").filter(|(name, _)| *name == field);

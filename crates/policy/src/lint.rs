@@ -32,7 +32,7 @@ impl Both<'_> {
 
 pub(crate) fn lint(config: &Config, policy: &Policy, outside: &Outside, diagnostics: &mut Diagnostics<'_>) {
     effect::of_stores(policy, diagnostics);
-    sharing::of_stores(config, diagnostics);
+    sharing::of_stores(config, policy, diagnostics);
     let stores = sharing::kinds(policy, outside);
     effect::of_client_address(config, diagnostics);
     let mut compiled = policy.rules().iter();

@@ -54,7 +54,7 @@ impl Rule {
             Part::Header(_) | Part::Cookie(_) => HttpParts { headers: true, ..HttpParts::default() },
             Part::Expression(expression) => Expression::http_parts(expression),
             Part::Address { .. } => HttpParts { address: true, ..HttpParts::default() },
-            Part::Method | Part::Query(_) | Part::Entry(_) | Part::EntryAt(_) => HttpParts::default(),
+            Part::Method | Part::Query(_) | Part::Entry(_) | Part::EntryAt(_) | Part::Fixed(_) => HttpParts::default(),
         });
         of_expressions.chain(of_key).fold(of_matching, HttpParts::or)
     }

@@ -14,6 +14,7 @@ use crate::matching::Facts;
 use crate::parts::HttpParts;
 use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Mode, Rule, RuleId};
+use crate::stores::StoreFacts;
 
 /// All rules, compiled.
 #[derive(Debug)]
@@ -31,11 +32,11 @@ pub struct Policy {
 pub type FoundRules = SmallVec<[RuleId; 8]>;
 
 /// A domain of a policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainId(pub(crate) u32);
 
 impl DomainId {
-    /// Its place among the domains of the policy.
+    /// Its number among the domains of its policy, from 0.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -59,12 +60,14 @@ impl Guide {
 }
 
 /// A store that rules name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
     /// Its name; the first one is `default`.
     pub name: Box<str>,
     /// Where it is; nothing for a default store of which the configuration does not say it.
     pub place: Option<StorePlace>,
+    /// What is known of one that is not in memory; nothing if its URL stands in a variable that was not looked up.
+    pub facts: Option<StoreFacts>,
     /// Keys that find an exact place.
     pub keys: Option<usize>,
     /// Entries of all logs together.
@@ -107,7 +110,7 @@ pub struct Question<'a> {
 impl Default for Policy {
     /// No rules, and the store `default`.
     fn default() -> Policy {
-        let store = StoreSpec { name: "default".into(), place: None, keys: None, log_entries: None };
+        let store = StoreSpec { name: "default".into(), ..StoreSpec::default() };
         Policy {
             rules: Vec::new(),
             stores: vec![store],

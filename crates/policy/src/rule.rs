@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::Limit;
+use tidegate_core::{Limit, Namespace};
 
 use crate::expression::Expression;
 use crate::key::Part;
@@ -10,7 +10,8 @@ use crate::matching::Matching;
 use crate::request::Shown;
 use crate::schema;
 
-pub use schema::{Action, Consistency, Headers, Mode};
+pub use schema::{Action, Headers, Mode};
+pub use tidegate_core::Consistency;
 
 /// The number of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,8 +44,12 @@ pub struct Rule {
     pub count_denied: bool,
     /// How long a key stays denied after a denial.
     pub penalty: Option<Duration>,
-    /// What happens when its store does not answer.
-    pub on_store_failure: OnStoreFailure,
+    /// What happens when its store does not answer; if nothing is said, the store's nature decides.
+    pub on_store_failure: Option<OnStoreFailure>,
+    /// The namespace of the penalties that it imposes: one for all its limits.
+    pub penalties: Namespace,
+    /// The namespace of its keys that an operator blocked.
+    pub blocks: Namespace,
     /// What its answers say.
     pub response: ResponseOptions,
     /// How closely nodes that share a store agree.
@@ -82,8 +87,9 @@ pub struct RuleLimit {
     pub limit: Limit,
     /// How it is told of: units and period.
     pub shown: Shown,
-    /// The first bytes of each key under this limit, which no other limit of any domain shares.
-    pub namespace: Box<[u8]>,
+    /// Which rule and limit its states belong to. Rules in files of envoyproxy/ratelimit share that of their domain; their
+    /// keys hold all entries.
+    pub namespace: Namespace,
     /// The place of its store in [`Policy::stores`](crate::Policy::stores).
     pub store: usize,
 }

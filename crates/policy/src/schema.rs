@@ -165,6 +165,28 @@ pub struct Rule {
     /// Anything that Envoy shall hand on as dynamic metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Value>,
+    /// What its counts are kept under, if that is not its name and key: so it is for rules from files of
+    /// envoyproxy/ratelimit.
+    #[serde(skip)]
+    pub(crate) counted_by: Option<CountedBy>,
+}
+
+/// What the counts of a rule from a file of envoyproxy/ratelimit are kept under, whatever the rule is called: its domain, the
+/// unit of its limit and all entries, so that adding or renaming rules resets no count.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CountedBy {
+    pub(crate) unit: &'static str,
+    pub(crate) entries: Vec<CountedEntry>,
+}
+
+/// An entry on the way to a descriptor.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CountedEntry {
+    pub(crate) key: String,
+    /// Its place among the entries, from 0, if the key stands there more than once.
+    pub(crate) place: Option<u32>,
+    /// The pattern that all its values are counted under together; each value by itself if there is none.
+    pub(crate) pattern: Option<String>,
 }
 
 /// Which requests a rule applies to: those that meet all of these.
@@ -291,6 +313,16 @@ pub enum Consistency {
     Async,
 }
 
+impl From<Consistency> for tidegate_core::Consistency {
+    fn from(written: Consistency) -> tidegate_core::Consistency {
+        match written {
+            Consistency::Exact => tidegate_core::Consistency::Exact,
+            Consistency::Leased => tidegate_core::Consistency::Leased,
+            Consistency::Async => tidegate_core::Consistency::Async,
+        }
+    }
+}
+
 impl std::fmt::Display for Consistency {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
@@ -321,6 +353,24 @@ pub enum Limit {
     Rate(String),
     /// An algorithm with its numbers.
     Numbers(Numbers),
+}
+
+impl Limit {
+    /// Its own name, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Limit::Numbers(numbers) => numbers.name.as_deref(),
+            Limit::Rate(_) => None,
+        }
+    }
+
+    /// The store that it names.
+    pub(crate) fn store(&self) -> Option<&str> {
+        match self {
+            Limit::Numbers(numbers) => numbers.store.as_deref(),
+            Limit::Rate(_) => None,
+        }
+    }
 }
 
 /// An algorithm with its numbers.

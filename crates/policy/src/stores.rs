@@ -1,18 +1,25 @@
 //! Where counts are kept: the part of compiling that concerns stores, and what has to be known from outside for it.
 
-use std::time::Duration;
-
+use tidegate_core::Limit;
 use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
-use tidegate_core::{Algorithm, Key, Limit, Numbers};
 
 use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN, LEASED_WINDOW_MIN, STORES_MAX};
 use crate::compile::{Compiler, child};
 use crate::json::quote;
 use crate::policy::{StorePlace, StoreSpec};
-use crate::schema::{self, Consistency};
+use crate::schema;
 
-/// Says what is wrong with the URL of a store that is not in memory, and what would do.
-pub type CheckStore = fn(&str) -> Result<(), (String, String)>;
+/// Reports what is behind the URL of a store that is not in memory, or what is wrong with it and how to fix that.
+pub type CheckStore = fn(&str) -> Result<StoreFacts, (String, String)>;
+
+/// What a configuration needs to know of a store that is not in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreFacts {
+    /// Whether it keeps states in slots that a hash tag chooses.
+    pub has_slots: bool,
+    /// Whether a password stands in its URL.
+    pub has_password: bool,
+}
 
 /// The value of a variable of the environment.
 pub type LookUp = fn(&str) -> Option<String>;
@@ -45,22 +52,30 @@ impl Compiler<'_, '_> {
 
     fn store(&mut self, name: &str, store: &schema::Store) -> StoreSpec {
         let pointer = child("/stores", name);
+        let mut facts = None;
         let place = match store.url.as_deref() {
             Some(url) if is_memory(url) => Some(StorePlace::Memory),
-            Some(url) => self.store_elsewhere(url, store, &pointer),
+            Some(url) => self.store_elsewhere(url, store, &pointer, &mut facts),
             // Where the default store is can be said elsewhere.
             None => (name != "default").then_some(StorePlace::Memory),
         };
         StoreSpec {
             name: name.into(),
             place,
+            facts,
             keys: self.capacity("keys", store.keys, KEYS_MAX, &pointer),
             log_entries: self.capacity("log_entries", store.log_entries, LOG_ENTRIES_MAX, &pointer),
         }
     }
 
     /// The place of a store that is not said to be in memory, if it is one.
-    fn store_elsewhere(&mut self, written: &str, store: &schema::Store, pointer: &str) -> Option<StorePlace> {
+    fn store_elsewhere(
+        &mut self,
+        written: &str,
+        store: &schema::Store,
+        pointer: &str,
+        facts: &mut Option<StoreFacts>,
+    ) -> Option<StorePlace> {
         for (field, is_set) in [("keys", store.keys.is_some()), ("log_entries", store.log_entries.is_some())] {
             if is_set {
                 let message = format!("{field}: only a store in memory is sized");
@@ -94,8 +109,9 @@ impl Compiler<'_, '_> {
         if is_memory(&url) {
             return Some(StorePlace::Memory);
         }
-        if let Err((problem, hint)) = check(&url) {
-            self.diagnostics.error(&at, format!("url: {problem}"), hint);
+        match check(&url) {
+            Ok(found) => *facts = Some(found),
+            Err((problem, hint)) => self.diagnostics.error(&at, format!("url: {problem}"), hint),
         }
         Some(StorePlace::At(url.into()))
     }
@@ -124,18 +140,13 @@ impl Compiler<'_, '_> {
 
     /// Refuses what an algorithm cannot do without letting too much pass.
     pub(crate) fn check_consistency(&mut self, rule: &schema::Rule, limit: &Limit, pointer: &str) {
-        let algorithm = limit.algorithm();
-        let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket);
         let (can, those) = match rule.consistency {
-            Consistency::Exact => (true, ""),
-            Consistency::Leased => (is_bucket || algorithm == Algorithm::FixedWindow, " or fixed_window"),
-            Consistency::Async => (
-                is_bucket || matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingCounter),
-                ", fixed_window or sliding_counter",
-            ),
+            schema::Consistency::Exact => (true, ""),
+            schema::Consistency::Leased => (limit.can_lease(), " or fixed_window"),
+            schema::Consistency::Async => (limit.can_be_copied(), ", fixed_window or sliding_counter"),
         };
         if !can {
-            let message = format!("consistency: {algorithm} cannot be {}", rule.consistency);
+            let message = format!("consistency: {} cannot be {}", limit.algorithm(), rule.consistency);
             let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket{those}");
             self.diagnostics.error(pointer, message, hint);
         }
@@ -159,14 +170,8 @@ fn is_memory(url: &str) -> bool {
 /// Whether slices of a limit can be leased, rather than each unit be asked for.
 #[must_use]
 pub fn can_be_leased(limit: &Limit) -> bool {
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    let Ok(any) = Key::new("any") else { return false };
-    let is_long_enough = match limit.numbers(any) {
-        Numbers::Bucket { span, .. } => span >= nanos(LEASED_SPAN_MIN),
-        Numbers::Window { window, .. } => window >= nanos(LEASED_WINDOW_MIN),
-        Numbers::Counter { .. } | Numbers::Log { .. } => false,
-    };
-    limit.units() >= LEASED_UNITS_MIN && is_long_enough
+    let least = if limit.algorithm().is_bucket() { LEASED_SPAN_MIN } else { LEASED_WINDOW_MIN };
+    limit.can_lease() && limit.units() >= LEASED_UNITS_MIN && limit.period() >= least
 }
 
 /// The variable of the environment that stands for a URL, as in `$REDIS_URL` and `${REDIS_URL}`. An empty name is none that

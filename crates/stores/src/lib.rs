@@ -1,7 +1,26 @@
-//! Stores that several processes share.
+//! Where counts live: the contract that every store keeps, and the stores.
 //!
 //! | to find | look in |
 //! |---|---|
+//! | what a store must do, and what else it can do | `contract.rs` |
+//! | why there is no answer | `error.rs` |
+//! | what a store reports about itself | `health.rs` |
+//! | the memory of this process | `memory.rs` |
 //! | Redis and Valkey | `redis/` |
+//! | stores that were made elsewhere | `other.rs` |
+//! | any of them, without a trait object in the way | `any.rs` |
 
+mod any;
+mod contract;
+mod error;
+mod health;
+mod memory;
+mod other;
 pub mod redis;
+
+pub use any::AnyStore;
+pub use contract::{Call, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store};
+pub use error::{Cause, Certainty, StoreError};
+pub use health::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
+pub use memory::Memory;
+pub use other::Other;

@@ -21,13 +21,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use tidegate_stores::redis::{
-    Address, Breaker, CallError, CallTimes, Health, Leased, NodeHealth, OpenError, Permits, RedisStore, StoreError,
-    Tagged, Target, TargetError, Totals, Why,
+pub use tidegate_stores::redis::{Address, CallError, OpenError, RedisStore, Target, TargetError, Why};
+pub use tidegate_stores::{
+    Breaker, Call, CallTimes, Cause, Certainty, Health, Lease, Leased, Leasing, Nature, NodeHealth, PermitCharge,
+    PermitStore, Store, StoreError, Totals,
 };
 
-use tidegate_core::{CapacityError, Charge, Decision, Key, KeyError, Limit, MemoryStore, Op};
-use tidegate_stores::redis::CALLERS_KEY;
+use tidegate_core::{CapacityError, Charge, Decision, Key, KeyError, Limit, MemoryStore, Namespace, Op, Purpose};
+
+/// Keys of limits that callers bring, in servers and in programs alike.
+static CALLERS: Namespace = Namespace::of(Purpose::Caller);
 
 /// One limit for many keys, shared by all processes that ask the same Redis with the same limit. Clones share connections.
 ///
@@ -53,6 +56,7 @@ pub enum Fallback {
 
 /// Why a limiter could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimiterError {
     /// The address is none.
     #[error(transparent)]
@@ -66,7 +70,8 @@ pub enum LimiterError {
 }
 
 /// Why Redis did not decide.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AskError {
     /// The key is empty or too long.
     #[error(transparent)]
@@ -131,14 +136,10 @@ impl RedisLimiter {
     /// # Errors
     /// If the key is empty or too long, or Redis does not answer.
     pub async fn decide(&self, key: impl AsRef<[u8]>, op: Op) -> Result<Decision, AskError> {
-        let key = key.as_ref();
-        // An empty key is refused here, or it would be one of a single byte.
-        Key::new(key)?;
-        let name = [&[CALLERS_KEY], key].concat();
-        let charge = Charge { key: Key::new(&name)?, limit: &self.limit, op, veto: true };
-        let decisions = self.store.charge(&[Tagged { charge, tag: &[] }]).await?;
+        let charge = Charge::new(Key::new(key.as_ref())?, &self.limit, op).within(&CALLERS);
+        let decisions = self.store.charge(&Call::default(), &[charge]).await?;
         // There is one for each charge.
-        Ok(decisions.iter().next().copied().unwrap_or_else(|| Decision::refused(&self.limit, RETRY)))
+        Ok(decisions.first().copied().unwrap_or_else(|| Decision::refused(&self.limit, RETRY)))
     }
 
     fn fall_back(&self, key: Key<'_>, units: u64) -> Decision {

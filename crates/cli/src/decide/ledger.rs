@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tidegate::{Key, Limit, Op, State, Time};
+use tidegate::{Identity, Key, Limit, Namespace, Op, State, Time};
 use tidegate_policy::json::quote;
 
 use super::request::Charge;
@@ -12,7 +12,7 @@ use super::{Complaint, Reply, Request};
 /// The limit in force, and the states by the limit's identity and key.
 pub(super) struct Ledger {
     limit: Option<Limit>,
-    states: HashMap<(u64, String), State>,
+    states: HashMap<(Identity, String), State>,
     keys_max: usize,
     /// Lines decided since the keys were last searched for those that equal never seen.
     since_search: usize,
@@ -44,7 +44,7 @@ impl Ledger {
     }
 
     fn decide(&mut self, charge: Charge) -> Result<Reply, Complaint> {
-        let limit = self.limit()?.for_key(Key::new(&charge.key)?);
+        let limit = self.limit()?.for_key(Namespace::root(), Key::new(&charge.key)?);
         self.since_search += 1;
         // Searching all keys now and then costs each line a few of them.
         if self.states.len() >= self.keys_max && self.since_search > self.keys_max / 16 {

@@ -7,7 +7,7 @@ use super::Words;
 use crate::decision::{Answer, Decision, Op, Receipt};
 use crate::{Rate, Time};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bucket {
     /// Nanoseconds a unit takes to come back.
     interval: u64,

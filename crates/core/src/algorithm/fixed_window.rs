@@ -2,10 +2,9 @@
 
 use super::Words;
 use crate::decision::{Answer, Decision, Op, Receipt};
-use crate::hash::agreed_hash;
-use crate::{Key, Time};
+use crate::{Key, Namespace, Time};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FixedWindow {
     pub(crate) limit: u64,
     pub(crate) window: u64,
@@ -21,12 +20,16 @@ impl FixedWindow {
 
     /// The same window, for this key: with `stagger`, windows of different keys end at different instants.
     #[inline]
-    pub(crate) fn for_key(&self, key: Key<'_>) -> FixedWindow {
+    pub(crate) fn for_key(&self, namespace: &Namespace, key: Key<'_>) -> FixedWindow {
         if !self.stagger {
             return *self;
         }
-        let scaled = u128::from(agreed_hash(key.as_bytes())) * u128::from(self.window);
-        FixedWindow { phase: u64::try_from(scaled >> 64).unwrap_or(0), ..*self }
+        let scaled = u128::from(namespace.spread(key)) * u128::from(self.window);
+        self.with_phase(u64::try_from(scaled >> 64).unwrap_or(0))
+    }
+
+    pub(crate) fn with_phase(&self, phase: u64) -> FixedWindow {
+        FixedWindow { phase, ..*self }
     }
 
     pub(crate) fn phase(&self) -> u64 {
@@ -34,7 +37,7 @@ impl FixedWindow {
     }
 
     /// The end of the window that `now` lies in.
-    fn end(&self, now: u64) -> u64 {
+    pub(crate) fn end(&self, now: u64) -> u64 {
         now + self.window - (now + self.window - self.phase) % self.window
     }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use crate::Time;
 use crate::decision::{Answer, Decision, Op, Receipt};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Log {
     pub(crate) limit: u64,
     pub(crate) window: u64,

@@ -84,12 +84,25 @@ impl State {
             Shape::Log(_) => return None,
         }))
     }
+
+    /// Puts a state right that was written so far ahead of `now` that the clock must have jumped back since.
+    pub(crate) fn repair(&mut self, limit: &Limit, now: Time) {
+        let is_ahead = match (limit.shape(), &self.0) {
+            (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.is_ahead(words, now),
+            (Shape::Window(window), Kept::Window(words)) => window.is_ahead(words, now),
+            (Shape::Counter(counter), Kept::Counter(words)) => counter.is_ahead(words, now),
+            _ => false,
+        };
+        if is_ahead {
+            decide(limit, self, now, Op::Debit(0));
+        }
+    }
 }
 
 /// Decides one operation and changes the state accordingly.
 ///
 /// A state that another algorithm left behind counts as never seen. A changed window length also makes another
-/// state: keep states apart by [`Limit::identity`] and key.
+/// state: keep states apart by namespace, [`Limit::identity`] and key.
 pub fn decide(limit: &Limit, state: &mut State, now: Time, op: Op) -> Decision {
     match (limit.shape(), &mut state.0) {
         (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.decide(words, now, op),

@@ -5,7 +5,7 @@ use super::Words;
 use crate::Time;
 use crate::decision::{Answer, Decision, Op, Receipt};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlidingCounter {
     pub(crate) limit: u64,
     pub(crate) window: u64,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
-use crate::Key;
+use crate::{Key, Limit, Namespace};
 
 /// Stands for a whole identity in a table: whoever does not know the seeds cannot make two of them meet, and by chance
 /// two of 2^32 keys meet once in 2^65 tables. Never zero, which marks a slot that was never used.
@@ -41,12 +41,19 @@ impl Seeds {
         Seeds { high: (seed(0), SharedSeed::from_u64(seed(1))), low: (seed(2), SharedSeed::from_u64(seed(3))) }
     }
 
-    /// The fingerprint of `key` under what else tells states apart.
+    /// The fingerprint of a key of a namespace under what a limit adds to that.
     #[inline]
-    pub(crate) fn fingerprint(&self, identity: u64, key: Key<'_>) -> Fingerprint {
+    pub(crate) fn fingerprint(&self, namespace: &Namespace, limit: &Limit, key: Key<'_>) -> Fingerprint {
+        // One word of the hasher for both: the hash of a namespace is as good as random beside the few identities.
+        self.print(namespace.hash() ^ limit.identity().to_bits(), key)
+    }
+
+    /// The fingerprint of a key among those with the same bits before it.
+    #[inline]
+    pub(crate) fn print(&self, before: u128, key: Key<'_>) -> Fingerprint {
         let half = |(start, shared): &(u64, SharedSeed)| {
             let mut hasher = FoldHasher::with_seed(*start, shared);
-            hasher.write_u64(identity);
+            hasher.write_u128(before);
             hasher.write(key.as_bytes());
             hasher.finish()
         };

@@ -6,7 +6,7 @@ use super::MemoryStore;
 use super::pool::PooledLog;
 use crate::algorithm::log::Entries;
 use crate::limit::Shape;
-use crate::{Decision, Key, Limit, Op, Time};
+use crate::{Decision, Key, Limit, Namespace, Op, Time};
 
 /// What is known of a key under a limit.
 #[derive(Clone, Debug)]
@@ -27,14 +27,20 @@ pub struct Spent {
 }
 
 impl MemoryStore {
-    /// Looks at a key, with the entries of its log where the limit keeps one.
+    /// Looks at a key of [`Namespace::root`], with the entries of its log where the limit keeps one.
     #[must_use]
     pub fn inspect(&self, key: Key<'_>, limit: &Limit) -> Snapshot {
-        let plain = || Snapshot { decision: self.decide(key, limit, Op::Peek), entries: Vec::new() };
+        self.inspect_in(Namespace::root(), key, limit)
+    }
+
+    /// Looks at a key of a namespace, with the entries of its log where the limit keeps one.
+    #[must_use]
+    pub fn inspect_in(&self, namespace: &Namespace, key: Key<'_>, limit: &Limit) -> Snapshot {
+        let plain = || Snapshot { decision: self.decide_in(namespace, key, limit, Op::Peek), entries: Vec::new() };
         let Shape::Log(log) = limit.shape() else { return plain() };
         // Made before the key is held: those who charge it wait meanwhile.
         let mut entries = Vec::with_capacity(usize::try_from(limit.log_entries_max()).unwrap_or(0));
-        let Some(held) = self.logs.lock(self.seeds.fingerprint(limit.identity(), key)) else { return plain() };
+        let Some(held) = self.logs.lock(self.seeds.fingerprint(namespace, limit, key)) else { return plain() };
         let now = self.clock.now();
         let chain = PooledLog { log, pool: &self.pool }.chain(held.state());
         let decision = log.foresee(&chain, now, Op::Peek, 0);

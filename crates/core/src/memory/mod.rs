@@ -22,7 +22,6 @@ pub(crate) use fingerprint::{Fingerprint, Seeds};
 pub use inspect::{Snapshot, Spent};
 pub(crate) use pool::{Pool, PooledLog};
 pub(crate) use table::Table;
-pub use transaction::{Charge, ChargeError, Decisions};
 
 use std::fmt;
 
@@ -32,7 +31,7 @@ use crate::bounds::{BATCH_KEYS_MAX, BLOCK_ENTRIES, KEYS_DEFAULT, KEYS_MAX, LOG_E
 use crate::decision::Answer;
 use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Clock, Decision, Key, Limit, Op, Time};
+use crate::{Clock, Decision, Key, Limit, Namespace, Op, Time};
 use cell::Held;
 use sketch::{Part, Sketch};
 use slot::Slot;
@@ -93,43 +92,64 @@ impl MemoryStore {
             + self.overflow.bytes()
     }
 
-    /// Decides one operation on one key, now.
+    /// Decides one operation on one key of [`Namespace::root`], now.
     #[inline]
     pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+        self.decide_in(Namespace::root(), key, limit, op)
+    }
+
+    /// Decides one operation on one key of a namespace, now.
+    #[inline]
+    pub fn decide_in(&self, namespace: &Namespace, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
         // First the clock: reading it takes as long as all the rest, which can go on meanwhile.
         let now = self.clock.now();
-        let ask = Ask { limit, print: self.seeds.fingerprint(limit.identity(), key), now, op };
+        let ask = Ask { limit, print: self.seeds.fingerprint(namespace, limit, key), now, op };
         match limit.shape() {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
-            shape => self.decide_larger(key, shape, ask),
+            _ => self.decide_larger(namespace, key, ask),
         }
     }
 
     /// Apart from the buckets, whose few instructions would otherwise share registers with all of these.
     #[inline(never)]
-    fn decide_larger(&self, key: Key<'_>, shape: &Shape, ask: Ask<'_>) -> Decision {
-        match shape {
+    fn decide_larger(&self, namespace: &Namespace, key: Key<'_>, ask: Ask<'_>) -> Decision {
+        match ask.limit.shape() {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
-            Shape::Window(window) => self.run(&self.windows, &window.for_key(key), ask),
+            Shape::Window(window) => self.run(&self.windows, &window.for_key(namespace, key), ask),
             Shape::Counter(counter) => self.run(&self.counters, counter, ask),
             Shape::Log(log) => self.run(&self.logs, &self.pooled(log, ask.now), ask),
         }
     }
 
-    /// Decides the same operation on many keys in order, at one instant, and appends the answers to `decisions`.
-    /// The memory of several keys is fetched at once, which makes it much faster than one by one.
+    /// Decides the same operation on many keys of [`Namespace::root`] in order, at one instant, and appends the answers to
+    /// `decisions`. The memory of several keys is fetched at once, which makes it much faster than one by one.
     ///
     /// Should it panic, the answers before the last one are whole, and the last one is nobody's.
     pub fn decide_batch(&self, keys: &[Key<'_>], limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
+        self.decide_batch_in(Namespace::root(), keys, limit, op, decisions);
+    }
+
+    /// Decides as [`MemoryStore::decide_batch`] does, on keys of a namespace.
+    pub fn decide_batch_in(
+        &self,
+        namespace: &Namespace,
+        keys: &[Key<'_>],
+        limit: &Limit,
+        op: Op,
+        decisions: &mut Vec<Decision>,
+    ) {
         let now = self.clock.now();
         decisions.reserve(keys.len());
         let ask = Ask { limit, print: Fingerprint::NONE, now, op };
         for keys in keys.chunks(BATCH_KEYS_MAX) {
+            let batch = Batch { namespace, keys, ask };
             match limit.shape() {
-                Shape::Bucket(bucket) => self.run_batch(&self.buckets, |_| *bucket, keys, ask, decisions),
-                Shape::Window(window) => self.run_batch(&self.windows, |key| window.for_key(key), keys, ask, decisions),
-                Shape::Counter(counter) => self.run_batch(&self.counters, |_| *counter, keys, ask, decisions),
-                Shape::Log(log) => self.run_batch(&self.logs, |_| self.pooled(log, now), keys, ask, decisions),
+                Shape::Bucket(bucket) => self.run_batch(&self.buckets, |_| *bucket, batch, decisions),
+                Shape::Window(window) => {
+                    self.run_batch(&self.windows, |key| window.for_key(namespace, key), batch, decisions);
+                }
+                Shape::Counter(counter) => self.run_batch(&self.counters, |_| *counter, batch, decisions),
+                Shape::Log(log) => self.run_batch(&self.logs, |_| self.pooled(log, now), batch, decisions),
             }
         }
     }
@@ -139,13 +159,12 @@ impl MemoryStore {
         &self,
         table: &Table<WORDS>,
         algorithm_for: impl Fn(Key<'k>) -> A,
-        keys: &[Key<'k>],
-        ask: Ask<'_>,
+        Batch { namespace, keys, ask }: Batch<'_, 'k>,
         decisions: &mut Vec<Decision>,
     ) {
         let mut prints = [Fingerprint::NONE; BATCH_KEYS_MAX];
         for (print, key) in prints.iter_mut().zip(keys) {
-            *print = self.seeds.fingerprint(ask.limit.identity(), *key);
+            *print = self.seeds.fingerprint(namespace, ask.limit, *key);
             table.prefetch_first(*print);
         }
         // Looking at all keys before the first is decided lets their memory arrive together; so does a second request
@@ -337,6 +356,14 @@ struct Ask<'a> {
     print: Fingerprint,
     now: Time,
     op: Op,
+}
+
+/// The same for several keys, at most [`BATCH_KEYS_MAX`].
+#[derive(Clone, Copy)]
+struct Batch<'a, 'k> {
+    namespace: &'a Namespace,
+    keys: &'a [Key<'k>],
+    ask: Ask<'a>,
 }
 
 /// Sizes a [`MemoryStore`].

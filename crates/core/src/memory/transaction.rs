@@ -1,4 +1,4 @@
-//! Several charges decided at one instant: all are taken, or none.
+//! Several charges on states in memory, which are held meanwhile.
 
 use arrayvec::ArrayVec;
 
@@ -10,98 +10,8 @@ use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::Answer;
 use crate::limit::Shape;
-use crate::{Decision, Key, Limit, Op, Retry, Time};
-
-/// What is asked of a store for one limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Charge<'a> {
-    /// Whom it counts.
-    pub key: Key<'a>,
-    /// The limit to charge.
-    pub limit: &'a Limit,
-    /// What to do.
-    pub op: Op,
-    /// Whether its denial stops the other charges too; a shadow charge's does not.
-    pub veto: bool,
-}
-
-impl<'a> Charge<'a> {
-    /// Takes `units`, and stops the whole if they do not fit.
-    #[must_use]
-    pub fn take(key: Key<'a>, limit: &'a Limit, units: u64) -> Charge<'a> {
-        Charge { key, limit, op: Op::Take(units), veto: true }
-    }
-
-    /// The same charge, but its denial stops nothing.
-    #[must_use]
-    pub fn shadow(self) -> Charge<'a> {
-        Charge { veto: false, ..self }
-    }
-}
-
-/// The answers to several charges, in their order.
-#[derive(Clone, Debug, Default)]
-pub struct Decisions {
-    each: ArrayVec<(Decision, bool), CHARGES_MAX>,
-}
-
-impl Decisions {
-    /// Whether every charge that may veto was allowed, so that all that fit were taken.
-    #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        self.vetoing().all(Decision::is_allowed)
-    }
-
-    /// The answer to each charge: whether it alone would pass. If the whole was denied, nothing was taken for any of
-    /// them, and none has a receipt.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
-        self.each.iter().map(|(decision, _)| decision)
-    }
-
-    /// The strictest answer among those that may veto. Nothing if no charge may veto.
-    #[must_use]
-    pub fn strictest(&self) -> Option<&Decision> {
-        self.vetoing().min_by_key(|decision| decision.strictness())
-    }
-
-    /// When to ask again: the longest of the denials. Nothing if it is allowed.
-    #[must_use]
-    pub fn retry(&self) -> Option<Retry> {
-        Retry::longest(self.vetoing().filter_map(Decision::retry))
-    }
-
-    fn vetoing(&self) -> impl Iterator<Item = &Decision> {
-        self.each.iter().filter(|(_, veto)| *veto).map(|(decision, _)| decision)
-    }
-}
-
-/// Each answer with whether it may veto, for stores and the engine, which join answers of several calls. Those beyond
-/// the most charges of a transaction are left out.
-#[doc(hidden)]
-impl FromIterator<(Decision, bool)> for Decisions {
-    fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {
-        Decisions { each: each.into_iter().take(CHARGES_MAX).collect() }
-    }
-}
-
-/// Why charges were not decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChargeError {
-    /// More charges than one transaction takes.
-    #[error("charges: {count} are too many for one request; use at most {CHARGES_MAX}")]
-    TooMany {
-        /// How many there were.
-        count: usize,
-    },
-    /// Two limits would count in one state: they have the same algorithm, window length and key, but other numbers.
-    #[error("charges[{charge}]: another {algorithm} limit counts on the same key; give each its own, like a prefix")]
-    SharedState {
-        /// The number of the later charge, from 0.
-        charge: usize,
-        /// The algorithm they share.
-        algorithm: &'static str,
-    },
-}
+use crate::transaction::{Place, PlaceOf, Trial, transact};
+use crate::{Charge, ChargeError, Decision, Decisions, Limit, Op, Time};
 
 impl MemoryStore {
     /// Decides several charges at one instant; takes all that fit if no vetoing charge is denied, else none.
@@ -118,40 +28,33 @@ impl MemoryStore {
             return Err(ChargeError::TooMany { count: charges.len() });
         }
         if let [charge] = charges {
-            let decision = self.decide(charge.key, charge.limit, charge.op);
-            return Ok(Decisions { each: ArrayVec::from_iter([(decision, charge.veto)]) });
+            let decision = self.decide_in(charge.namespace, charge.key, charge.limit, charge.op);
+            return Ok([(decision, charge.veto)].into_iter().collect());
         }
-        let prints: ArrayVec<Fingerprint, CHARGES_MAX> =
-            charges.iter().map(|charge| self.seeds.fingerprint(charge.limit.identity(), charge.key)).collect();
+        let prints: ArrayVec<Fingerprint, CHARGES_MAX> = charges.iter().map(|charge| self.print(charge)).collect();
         if let Some(number) = shares_state(charges, &prints) {
-            let algorithm = charges[number].limit.algorithm().name();
-            return Err(ChargeError::SharedState { charge: number, algorithm });
+            return Err(ChargeError::shared_state(number, &charges[number]));
         }
         let _gates = self.gates(charges, &prints);
         let now = self.clock.now();
-        let mut places: ArrayVec<Place<'_>, CHARGES_MAX> = ArrayVec::new();
-        let mut place_of: ArrayVec<usize, CHARGES_MAX> = ArrayVec::new();
+        let mut places: ArrayVec<Place<Kept<'_>>, CHARGES_MAX> = ArrayVec::new();
+        let mut place_of = PlaceOf::new();
         for (charge, print) in charges.iter().zip(&prints) {
-            let number = places.iter().position(|place| place.print == *print).unwrap_or_else(|| {
-                places.push(self.place(charge, *print, now));
+            let number = places.iter().position(|place| place.trial.print == *print).unwrap_or_else(|| {
+                places.push(Place::new(self.keep(charge, *print, now)));
                 places.len() - 1
             });
             place_of.push(number);
         }
-        let foreseen: ArrayVec<Decision, CHARGES_MAX> =
-            charges.iter().zip(&place_of).map(|(charge, number)| places[*number].foresee(self, charge)).collect();
-        let allowed = charges.iter().zip(&foreseen).all(|(charge, decision)| decision.is_allowed() || !charge.veto);
-        let settle = |(charge, (decision, number)): (&Charge<'_>, (Decision, usize))| {
-            let place = &mut places[number];
-            let settled =
-                if allowed { place.take(self, charge, decision) } else { place.refuse(self, charge, decision) };
-            (settled, charge.veto)
-        };
-        let each = charges.iter().zip(foreseen.into_iter().zip(place_of)).map(settle).collect();
+        let (decisions, allowed) = transact(charges, &mut places, &place_of);
         for place in places {
-            place.release(self, allowed);
+            place.trial.release(allowed);
         }
-        Ok(Decisions { each })
+        Ok(decisions)
+    }
+
+    fn print(&self, charge: &Charge<'_>) -> Fingerprint {
+        self.seeds.fingerprint(charge.namespace, charge.limit, charge.key)
     }
 
     /// Locks the home buckets of all charges, in ascending order of tables and homes, so that no two transactions wait
@@ -181,23 +84,25 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Takes the place of a charge's key.
-    fn place(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Place<'_> {
+    /// Holds the state of a charge's key.
+    fn keep(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Kept<'_> {
         let ask = Ask { limit: charge.limit, print, now, op: charge.op };
-        let kept = match charge.limit.shape() {
-            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask).map(Kept::Bucket),
-            Shape::Window(window) => self.taken(&self.windows, &window.for_key(charge.key), ask).map(Kept::Window),
-            Shape::Counter(counter) => self.taken(&self.counters, counter, ask).map(Kept::Counter),
+        let state = match charge.limit.shape() {
+            Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask).map(Trying::Bucket),
+            Shape::Window(window) => {
+                self.taken(&self.windows, &window.for_key(charge.namespace, charge.key), ask).map(Trying::Window)
+            }
+            Shape::Counter(counter) => self.taken(&self.counters, counter, ask).map(Trying::Counter),
             Shape::Log(log) => {
                 let log = self.pooled(log, now);
-                self.taken(&self.logs, &log, ask).map(|taken| Kept::Log(taken, 0))
+                self.taken(&self.logs, &log, ask).map(|taken| Trying::Log(taken, 0))
             }
         };
         let overflow = |now| {
             let arrival = self.overflow.part(charge.limit).arrival(print);
-            Kept::Overflow { now, arrival, scratch: [arrival] }
+            Trying::Overflow { now, arrival, scratch: [arrival] }
         };
-        Place { print, limit: *charge.limit, kept: kept.unwrap_or_else(overflow), asked: 0, denied: false }
+        Kept { store: self, print, limit: *charge.limit, state: state.unwrap_or_else(overflow) }
     }
 
     /// The place of a key in its table, or the instant to decide at in the sketch.
@@ -230,17 +135,15 @@ fn shares_state(charges: &[Charge<'_>], prints: &[Fingerprint]) -> Option<usize>
     })
 }
 
-/// One key's place, held for the length of a transaction.
-struct Place<'a> {
+/// The state of one key, held for the length of a transaction.
+struct Kept<'a> {
+    store: &'a MemoryStore,
     print: Fingerprint,
     limit: Limit,
-    kept: Kept<'a>,
-    /// Units that charges before want of it, and whether one of them was denied.
-    asked: u64,
-    denied: bool,
+    state: Trying<'a>,
 }
 
-enum Kept<'a> {
+enum Trying<'a> {
     Bucket(Taken<'a, 1>),
     Window(Taken<'a, 2>),
     Counter(Taken<'a, 3>),
@@ -260,34 +163,16 @@ struct Taken<'a, const WORDS: usize> {
     scratch: [u64; WORDS],
 }
 
-impl Place<'_> {
-    /// What the charge would be answered, after those before it.
-    fn foresee(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
-        let decision = self.try_on_copy(store, charge);
-        let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charge.op else { return decision };
-        let whole = self.asked.saturating_add(units);
-        let is_debit = matches!(charge.op, Op::Debit(_));
-        let fits = is_debit || decision.is_allowed() && !self.denied;
-        if fits || charge.veto {
-            self.asked = whole;
-            self.denied |= !fits;
-        }
-        if fits {
-            return decision;
-        }
-        // Those before it would be asked for again too: what counts is when all fit.
-        let together = self.untouched(store, charge, Op::Take(whole)).answer;
-        let answer = if whole == units || together == Answer::Allow { decision.answer } else { together };
-        Decision { answer, ..decision }
-    }
-
-    fn try_on_copy(&mut self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
-        match (&mut self.kept, charge.limit.shape()) {
-            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.try_on_copy(bucket, charge.op),
-            (Kept::Window(taken), Shape::Window(window)) => taken.try_on_copy(&window.for_key(charge.key), charge.op),
-            (Kept::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
-            (Kept::Log(taken, pending), Shape::Log(log)) => {
-                let chain = PooledLog { log, pool: &store.pool }.chain(taken.held.state());
+impl Trial for Kept<'_> {
+    fn try_next(&mut self, _number: usize, charge: &Charge<'_>) -> Decision {
+        match (&mut self.state, charge.limit.shape()) {
+            (Trying::Bucket(taken), Shape::Bucket(bucket)) => taken.try_on_copy(bucket, charge.op),
+            (Trying::Window(taken), Shape::Window(window)) => {
+                taken.try_on_copy(&window.for_key(charge.namespace, charge.key), charge.op)
+            }
+            (Trying::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
+            (Trying::Log(taken, pending), Shape::Log(log)) => {
+                let chain = PooledLog { log, pool: &self.store.pool }.chain(taken.held.state());
                 let decision = log.foresee(&chain, taken.now, charge.op, *pending);
                 if let Op::Take(units) | Op::Debit(units) = charge.op
                     && decision.is_allowed()
@@ -296,7 +181,7 @@ impl Place<'_> {
                 }
                 decision
             }
-            (Kept::Overflow { now, scratch, .. }, _) => {
+            (Trying::Overflow { now, scratch, .. }, _) => {
                 // The sketch takes nothing back, so nothing may fit because of that.
                 let op = if charge.op.may_shrink() { Op::Peek } else { charge.op };
                 approximate(charge.limit, op, charge.limit.as_bucket().decide(scratch, *now, op))
@@ -305,54 +190,48 @@ impl Place<'_> {
         }
     }
 
-    /// What `op` would be answered alone.
-    fn untouched(&self, store: &MemoryStore, charge: &Charge<'_>, op: Op) -> Decision {
-        match (&self.kept, charge.limit.shape()) {
-            (Kept::Bucket(taken), Shape::Bucket(bucket)) => taken.untouched(bucket, op),
-            (Kept::Window(taken), Shape::Window(window)) => taken.untouched(&window.for_key(charge.key), op),
-            (Kept::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
-            (Kept::Log(taken, _), Shape::Log(log)) => {
-                log.foresee(&PooledLog { log, pool: &store.pool }.chain(taken.held.state()), taken.now, op, 0)
+    fn untouched(&self, _number: usize, charge: &Charge<'_>, op: Op) -> Decision {
+        match (&self.state, charge.limit.shape()) {
+            (Trying::Bucket(taken), Shape::Bucket(bucket)) => taken.untouched(bucket, op),
+            (Trying::Window(taken), Shape::Window(window)) => {
+                taken.untouched(&window.for_key(charge.namespace, charge.key), op)
             }
-            (Kept::Overflow { now, arrival, .. }, _) => {
+            (Trying::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
+            (Trying::Log(taken, _), Shape::Log(log)) => {
+                let chain = PooledLog { log, pool: &self.store.pool }.chain(taken.held.state());
+                log.foresee(&chain, taken.now, op, 0)
+            }
+            (Trying::Overflow { now, arrival, .. }, _) => {
                 approximate(charge.limit, op, charge.limit.as_bucket().decide(&mut [*arrival], *now, op))
             }
             _ => mismatched(charge),
         }
     }
 
-    /// Takes a charge for good. Only logs were not changed yet.
-    fn take(&mut self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
-        match (&mut self.kept, charge.limit.shape()) {
-            (Kept::Log(taken, _), Shape::Log(log)) => {
-                let pooled = PooledLog { log, pool: &store.pool };
-                if foreseen.is_allowed() {
-                    return pooled.decide(taken.held.state_mut(), taken.now, charge.op);
-                }
-                // What did not fit is not taken either if a refund or reset of the call made room: a charge after it
-                // may have been promised that room.
-                let looked = log.foresee(&pooled.chain(taken.held.state()), taken.now, Op::Peek, 0);
-                Decision { answer: foreseen.answer, ..looked }
-            }
-            _ => foreseen,
+    /// Only logs were not changed yet.
+    fn take(&mut self, charge: &Charge<'_>, foreseen: Decision) -> Decision {
+        let (Trying::Log(taken, _), Shape::Log(log)) = (&mut self.state, charge.limit.shape()) else { return foreseen };
+        let pooled = PooledLog { log, pool: &self.store.pool };
+        if foreseen.is_allowed() {
+            return pooled.decide(taken.held.state_mut(), taken.now, charge.op);
         }
+        // What did not fit is not taken either if a refund or reset of the call made room: a charge after it may have been
+        // promised that room.
+        let looked = log.foresee(&pooled.chain(taken.held.state()), taken.now, Op::Peek, 0);
+        Decision { answer: foreseen.answer, ..looked }
     }
+}
 
-    /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state.
-    fn refuse(&self, store: &MemoryStore, charge: &Charge<'_>, foreseen: Decision) -> Decision {
-        let answer = if foreseen.is_allowed() { Answer::AllowAlone } else { foreseen.answer };
-        Decision { answer, ..self.untouched(store, charge, Op::Peek) }
-    }
-
-    fn release(self, store: &MemoryStore, allowed: bool) {
-        match self.kept {
-            Kept::Bucket(taken) => taken.release(allowed),
-            Kept::Window(taken) => taken.release(allowed),
-            Kept::Counter(taken) => taken.release(allowed),
-            Kept::Log(mut taken, _) => store.pool.settle(taken.held.state_mut()),
-            Kept::Overflow { now, arrival, scratch: [raised] } => {
+impl Kept<'_> {
+    fn release(self, allowed: bool) {
+        match self.state {
+            Trying::Bucket(taken) => taken.release(allowed),
+            Trying::Window(taken) => taken.release(allowed),
+            Trying::Counter(taken) => taken.release(allowed),
+            Trying::Log(mut taken, _) => self.store.pool.settle(taken.held.state_mut()),
+            Trying::Overflow { now, arrival, scratch: [raised] } => {
                 if allowed && raised > arrival {
-                    store.overflow.part(&self.limit).raise(self.print, raised, now);
+                    self.store.overflow.part(&self.limit).raise(self.print, raised, now);
                 }
             }
         }

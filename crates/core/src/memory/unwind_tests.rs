@@ -39,7 +39,7 @@ fn panics(work: impl FnOnce()) -> bool {
 
 /// Takes one unit of a key, and panics.
 fn take_and_panic(store: &MemoryStore, name: &str, limit: &Limit) {
-    let (print, now) = (store.seeds.fingerprint(limit.identity(), key(name)), store.clock.now());
+    let (print, now) = (store.seeds.fingerprint(Namespace::root(), limit, key(name)), store.clock.now());
     let ask = Ask { limit, print, now, op: Op::Take(1) };
     let panicked = panics(|| {
         match limit.shape() {

@@ -56,6 +56,7 @@ impl Numbers {
             Algorithm::TokenBucket => Limit::token_bucket(rate(), self.units),
             Algorithm::LeakyBucket => Limit::leaky_bucket(rate(), self.units),
             Algorithm::Gcra => Limit::gcra(rate(), self.units),
+            other => panic!("{other} has no model"),
         }
         .unwrap()
     }
@@ -69,6 +70,7 @@ impl Numbers {
             Algorithm::TokenBucket => Box::new(token_bucket::TokenBucket::new(*self)),
             Algorithm::LeakyBucket => Box::new(leaky_bucket::LeakyBucket::new(*self)),
             Algorithm::Gcra => Box::new(gcra::Gcra::new(*self)),
+            other => panic!("{other} has no model"),
         }
     }
 
@@ -111,6 +113,7 @@ impl Numbers {
             Algorithm::SlidingLog => window + jump.min(window),
             Algorithm::SlidingCounter => 2 * window + jump.min(window),
             Algorithm::SlicedWindow => (self.slices + 1) * self.slice() + jump.min(window),
+            other => panic!("{other} has no model"),
         }
     }
 }

@@ -17,7 +17,7 @@ mod problem;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use tidegate_core::{Algorithm, Decision, Retry, Time};
+use tidegate_core::{Decision, Limit, Phase, Retry, Time};
 use tidegate_policy::{Headers, Mode, ResponseOptions, Shown};
 
 use crate::bounds::POLICIES_TOLD_MAX;
@@ -87,20 +87,21 @@ pub fn tell(
     tell_limits(&told, retry_after, !outcome.is_allowed(), &now, &mut each);
 }
 
-/// What is told, in the standard headers and of nothing else, of a limit that judged a request alone and let it pass. Most
-/// answers tell no more.
+/// What is told where one limit judged a request and let it pass, in the standard headers. Most answers tell no more, and
+/// need no list.
 fn standard_alone(
     outcome: &Outcome,
     unsaid: Option<Headers>,
     now: impl FnOnce() -> Time,
 ) -> Option<(&LimitTexts, u64, Duration)> {
-    let sole = outcome.sole()?;
-    if options(&sole).headers.or(unsaid)? != Headers::Standard || !is_visible(&sole) {
+    let mut judgements = outcome.judgements();
+    let (Some(alone), None) = (judgements.next(), judgements.next()) else { return None };
+    if options(&alone).headers.or(unsaid)? != Headers::Standard || alone.denies() || !is_visible(&alone) {
         return None;
     }
-    let decision = sole.answer.decision()?;
-    let wait = wait(algorithm(&sole)?, sole.shown?, decision, false, now);
-    Some((sole.texts?, decision.remaining(), wait))
+    let decision = alone.answer.decision()?;
+    let wait = wait(&limit(&alone)?, alone.phase, decision, false, now);
+    Some((alone.texts?, decision.remaining(), wait))
 }
 
 /// All headers of an outcome, as [`tell`] tells them.
@@ -118,7 +119,7 @@ impl<'a> LimitNumbers<'a> {
         let shown = judgement.shown?;
         let (remaining, wait) = match &judgement.answer {
             Answer::Decided(decision) => {
-                (decision.remaining(), wait(algorithm(judgement)?, shown, decision, judgement.denies(), now))
+                (decision.remaining(), wait(&limit(judgement)?, judgement.phase, decision, judgement.denies(), now))
             }
             Answer::Penalised(left) => (0, *left),
             Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::NotAsked => return None,
@@ -133,22 +134,17 @@ impl<'a> LimitNumbers<'a> {
 /// How long a client has to make do with what is left. If it was denied: until the same request would pass. Else until
 /// the limit is as if never used; a fixed window is so at its end, though nobody used it yet. For that alone the instant
 /// is asked for: who would have to read a clock hands it over unread.
-pub fn wait(
-    algorithm: Algorithm,
-    shown: Shown,
-    decision: &Decision,
-    denies: bool,
-    now: impl FnOnce() -> Time,
-) -> Duration {
+pub fn wait(limit: &Limit, phase: Phase, decision: &Decision, denies: bool, now: impl FnOnce() -> Time) -> Duration {
     if let (true, Some(wait)) = (denies, decision.retry_after()) {
         return wait;
     }
     let reset = decision.reset_after();
-    if algorithm == Algorithm::FixedWindow && reset.is_zero() {
-        let window = shown.period_ns.max(1);
-        return Duration::from_nanos(window - now().as_nanos() % window);
+    if !limit.resets_at_once() || !reset.is_zero() {
+        return reset;
     }
-    reset
+    let now = now();
+    let end = limit.resets_at(phase, now).unwrap_or(now);
+    Duration::from_nanos(end.as_nanos().saturating_sub(now.as_nanos()))
 }
 
 /// Whole seconds, rounded up.
@@ -157,9 +153,9 @@ pub fn seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// How the limit of a judgement counts.
-pub fn algorithm(judgement: &Judgement<'_>) -> Option<Algorithm> {
-    judgement.own.or(judgement.limit.map(|limit| limit.limit)).map(|limit| limit.algorithm())
+/// The limit of a judgement.
+pub fn limit(judgement: &Judgement<'_>) -> Option<Limit> {
+    judgement.own.or(judgement.limit.map(|limit| limit.limit))
 }
 
 /// What the answers of a judgement's rule say.
@@ -259,15 +255,32 @@ mod tests {
 
     #[test]
     fn a_fixed_window_resets_at_its_end_though_nobody_used_it() {
-        let shown = Shown { units: 2, period_ns: 60 * NANOS_PER_SECOND };
+        let period = 60 * NANOS_PER_SECOND;
         let limit = Limit::fixed_window(2, Duration::from_secs(60)).unwrap();
         let clock = FakeClock::at(NOW);
         let limiter = Limiter::builder(limit).clock(clock.clone()).build().unwrap();
         let key = Key::new("k").unwrap();
-        let left = Duration::from_nanos(shown.period_ns - NOW.as_nanos() % shown.period_ns);
+        let left = Duration::from_nanos(period - NOW.as_nanos() % period);
         for (op, denies) in [(Op::Peek, false), (Op::Take(2), false), (Op::Take(1), true), (Op::Take(3), true)] {
             let decision = limiter.store().decide(key, &limit, op);
-            assert_eq!(wait(limit.algorithm(), shown, &decision, denies, || NOW), left, "{op:?}");
+            assert_eq!(wait(&limit, Phase::default(), &decision, denies, || NOW), left, "{op:?}");
         }
+    }
+
+    #[test]
+    fn an_unused_staggered_window_resets_at_its_own_end() {
+        let limit = Limit::fixed_window(2, Duration::from_secs(60)).unwrap().staggered();
+        let limiter = Limiter::builder(limit).clock(FakeClock::at(NOW)).build().unwrap();
+        let mut ends = Vec::new();
+        for name in ["ann", "bob", "eve"] {
+            let key = Key::new(name).unwrap();
+            let phase = limit.phase(tidegate_core::Namespace::root(), key);
+            let told = |op| wait(&limit, phase, &limiter.store().decide(key, &limit, op), false, || NOW);
+            let unused = told(Op::Peek);
+            assert_eq!(unused, told(Op::Take(1)), "{name}: as when it is used");
+            ends.push(unused);
+        }
+        ends.dedup();
+        assert_eq!(ends.len(), 3, "each at its own time: {ends:?}");
     }
 }

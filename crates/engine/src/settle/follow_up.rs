@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Op};
 use tidegate_policy::Rule;
+use tidegate_stores::Call;
 
 use super::Settling;
 use crate::error::RequestError;
@@ -25,9 +26,12 @@ impl Settling<'_> {
             if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || self.is_over(number)), op)
                 && let Some((backend, limit)) = self.place(number)
             {
-                let debit = Charge { key: plan.key(&planned.key)?, limit: &limit, op: Op::Debit(units), veto: false };
-                // If the store fails now, the answer stands, and these units are not counted.
-                let _ = backend.charge(&[debit], &[plan.placing(planned)]).await;
+                let charge = plan.charge(active, planned, Op::Debit(units))?;
+                if let Some(charge) = charge {
+                    // If the store fails now, the answer stands, and these units are not counted.
+                    let debit = Charge { limit: &limit, ..charge.shadow() };
+                    let _ = backend.charge(&Call::default(), &[debit]).await;
+                }
             }
             // A penalty that is there is not lengthened, and who is denied for want of a store did nothing wrong.
             if let (Answer::Decided(denial), Some(length), Some(backend)) =
@@ -62,11 +66,11 @@ impl Settling<'_> {
 
     /// Whether a penalty in memory, which was looked at when its charge was planned, is longer than its rule says.
     fn is_overlong_in_memory(&self, rule: &Rule, length: Duration, planned: &Planned) -> Result<bool, RequestError> {
-        match (planned.step, self.active.store_of(rule)) {
+        match (planned.step, self.active.store_of(rule).and_then(Backend::states)) {
             // The penalty alone is looked at again: a block or the limit itself may deny for longer. It is read as no longer
             // than its rule says.
-            (Step::Penalised(left), Some(Backend::Memory(store))) if left >= length => {
-                Ok(self.plan.penalty(rule, length, planned)?.left_in(store)? == Ok(Some(length)))
+            (Step::Penalised(left), Some(store)) if left >= length => {
+                Ok(self.plan.penalty(rule, length, planned)?.left_in(store) == Ok(Some(length)))
             }
             _ => Ok(false),
         }

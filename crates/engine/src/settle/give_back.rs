@@ -1,9 +1,12 @@
 //! What was taken in vain goes back to where it was taken.
 
-use tidegate_core::{Charge, Key, Limit, Op};
+use tidegate_core::{Charge, Consistency, Key, Limit, Namespace, Op, Placement};
+use tidegate_stores::Call;
+use tokio::runtime::Handle;
 
 use super::Settling;
 use crate::failure::guarded;
+use crate::keys::key_of;
 use crate::outcome::Answer;
 use crate::plan::Step;
 use crate::store::Backend;
@@ -11,9 +14,9 @@ use crate::store::Backend;
 /// Units that were taken in vain: what gives them back, and where.
 struct Owed<'a> {
     backend: &'a Backend,
-    key: Key<'a>,
+    charge: Charge<'a>,
+    /// The limit that they were taken under.
     limit: Limit,
-    op: Op,
 }
 
 impl<'a> Settling<'a> {
@@ -23,38 +26,75 @@ impl<'a> Settling<'a> {
             if self.judged[number].taken.is_none() || !wanted(self, number) {
                 continue;
             }
-            let Some(Owed { backend, key, limit, op }) = self.owed(number) else { continue };
-            let refund = Charge { key, limit: &limit, op, veto: false };
+            let Some(Owed { backend, charge, limit }) = self.owed(number) else { continue };
             // If the store fails now, the units come back by themselves.
-            let placing = self.plan.placing(&self.plan.planned[number]);
-            let refunded = backend.charge(&[refund], &[placing]).await.ok();
-            // The numbers are told as they are after it.
-            if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.iter().next()) {
+            let refund = Charge { limit: &limit, ..charge };
+            let refunded = backend.charge(&Call::default(), &[refund]).await.ok();
+            // The numbers are reported as they are after it.
+            if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.first()) {
                 self.judged[number].answer = Answer::Decided(*decision);
             }
         }
     }
 
-    /// What was taken for a charge and is to go back. It is told once.
+    /// What was taken for a charge and is to go back. It is returned once.
     fn owed(&mut self, number: usize) -> Option<Owed<'a>> {
         let receipt = self.judged[number].taken.take()?;
-        let plan = self.plan;
+        let (plan, active) = (self.plan, self.active);
         let Step::Charge(Op::Take(units)) = plan.planned[number].step else { return None };
         let (backend, limit) = self.place(number)?;
-        let key = plan.key(&plan.planned[number].key).ok()?;
-        Some(Owed { backend, key, limit, op: Op::Refund(units, Some(receipt)) })
+        let charge = plan.charge(active, &plan.planned[number], Op::Refund(units, Some(receipt))).ok()??.shadow();
+        Some(Owed { backend, charge, limit })
     }
 }
 
-/// A request that goes away before it is settled, because nobody waits for it any more, gives back what memory gave it.
-/// What it took of a shared store stays taken: to give that back takes a call. So nothing too much passes, and units that
-/// nobody used come back by themselves.
+/// A request that goes away before it is settled, because nobody waits for it any more, gives back what it took: to memory
+/// at once, to other stores in a task of its own. Without a runtime those units come back by themselves, later.
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
         for number in 0..self.judged.len() {
-            if let Some(Owed { backend: Backend::Memory(store), key, limit, op }) = self.owed(number) {
-                let _ = guarded(|| store.decide(key, &limit, op));
+            let Some(Owed { backend, charge, limit }) = self.owed(number) else { continue };
+            match backend.states() {
+                Some(states) => drop(guarded(|| states.decide_in(charge.namespace, charge.key, &limit, charge.op))),
+                None => Later::new(backend, &charge, limit).spawn(),
             }
+        }
+    }
+}
+
+/// A refund that outlives its request.
+struct Later {
+    backend: Backend,
+    namespace: Namespace,
+    key: Box<[u8]>,
+    limit: Limit,
+    op: Op,
+    tag: Box<[u8]>,
+    consistency: Consistency,
+}
+
+impl Later {
+    fn new(backend: &Backend, charge: &Charge<'_>, limit: Limit) -> Later {
+        Later {
+            backend: backend.clone(),
+            namespace: charge.namespace.clone(),
+            key: charge.key.as_bytes().into(),
+            limit,
+            op: charge.op,
+            tag: charge.placement.tag.into(),
+            consistency: charge.placement.consistency,
+        }
+    }
+
+    fn spawn(self) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                let key: Key<'_> = key_of(&self.key).unwrap_or(Key::ALL);
+                let placement = Placement { tag: &self.tag, consistency: self.consistency };
+                let refund = Charge::new(key, &self.limit, self.op).within(&self.namespace).placed(placement).shadow();
+                // If the store fails now, the units come back by themselves.
+                let _ = self.backend.charge(&Call::default(), &[refund]).await;
+            });
         }
     }
 }

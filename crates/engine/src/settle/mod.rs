@@ -7,21 +7,21 @@
 mod follow_up;
 mod give_back;
 
-use std::ops::Range;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Limit, MemoryStore, Op};
+use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Phase};
 use tidegate_policy::{OnStoreFailure, Rule, RuleId};
+use tidegate_stores::Call;
 
 use crate::active::Active;
 use crate::error::RequestError;
-use crate::failure::{Failures, guarded};
+use crate::failure::Failures;
 use crate::outcome::{Answer, Denial, Judged};
-use crate::penalty;
-use crate::plan::{Plan, Planned, Step};
-use crate::store::{Backend, ChargeFailure, Placing, StoreError};
+use crate::penalty::Penalty;
+use crate::plan::{self, Plan, Planned, Step};
+use crate::store::{Backend, ChargeFailure, StoreError};
 
 pub(crate) use follow_up::follows_up;
 
@@ -33,20 +33,15 @@ pub(crate) struct Settled {
     pub(crate) fell_back: u64,
 }
 
-/// Asks the stores for what a request was planned to charge, and tells what comes of it. If that is one charge, its store
-/// may have been `asked` already.
+/// Asks the stores for what a request was planned to charge, and returns what comes of it.
 pub(crate) async fn settle(
     active: &Active,
     local: &Backend,
     plan: &Plan,
-    asked: Option<Result<Decision, StoreError>>,
+    call: &Call,
 ) -> Result<Settled, RequestError> {
-    let mut settling = Settling::new(active, local, plan);
-    if let Some(store) = settling.only_store() {
-        settling.ask_one(store, 0, false, asked).await?;
-    } else {
-        settling.ask_all().await?;
-    }
+    let mut settling = Settling::new(active, local, plan, call);
+    settling.ask_all().await?;
     let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
     let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
     Ok(Settled { denial: settling.denial(), judged: settling.into_judged(), fell_back })
@@ -62,7 +57,17 @@ fn unasked(planned: &Planned) -> Judged {
         Step::Charge(_) => Answer::NotAsked,
     };
     let Planned { descriptor, rule, limit, veto, mode, .. } = *planned;
-    Judged { descriptor, rule, limit, own: planned.own.clone(), answer, taken: None, veto, mode }
+    Judged {
+        descriptor,
+        rule,
+        limit,
+        own: planned.own.clone(),
+        answer,
+        taken: None,
+        phase: Phase::default(),
+        veto,
+        mode,
+    }
 }
 
 /// Charges that one store decides together, by their numbers in the plan.
@@ -86,25 +91,22 @@ enum Part {
 struct Look<'a> {
     /// The charge whose key it would deny, by its number in the plan.
     number: usize,
-    key: &'a Range<usize>,
     /// That of the rule; an operator's have none.
     length: Option<Duration>,
-    limit: Limit,
+    penalty: Penalty<'a>,
 }
 
-/// Charges as they are put to a store.
+/// Charges as they are put to a store, and what each is for.
 #[derive(Default)]
 struct Put<'a> {
     parts: ArrayVec<Part, CHARGES_MAX>,
     charges: ArrayVec<Charge<'a>, CHARGES_MAX>,
-    placings: ArrayVec<Placing<'a>, CHARGES_MAX>,
 }
 
 impl<'a> Put<'a> {
-    fn push(&mut self, part: Part, charge: Charge<'a>, placing: Placing<'a>) {
+    fn push(&mut self, part: Part, charge: Charge<'a>) {
         self.parts.push(part);
         self.charges.push(charge);
-        self.placings.push(placing);
     }
 }
 
@@ -112,6 +114,7 @@ struct Settling<'a> {
     active: &'a Active,
     local: &'a Backend,
     plan: &'a Plan,
+    call: &'a Call,
     /// What is known so far, in the order of the plan.
     judged: Vec<Judged>,
     /// Charges that were decided in the memory of this process instead of their store, and under which limit.
@@ -123,35 +126,24 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    fn new(active: &'a Active, local: &'a Backend, plan: &'a Plan) -> Settling<'a> {
+    fn new(active: &'a Active, local: &'a Backend, plan: &'a Plan, call: &'a Call) -> Settling<'a> {
         let judged = plan.planned.iter().map(unasked).collect();
         let (fell_back, overlong, failures) = (Vec::new(), Vec::new(), plan.failures.clone());
-        Settling { active, local, plan, judged, fell_back, overlong, failures }
+        Settling { active, local, plan, call, judged, fell_back, overlong, failures }
     }
 
-    /// The store to ask if one limit in memory judges the request alone: nothing is taken together with it, and nothing has
-    /// to be given back.
-    fn only_store(&self) -> Option<&'a MemoryStore> {
-        let [planned] = &self.plan.planned[..] else { return None };
-        let (Step::Charge(_), Some(Backend::Memory(store))) = (planned.step, self.active.store(planned.store)) else {
-            return None;
-        };
-        let follows = self.rule(0).is_some_and(follows_up);
-        (!planned.quota && !follows && planned.looks.count() == 0).then_some(store)
-    }
-
-    /// Asks all stores in turn: first those in memory, so that a shared one is spared what they deny. What an earlier one
-    /// gave goes back if a later one denies.
+    /// Asks all stores in turn: first those that answer at once, so that the others are spared what they deny. What an
+    /// earlier one gave goes back if a later one denies.
     async fn ask_all(&mut self) -> Result<(), RequestError> {
         let mut denied = self.is_denied();
         let active = self.active;
-        let is_shared = |store: &usize| active.store(*store).is_some_and(Backend::is_shared);
+        let awaits = |store: &usize| active.store(*store).is_some_and(|store| store.nature().awaits);
         let all = 0..active.store_count();
         let mut batch = Batch::new();
-        for store in all.clone().filter(|store| !is_shared(store)).chain(all.filter(is_shared)) {
+        for store in all.clone().filter(|store| !awaits(store)).chain(all.filter(awaits)) {
             let mut from = 0;
             while self.fill(&mut batch, store, &mut from) {
-                if denied && is_shared(&store) {
+                if denied && awaits(&store) {
                     self.keep_refunds(&mut batch);
                 }
                 if let Err(error) = self.ask(store, &mut batch, denied).await {
@@ -175,7 +167,7 @@ impl<'a> Settling<'a> {
         batch.clear();
         let mut charges = 0;
         for (number, planned) in self.plan.planned.iter().enumerate().skip(*from) {
-            let is_charge = matches!(planned.step, Step::Charge(_)) && limit(self.active, planned).is_some();
+            let is_charge = matches!(planned.step, Step::Charge(_)) && plan::limit(self.active, planned).is_some();
             if is_charge && planned.store == store {
                 charges += 1 + planned.looks.count();
                 if charges > CHARGES_MAX {
@@ -194,16 +186,11 @@ impl<'a> Settling<'a> {
     /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
     /// covers is never taken, and mostly one call will do.
     async fn ask(&mut self, store: usize, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
-        if let ([number], Some(Backend::Memory(store))) = (&batch[..], self.active.store(store))
-            && self.plan.planned[*number].looks.count() == 0
-        {
-            return self.ask_one(store, *number, denied, None).await;
-        }
         let looks = self.looks(batch)?;
         while !batch.is_empty() {
             let put = self.put(batch, &looks, denied)?;
             let decisions = match self.active.store(store) {
-                Some(backend) => backend.charge(&put.charges, &put.placings).await,
+                Some(backend) => backend.charge(self.call, &put.charges).await,
                 None => Err(ChargeFailure::Store(StoreError)),
             };
             let decisions = match decisions {
@@ -236,51 +223,30 @@ impl<'a> Settling<'a> {
         let (plan, mut put) = (self.plan, Put::default());
         for number in batch {
             let planned = &plan.planned[*number];
-            let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { continue };
+            let Step::Charge(op) = planned.step else { continue };
             let op = if denied { looking(op) } else { op };
+            let Some(charge) = plan.charge(self.active, planned, op)? else { continue };
             let veto = !denied && (planned.veto || self.is_tentative(planned));
             for look in looks.iter().filter(|look| look.number == *number) {
-                let charge = Charge { key: plan.key(look.key)?, limit: &look.limit, op: Op::Ask(1), veto };
-                let placing = Placing { tag: plan.placing(planned).tag, ..Placing::default() };
-                put.push(Part::Penalty(*number, look.length), charge, placing);
+                let asked = Charge { veto, ..look.penalty.charge(Op::Ask(1)) };
+                put.push(Part::Penalty(*number, look.length), asked);
             }
-            let charge = Charge { key: plan.key(&planned.key)?, limit, op, veto };
-            put.push(Part::Limit(*number), charge, plan.placing(planned));
+            put.push(Part::Limit(*number), Charge { veto, ..charge });
         }
         Ok(put)
     }
 
-    /// Puts a charge that stands alone to a store in memory, which most requests come to. There is nothing to be taken
-    /// together with it, and no list to be made; what else denies its key was looked at when it was planned, or is with
-    /// another charge of the rule. It may have been `asked` already.
-    async fn ask_one(
-        &mut self,
-        store: &MemoryStore,
-        number: usize,
-        denied: bool,
-        asked: Option<Result<Decision, StoreError>>,
-    ) -> Result<(), RequestError> {
-        let planned = &self.plan.planned[number];
-        let (Step::Charge(op), Some(limit)) = (planned.step, limit(self.active, planned)) else { return Ok(()) };
-        let op = if denied { looking(op) } else { op };
-        let key = self.plan.key(&planned.key)?;
-        match asked.unwrap_or_else(|| guarded(|| store.decide(key, limit, op))) {
-            Ok(decision) => self.note(number, op, &decision),
-            Err(StoreError) => self.fail(number, Charge { key, limit, op, veto: planned.veto }).await,
-        }
-        Ok(())
-    }
-
     /// What may deny the keys of these charges beside their limits.
     fn looks(&self, batch: &[usize]) -> Result<ArrayVec<Look<'a>, CHARGES_MAX>, RequestError> {
-        let mut looks = ArrayVec::new();
+        let (plan, mut looks) = (self.plan, ArrayVec::new());
         for &number in batch {
-            let planned = &self.plan.planned[number].looks;
-            if let Some((key, length)) = &planned.penalty {
-                looks.push(Look { number, key, length: Some(*length), limit: penalty::one_in(*length)? });
+            let planned = &plan.planned[number];
+            let Some(rule) = self.rule(number) else { continue };
+            if let Some(length) = planned.looks.penalty {
+                looks.push(Look { number, length: Some(length), penalty: plan.penalty(rule, length, planned)? });
             }
-            if let Some(key) = &planned.block {
-                looks.push(Look { number, key, length: None, limit: penalty::longest()? });
+            if planned.looks.block {
+                looks.push(Look { number, length: None, penalty: plan.block(rule, planned)? });
             }
         }
         Ok(looks)
@@ -295,7 +261,7 @@ impl<'a> Settling<'a> {
         let mut penalised: ArrayVec<(Group, Duration), CHARGES_MAX> = ArrayVec::new();
         for ((part, charge), decision) in put.parts.iter().zip(&put.charges).zip(decisions.iter()) {
             match part {
-                Part::Limit(number) => self.note(*number, charge.op, decision),
+                Part::Limit(number) => self.note(*number, charge, decision),
                 Part::Penalty(number, length) if !decision.is_allowed() => {
                     let left = decision.reset_after();
                     penalised.push((group(&self.plan.planned[*number]), left));
@@ -339,15 +305,17 @@ impl<'a> Settling<'a> {
     }
 
     /// Keeps the answer to a charge, and what it took.
-    fn note(&mut self, number: usize, op: Op, decision: &Decision) {
-        let judged = &mut self.judged[number];
-        judged.answer = Answer::Decided(*decision);
-        judged.taken = if let Op::Take(1..) = op { decision.receipt() } else { None };
+    fn note(&mut self, number: usize, charge: &Charge<'_>, decision: &Decision) {
+        self.judged[number].decided(charge, decision);
     }
 
     /// Does what the rule chose for a store that does not answer.
     async fn fail(&mut self, number: usize, charge: Charge<'_>) {
-        let choice = self.rule(number).map_or(OnStoreFailure::Local(None), |rule| rule.on_store_failure);
+        let store = self.plan.planned[number].store;
+        let choice = match self.rule(number) {
+            Some(rule) => self.active.on_store_failure(rule, store),
+            None => OnStoreFailure::Local(None),
+        };
         let failed = |allowed| Answer::Failed { allowed };
         match choice {
             OnStoreFailure::Allow => self.judged[number].answer = failed(true),
@@ -356,9 +324,9 @@ impl<'a> Settling<'a> {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));
                 let charge = Charge { limit: &limit, ..charge };
-                let decisions = self.local.charge(&[charge], &[Placing::default()]).await.ok();
-                match decisions.as_ref().and_then(|decisions| decisions.iter().next()) {
-                    Some(decision) => self.note(number, charge.op, decision),
+                let decisions = self.local.charge(self.call, &[charge]).await.ok();
+                match decisions.as_ref().and_then(Decisions::first) {
+                    Some(decision) => self.note(number, &charge, decision),
                     None => self.judged[number].answer = failed(true),
                 }
             }
@@ -407,22 +375,14 @@ impl<'a> Settling<'a> {
             return Some((self.local, *limit));
         }
         let planned = &self.plan.planned[number];
-        Some((self.active.store(planned.store)?, *limit(self.active, planned)?))
+        let (_, limit) = plan::limit(self.active, planned)?;
+        Some((self.active.store(planned.store)?, *limit))
     }
 
     /// What came out, in the order of the plan.
     fn into_judged(mut self) -> Vec<Judged> {
         std::mem::take(&mut self.judged)
     }
-}
-
-/// The limit of a rule, or the one that the request brought with it.
-fn limit<'a>(active: &'a Active, planned: &'a Planned) -> Option<&'a Limit> {
-    if let Some(own) = &planned.own {
-        return own.limit.as_ref();
-    }
-    let rule = active.rule(planned.rule?)?;
-    rule.limits.get(planned.limit as usize).map(|limit| &limit.limit)
 }
 
 /// The same without taking anything. What comes back comes back though the request is denied.

@@ -1,19 +1,20 @@
 //! What comes out when stores do not answer, and what goes back.
 
-use std::sync::Arc;
-
 use futures_util::FutureExt;
 use tidegate_core::{FakeClock, MemoryStore, Retry, Time};
-use tidegate_policy::{Ask, Descriptor, LoadOptions, Request, load_text};
+use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
+
+use tidegate_stores::Memory;
 
 use super::*;
 use crate::at_once;
+use crate::doubles::{silent, unreachable};
 use crate::plan::LongKeys;
 
 /// A store in memory, whose clock stands still.
 fn memory() -> Backend {
     let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-    Backend::Memory(Arc::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()))
+    Backend::memory_of(Memory::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()))
 }
 
 /// What a rule with this choice answers to a few requests while its store does not.
@@ -31,11 +32,11 @@ fn settled(rules: &str, requests: usize) -> Vec<Settled> {
 fn settled_beside(local: &Backend, rules: &str, requests: usize) -> Vec<Settled> {
     let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-    let active = Active::for_tests(policy, vec![Backend::Unreachable, memory()]);
+    let active = Active::for_tests(policy, vec![unreachable(), memory()]);
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let domain = active.policy.domain("api").unwrap();
     let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-    (0..requests).map(|_| at_once(settle(&active, local, &plan, None)).unwrap()).collect()
+    (0..requests).map(|_| at_once(settle(&active, local, &plan, &Call::default())).unwrap()).collect()
 }
 
 /// What is left of the first limit after each.
@@ -101,7 +102,7 @@ fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
 #[test]
 fn who_cannot_be_counted_even_in_memory_passes() {
     let rule = "{name: all, limit: 1/minute, on_store_failure: {local: 1/minute}}";
-    let all = settled_beside(&Backend::Unreachable, rule, 3);
+    let all = settled_beside(&unreachable(), rule, 3);
     assert_eq!(all.iter().map(|settled| settled.denial).collect::<Vec<_>>(), [None; 3]);
 }
 
@@ -129,16 +130,17 @@ fn left_by_one_who_goes(near: &str, pause: Duration) -> [u64; 2] {
     let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{{name: two, {limits}}}]}}}}");
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
     let clock = FakeClock::at(Time::from_nanos(1_020_000_000_000));
-    let near = Arc::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap());
-    let active = Active::for_tests(policy, vec![Backend::Silent, Backend::Memory(Arc::clone(&near))]);
+    let near = Memory::new(MemoryStore::builder().keys(8).clock(clock.clone()).build().unwrap());
+    let active = Active::for_tests(policy, vec![silent(), Backend::memory_of(near.clone())]);
     let local = memory();
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
     let decide = |op| {
-        let planned = &plan.planned[0];
-        near.decide(plan.key(&planned.key).unwrap(), limit(&active, planned).unwrap(), op).remaining()
+        let charge = plan.charge(&active, &plan.planned[0], op).unwrap().unwrap();
+        near.states().decide_in(charge.namespace, charge.key, charge.limit, op).remaining()
     };
-    let mut asking = Box::pin(settle(&active, &local, &plan, None));
+    let call = Call::default();
+    let mut asking = Box::pin(settle(&active, &local, &plan, &call));
     assert!((&mut asking).now_or_never().is_none(), "the far store does not answer");
     clock.advance(pause);
     let waiting = decide(Op::Take(1));
@@ -154,37 +156,4 @@ fn what_memory_gave_goes_back_if_nobody_waits_for_the_rest() {
     assert_eq!(left_by_one_who_goes(window, Duration::from_secs(59)), [7, 8]);
     // The next window gave nothing to the request, so nothing goes back to it.
     assert_eq!(left_by_one_who_goes(window, Duration::from_secs(60)), [8, 8]);
-}
-
-#[test]
-fn the_short_way_answers_as_the_long_one_does() {
-    for (options, is_short) in [
-        ("", true),
-        (", mode: shadow", true),
-        (", quota: true", false),
-        (", count_denied: true", false),
-        (", for: 10s", false),
-    ] {
-        let text = format!("domains: {{api: {{rules: [{{name: one, limit: 3/minute{options}}}]}}}}");
-        let active = || {
-            let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-            Active::for_tests(policy, vec![memory()])
-        };
-        let (short, long, local) = (active(), active(), memory());
-        for ask in [Ask::Take(2), Ask::Take(0), Ask::Take(2), Ask::Refund(1), Ask::Take(2), Ask::Take(4), Ask::Take(1)]
-        {
-            let descriptors = [Descriptor { ask: Some(ask), ..Descriptor::default() }];
-            let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
-            let plan = |active: &Active| {
-                Plan::of(active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap()
-            };
-            let plans = (plan(&short), plan(&long));
-            assert_eq!(Settling::new(&short, &local, &plans.0).only_store().is_some(), is_short, "{options}");
-            let first = at_once(settle(&short, &local, &plans.0, None)).unwrap();
-            let mut second = Settling::new(&long, &local, &plans.1);
-            at_once(second.ask_all()).unwrap();
-            assert_eq!(first.denial, second.denial(), "{options} {ask:?}");
-            assert_eq!(format!("{:?}", first.judged), format!("{:?}", second.into_judged()), "{options} {ask:?}");
-        }
-    }
 }

@@ -10,7 +10,8 @@ use crate::json::quote;
 use crate::load::bounds::COMPARISONS_MAX;
 use crate::load::{Assembly, Origin, Problems, at};
 use crate::schema::{
-    Action, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule, ToldAs, Value,
+    Action, CountedBy, CountedEntry, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule,
+    ToldAs, Value,
 };
 
 /// Turns all trees of an assembly into its rules.
@@ -105,6 +106,7 @@ impl Writer<'_> {
             replaces: limit.replaces.clone(),
             metrics: self.metrics(descriptor.detailed_metric),
             metadata: descriptor.metadata.clone(),
+            counted_by: Some(self.counted_by(limit)),
             // Who has no limit bears the name that others replace it by.
             name: self.name(limit.name.as_deref().filter(|_| action != Action::Limit)),
             ..Rule::default()
@@ -113,12 +115,10 @@ impl Writer<'_> {
 
     /// The values that are counted apart. A key that stands twice on the way is named by its place.
     fn key(&self) -> OneOrMany<KeyPart> {
-        let parts = self.path.iter().enumerate().filter(|(_, step)| step.counted).map(|(place, step)| {
-            let twice = self.path.iter().filter(|other| other.key == step.key).count() > 1;
-            match u32::try_from(place) {
-                Ok(place) if twice => KeyPart::EntryAt(place),
-                _ => KeyPart::Entry(step.key.clone()),
-            }
+        let counted = self.path.iter().enumerate().filter(|(_, step)| step.counted);
+        let parts = counted.map(|(place, step)| match self.place(place, step) {
+            Some(place) => KeyPart::EntryAt(place),
+            None => KeyPart::Entry(step.key.clone()),
         });
         let mut parts: Vec<KeyPart> = parts.collect();
         match (parts.pop(), parts.is_empty()) {
@@ -129,6 +129,23 @@ impl Writer<'_> {
             }
             (None, _) => OneOrMany::default(),
         }
+    }
+
+    /// The place of an entry whose key stands on the way more than once.
+    fn place(&self, place: usize, step: &Step) -> Option<u32> {
+        let twice = self.path.iter().filter(|other| other.key == step.key).count() > 1;
+        u32::try_from(place).ok().filter(|_| twice)
+    }
+
+    /// All entries on the way. The value of each tells counts apart, also where only one can match, but for those of a
+    /// wildcard whose values share one count.
+    fn counted_by(&self, limit: &RateLimit) -> CountedBy {
+        let entries = self.path.iter().enumerate().map(|(place, step)| CountedEntry {
+            key: step.key.clone(),
+            place: self.place(place, step),
+            pattern: (step.written.contains('*') && !step.counted).then(|| step.written.clone()),
+        });
+        CountedBy { unit: limit.unit, entries: entries.collect() }
     }
 
     fn limit(&mut self, descriptor: &Descriptor, limit: &RateLimit) -> Limit {

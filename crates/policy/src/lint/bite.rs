@@ -1,7 +1,5 @@
 //! Limits that deny every request, and limits that never deny one because another of the same rule is always stricter.
 
-use tidegate_core::Algorithm;
-
 use super::Both;
 use crate::diagnostic::Diagnostics;
 use crate::json::quote;
@@ -56,47 +54,21 @@ fn too_costly(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
 }
 
 fn is_bucket(limit: &RuleLimit) -> bool {
-    matches!(limit.limit.algorithm(), Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    limit.limit.algorithm().is_bucket()
 }
 
 /// Whether a limit cannot deny what another one let pass.
 fn never_denies_beside(limit: &RuleLimit, stricter: &RuleLimit) -> bool {
     let product = |units: u64, period: u64| u128::from(units) * u128::from(period);
-    match (limit.limit.algorithm(), is_bucket(stricter)) {
-        // The estimate of a sliding counter may be above what passed.
-        (Algorithm::SlidingCounter, _) => false,
-        (Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket, true) => {
-            stricter.limit.units() <= limit.limit.units()
-                && product(stricter.shown.units, limit.shown.period_ns)
-                    <= product(limit.shown.units, stricter.shown.period_ns)
-        }
-        (Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket, false) => false,
-        (Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::SlicedWindow, _) => {
-            most_in(stricter, counted_span(limit)) <= u128::from(limit.limit.units())
-        }
+    if limit.limit.is_estimate() {
+        return false;
     }
-}
-
-/// How long back a window looks, in nanoseconds: a sliced one looks up to a slice further.
-fn counted_span(limit: &RuleLimit) -> u64 {
-    match limit.limit.algorithm() {
-        Algorithm::SlicedWindow => limit.shown.period_ns.saturating_mul(2),
-        _ => limit.shown.period_ns,
+    if !is_bucket(limit) {
+        return stricter.limit.most_in(limit.limit.memory()) <= u128::from(limit.limit.units());
     }
-}
-
-/// The most that a limit lets pass in any span of time: never less than it really is.
-fn most_in(limit: &RuleLimit, span: u64) -> u128 {
-    let units = u128::from(limit.limit.units());
-    let windows = u128::from(span.div_ceil(limit.shown.period_ns.max(1)));
-    match limit.limit.algorithm() {
-        Algorithm::SlidingLog | Algorithm::SlicedWindow => windows * units,
-        Algorithm::FixedWindow | Algorithm::SlidingCounter => (windows + 1) * units,
-        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let refilled = u128::from(limit.shown.units) * u128::from(span);
-            units + refilled.div_ceil(u128::from(limit.shown.period_ns.max(1)))
-        }
-    }
+    is_bucket(stricter)
+        && stricter.limit.units() <= limit.limit.units()
+        && product(stricter.shown.units, limit.shown.period_ns) <= product(limit.shown.units, stricter.shown.period_ns)
 }
 
 /// Whether a limit over a longer time lets less pass than a bucket holds.

@@ -6,7 +6,7 @@ use crate::compile::child;
 use crate::diagnostic::Diagnostics;
 use crate::policy::{Policy, StorePlace, StoreSpec};
 use crate::schema::{Action, Config, Consistency};
-use crate::stores::{Outside, can_be_leased};
+use crate::stores::{Outside, StoreFacts, can_be_leased};
 
 /// What is known of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub(super) enum Kind {
 /// The kinds of all stores, in the order of the policy.
 pub(super) fn kinds(policy: &Policy, outside: &Outside) -> Vec<Kind> {
     let kind = |store: &StoreSpec| match &store.place {
-        Some(StorePlace::At(url)) if url.starts_with('$') => Kind::SomehowShared,
-        Some(StorePlace::At(url)) if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) => {
-            Kind::Cluster
-        }
-        Some(StorePlace::At(_)) => Kind::Shared,
+        Some(StorePlace::At(_)) => match store.facts {
+            None => Kind::SomehowShared,
+            Some(StoreFacts { has_slots: true, .. }) => Kind::Cluster,
+            Some(_) => Kind::Shared,
+        },
         Some(StorePlace::Memory) => Kind::Memory,
         None => match outside.default_is_shared {
             Some(true) => Kind::SomehowShared,
@@ -90,9 +90,11 @@ pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagno
     }
 }
 
-pub(super) fn of_stores(config: &Config, diagnostics: &mut Diagnostics<'_>) {
+pub(super) fn of_stores(config: &Config, policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
     for (name, store) in &config.stores {
-        if store.url.as_deref().is_some_and(has_password) {
+        let is_variable = store.url.as_deref().is_some_and(|url| url.starts_with('$'));
+        let facts = policy.stores().iter().find(|spec| *spec.name == **name).and_then(|spec| spec.facts);
+        if !is_variable && facts.is_some_and(|facts| facts.has_password) {
             let message = "url: there is a password in this file, for all who can read it";
             let hint = "set a variable of the environment to the URL and write its name, like url: $REDIS_URL";
             diagnostics.warning(&child(&child("/stores", name), "url"), message, hint);
@@ -100,28 +102,24 @@ pub(super) fn of_stores(config: &Config, diagnostics: &mut Diagnostics<'_>) {
     }
 }
 
-fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
-    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let of_user = authority.rsplit_once('@').and_then(|(user_info, _)| user_info.split_once(':'));
-    let of_sentinels = || tail.split(['?', '&']).filter_map(|pair| pair.strip_prefix("sentinel_password="));
-    of_user.is_some_and(|(_, password)| !password.is_empty()) || of_sentinels().any(|password| !password.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::has_password;
     use crate::lint::tests::{of_rule, warnings_with};
-    use crate::stores::Outside;
+    use crate::stores::{Outside, StoreFacts};
+
+    /// Stands for those who know URLs.
+    fn facts(url: &str) -> StoreFacts {
+        StoreFacts { has_slots: url.contains("+cluster"), has_password: url.contains(":p@") }
+    }
 
     /// The warnings of one rule whose store has this URL; whether the default store is shared is not known.
     fn with_store(url: &str, mut rule: Value) -> Vec<String> {
         rule["name"] = "r".into();
         rule["store"] = "s".into();
         rule["limit"] = "9/s".into();
-        let outside = Outside { check_store: Some(|_| Ok(())), ..Outside::default() };
+        let outside = Outside { check_store: Some(|url| Ok(facts(url))), ..Outside::default() };
         let config = json!({"stores": {"s": {"url": url}}, "domains": {"d": {"rules": [rule]}}});
         let told = warnings_with(config, &outside).into_iter();
         told.map(|warning| warning.replacen("/domains/d/rules/0", "", 1)).collect()
@@ -169,20 +167,10 @@ mod tests {
 
     #[test]
     fn passwords_are_noticed() {
-        for (url, expected) in [
-            ("redis://h", false),
-            ("redis://user@h", false),
-            ("redis://user:@h", false),
-            ("redis://:p@h:1/2", true),
-            ("rediss+cluster://u:p@h:1,i:2", true),
-            ("redis+sentinel://h/name?sentinel_password=p", true),
-            ("redis+sentinel://h/name?sentinel_user=u&sentinel_password=", false),
-            ("redis+unix:///a:b@c", false),
-            ("$REDIS_URL", false),
-            ("memory:", false),
-        ] {
-            assert_eq!(has_password(url), expected, "{url}");
+        let warning = "/stores/s/url: url: there is a password in this file, for all who can read it";
+        assert!(with_store("redis://:p@h", json!({}))[0].starts_with(warning));
+        for url in ["redis://h", "memory:", "$REDIS_URL"] {
+            assert_eq!(with_store(url, json!({})), [""; 0], "{url}");
         }
-        assert!(with_store("redis://:p@h", json!({}))[0].starts_with("/stores/s/url: url: there is a password"));
     }
 }

@@ -1,7 +1,7 @@
 //! What is said of mistakes in Tidegate's own files.
 
 use insta::assert_snapshot;
-use tidegate_policy::{CheckStore, LoadOptions, Outside, load_text};
+use tidegate_policy::{CheckStore, LoadOptions, Outside, StoreFacts, load_text};
 use tidegate_stores::redis::Target;
 
 use super::conversation;
@@ -216,7 +216,9 @@ fn not_more_is_told_than_anybody_reads() {
 fn with_stores(text: &str) -> String {
     let outside = Outside {
         check_store: Some(|url| {
-            url.parse::<Target>().map(|_| ()).map_err(|error| (error.problem(), error.fix().to_owned()))
+            url.parse::<Target>()
+                .map(|target| StoreFacts { has_slots: target.has_slots(), has_password: target.has_password() })
+                .map_err(|error| (error.problem(), error.fix().to_owned()))
         }),
         variable: Some(|name| match name {
             "GOOD" => Some("redis://:secret@localhost".to_owned()),

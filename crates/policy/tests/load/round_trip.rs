@@ -66,7 +66,7 @@ proptest! {
         let yaml = migrate::to_yaml(&first.config);
         let second = load_text("native.yaml", &yaml, &Options::default());
         let errors: Vec<String> = second.diagnostics.iter().map(ToString::to_string).collect();
-        prop_assert_eq!(&second.config, &first.config, "{}\n{}\n{:?}", text, yaml, errors);
+        prop_assert_eq!(&second.config, &migrate::to_native(&first.config), "{}\n{}\n{:?}", text, yaml, errors);
     }
 
     #[test]

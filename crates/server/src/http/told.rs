@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use tidegate_core::{Decision, Decisions, Retry, Time};
-use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped};
+use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped, caller_phase};
 use tidegate_policy::{Headers, Mode, Shown};
 
 use super::answer::{JSON, RATELIMIT, RATELIMIT_POLICY, Reply, add_headers, empty, forbid_caching, reply};
@@ -178,7 +178,10 @@ fn own_limits<'a>(
         let denies = retry.is_some();
         let wait = match retry {
             Some(Retry::After(wait)) => wait,
-            _ => headers::wait(inline.limit.algorithm(), inline.shown, decision, denies, || now),
+            _ => {
+                let phase = caller_phase(inline.key.as_bytes(), &inline.limit);
+                headers::wait(&inline.limit, phase, decision, denies, || now)
+            }
         };
         let (name, shown, remaining) = (&*inline.name, inline.shown, decision.remaining());
         if denies && !violated.contains(&name) {

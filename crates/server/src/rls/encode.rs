@@ -89,11 +89,11 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
     match &judgement.answer {
         Answer::Decided(decision) => {
             let denies = !decision.is_allowed();
-            Some(headers::wait(headers::algorithm(judgement)?, judgement.shown?, decision, denies, || now))
+            Some(headers::wait(&headers::limit(judgement)?, judgement.phase, decision, denies, || now))
         }
         Answer::Penalised(left) => Some(*left),
         // No window lets a key pass that is too long for a limit.
-        Answer::Blocked if headers::algorithm(judgement).is_some() => None,
+        Answer::Blocked if headers::limit(judgement).is_some() => None,
         // A limit of no units has windows like any other.
         Answer::Blocked => {
             let period = judgement.shown?.period_ns.max(1);

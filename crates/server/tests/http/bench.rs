@@ -74,7 +74,14 @@ impl Bench {
         set_up: impl FnOnce(HttpDoor) -> HttpDoor,
     ) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
-        let engine = Engine::new(Options { clock: clock.clone().into(), keys: Some(10_000), shadow, store }).unwrap();
+        let engine = Engine::new(Options {
+            clock: clock.clone().into(),
+            keys: Some(10_000),
+            shadow,
+            store,
+            ..Options::default()
+        })
+        .unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));

@@ -88,9 +88,9 @@ fn bytes(args: &[Arg<'_>], now: Time) -> Vec<Vec<u8>> {
 }
 
 fn decide(subject: &mut impl Runs, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
-    let charge = Charge { key: Key::new(key).unwrap(), limit, op, veto: true };
+    let charge = Charge::new(Key::new(key).unwrap(), limit, op);
     let args = bytes(&encode::one(&charge), now);
-    let reply = subject.run(subject.scripts().one(limit.algorithm()), &[key.as_bytes()], &args);
+    let reply = subject.run(subject.scripts().one(limit), &[key.as_bytes()], &args);
     let decisions = decode::decisions(&[charge], &reply);
     let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charge:?} at {now:?}"));
     let decision = *decisions.iter().next().unwrap();

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tidegate_core::{Charge, Decision, Decisions, Op};
 
 use super::link::Term;
-use super::store::{RedisStore, StoreError};
+use super::store::{RedisError, RedisStore};
 
 pub(super) struct Crossing<'a> {
     store: &'a RedisStore,
@@ -32,8 +32,8 @@ impl<'a> Crossing<'a> {
 
     /// Decides them within one budget, whatever the number of slots. What goes back because of a denial or a failure has
     /// another budget for itself: units that are not given back are lost to everybody.
-    pub(super) async fn decide(mut self) -> Result<Decisions, StoreError> {
-        if let Err(error) = self.put(Term::of(self.store.budget())).await {
+    pub(super) async fn decide(mut self, term: Term) -> Result<Decisions, RedisError> {
+        if let Err(error) = self.put(term).await {
             self.give_back().await;
             return Err(error);
         }
@@ -41,11 +41,11 @@ impl<'a> Crossing<'a> {
         Ok(each.collect())
     }
 
-    async fn put(&mut self, term: Term) -> Result<(), StoreError> {
+    async fn put(&mut self, term: Term) -> Result<(), RedisError> {
         let mut denied = false;
         for numbers in self.by_slot(|_| true) {
             let put = |charge: &Charge<'a>| match charge.op {
-                op if denied => Charge { op: op.looking(), veto: false, ..*charge },
+                _ if denied => charge.looking(),
                 op if gives(op) => Charge { op: op.looking(), ..*charge },
                 _ => *charge,
             };
@@ -62,7 +62,7 @@ impl<'a> Crossing<'a> {
     }
 
     /// Nobody denied: what was only looked at is done, in all slots at the same time.
-    async fn put_what_gives(&mut self, term: Term) -> Result<(), StoreError> {
+    async fn put_what_gives(&mut self, term: Term) -> Result<(), RedisError> {
         let slots = self.by_slot(gives);
         let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
@@ -114,7 +114,7 @@ impl<'a> Crossing<'a> {
         numbers: &[usize],
         put: impl Fn(&Charge<'a>) -> Charge<'a>,
         term: Term,
-    ) -> Result<Decisions, StoreError> {
+    ) -> Result<Decisions, RedisError> {
         let names: Vec<Vec<u8>> = numbers.iter().map(|number| self.names[*number].clone()).collect();
         let charges: Vec<Charge<'_>> = numbers.iter().map(|number| put(&self.charges[*number])).collect();
         let slot = numbers.first().map_or(0, |number| self.slots[*number]);

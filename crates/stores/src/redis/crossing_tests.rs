@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decisions, Key, Limit, Op};
+use tidegate_core::{Charge, Decisions, Key, Limit, Op, Placement};
 use tokio::time::{Instant, sleep};
 
 use super::link::servers::Cluster;
 use super::link::{CallError, Why, slot};
-use super::store::{RedisStore, StoreError, Tagged};
+use super::store::{RedisError, RedisStore};
+use crate::Call;
 
 /// Long enough that a busy machine makes no difference.
 const BUDGET: Duration = Duration::from_millis(1_000);
@@ -21,13 +22,14 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    async fn put(&self, key: &str, ops: &[Op]) -> Result<Decisions, StoreError> {
+    async fn put(&self, key: &str, ops: &[Op]) -> Result<Decisions, RedisError> {
         let key = Key::new(key).unwrap();
-        let tagged = |(op, tag): (&Op, &String)| (Charge { key, limit: &self.limit, op: *op, veto: true }, tag.clone());
-        let charges: Vec<(Charge<'_>, String)> = ops.iter().zip(&self.tags).map(tagged).collect();
-        let charges: Vec<Tagged<'_>> =
-            charges.iter().map(|(charge, tag)| Tagged { charge: *charge, tag: tag.as_bytes() }).collect();
-        self.store.charge(&charges).await
+        let mut charges = Vec::with_capacity(ops.len());
+        for (op, tag) in ops.iter().zip(&self.tags) {
+            let placement = Placement { tag: tag.as_bytes(), ..Placement::default() };
+            charges.push(Charge::new(key, &self.limit, *op).placed(placement));
+        }
+        self.store.decide(&Call::default(), &charges).await
     }
 
     /// What is left under each tag.
@@ -95,7 +97,7 @@ async fn all_slots_have_one_budget(places: &Places<'_>) {
         }
     });
     let late = places.put("bob", &[Op::Take(1); 3]).await;
-    let Err(StoreError::Call(
+    let Err(RedisError::Call(
         CallError::Unknown { why: Why::TimedOut(BUDGET), .. } | CallError::NotSent { why: Why::TimedOut(BUDGET), .. },
     )) = &late
     else {

@@ -1,7 +1,7 @@
 //! From the reply of a script to decisions.
 
 use redis::Value;
-use tidegate_core::{Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Numbers, Snapshot, Spent, Time};
+use tidegate_core::{Arithmetic, Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Snapshot, Spent, Time};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -11,12 +11,6 @@ pub enum ReplyError {
     /// It has another form than the scripts of this version reply.
     #[error("the store replied what no script of this version replies")]
     Unreadable,
-    /// The algorithm has no leases.
-    #[error("leases are there for gcra, token_bucket, leaky_bucket and fixed_window only")]
-    NoLease,
-    /// The state of a log is too long to be told.
-    #[error("states are told of gcra, token_bucket, leaky_bucket, fixed_window and sliding_counter only")]
-    NoState,
     /// The numbers do not fit the verdict.
     #[error(transparent)]
     Disagreement(#[from] Disagreement),
@@ -48,11 +42,8 @@ pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time,
 /// Reads the reply to a look at a log.
 pub(crate) fn log_snapshot(charge: &Charge<'_>, reply: &Value) -> Result<Snapshot, ReplyError> {
     let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
-    let ([head @ .., Value::Array(flat)], Numbers::Log { lifetime, .. }) =
-        (&parts[..], charge.limit.numbers(charge.key))
-    else {
-        return Err(ReplyError::Unreadable);
-    };
+    let [head @ .., Value::Array(flat)] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    let lifetime = u64::try_from(charge.limit.memory().as_nanos()).unwrap_or(u64::MAX);
     let decisions = decisions(std::slice::from_ref(charge), &Value::Array(head.to_vec()))?;
     let decision = *decisions.iter().next().ok_or(ReplyError::Unreadable)?;
     let spent = |entry: &[Value]| match entry {
@@ -73,35 +64,15 @@ pub(crate) fn permits(reply: &Value) -> Result<(bool, u64, u64), ReplyError> {
 }
 
 fn found_of(charge: &Charge<'_>, value: &Value) -> Result<Found, ReplyError> {
-    let numbers = charge.limit.numbers(charge.key);
-    match (numbers, value) {
-        (Numbers::Log { .. }, Value::Array(answer)) => log(answer).map(Found::Log),
-        (Numbers::Log { .. }, _) => Err(ReplyError::Unreadable),
+    match (charge.limit.arithmetic(), value) {
+        (Arithmetic::Log, Value::Array(answer)) => log(answer).map(Found::Log),
+        (Arithmetic::Log, _) => Err(ReplyError::Unreadable),
         (_, Value::Nil) => Ok(Found::Words([0; 3])),
-        (_, Value::BulkString(state)) => words(numbers, state).map(Found::Words).ok_or(ReplyError::Unreadable),
+        (_, Value::BulkString(state)) => {
+            let words = str::from_utf8(state).ok().and_then(|state| charge.limit.read_state(state));
+            words.map(Found::Words).ok_or(ReplyError::Unreadable)
+        }
         _ => Err(ReplyError::Unreadable),
-    }
-}
-
-/// Reads a state as the Lua files write it.
-fn words(numbers: Numbers, state: &[u8]) -> Option<[u64; 3]> {
-    let state = std::str::from_utf8(state).ok()?;
-    if let Numbers::Bucket { .. } = numbers {
-        return Some([state.parse().ok()?, 0, 0]);
-    }
-    let (layout, state) = state.split_at_checked(1)?;
-    let mut words = state.split(' ').map(|word| word.parse::<u64>());
-    let mut next = || words.next()?.ok();
-    match (numbers, layout) {
-        (Numbers::Window { .. }, "w") => {
-            let (count, end) = (next()?, next()?);
-            Some([end, count, 0])
-        }
-        (Numbers::Counter { .. }, "c") => {
-            let (prev, curr, fresh_at) = (next()?, next()?, next()?);
-            Some([fresh_at, prev, curr])
-        }
-        _ => None,
     }
 }
 

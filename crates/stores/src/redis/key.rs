@@ -1,27 +1,21 @@
-//! What states are called in Redis.
+//! What states are called in Redis. This is the only place where their names are made.
 
-use tidegate_core::{Key, Limit, Numbers};
+use tidegate_core::{Charge, Key, Namespace};
 
-/// What keys begin with that callers bring together with their limit, in the server and in programs alike: so both count
-/// the same, and never meet the keys of rules.
-pub const CALLERS_KEY: u8 = b'i';
-
-/// The name of a state: the prefix, the hash tag, the algorithm and window that tell states apart, and the key.
+/// The name of the state that a charge counts in: the prefix, the hash tag, the algorithm and window that tell states
+/// apart, the namespace and the key.
 ///
 /// On a Cluster the tag in braces chooses the slot. An empty one makes the whole name count, whatever braces a key brings
 /// along: nobody can choose a slot by choosing a key.
-pub(super) fn name(prefix: &str, tag: &[u8], limit: &Limit, key: Key<'_>) -> Vec<u8> {
-    let window = match limit.numbers(key) {
-        Numbers::Bucket { .. } => 0,
-        Numbers::Window { window, .. } | Numbers::Counter { window, .. } | Numbers::Log { window, .. } => window,
-    };
-    let what = format!(":{}:{window}:", limit.algorithm());
-    [prefix.as_bytes(), b"{", tag, b"}", what.as_bytes(), key.as_bytes()].concat()
+pub(super) fn name(prefix: &str, charge: &Charge<'_>) -> Vec<u8> {
+    let what = format!(":{}:{}:", charge.limit.algorithm(), charge.limit.identity().window());
+    let (tag, namespace) = (charge.placement.tag, charge.namespace.as_bytes());
+    [prefix.as_bytes(), b"{", tag, b"}", what.as_bytes(), namespace, charge.key.as_bytes()].concat()
 }
 
 /// The name of the permits under a key.
-pub(super) fn permits(prefix: &str, key: Key<'_>) -> Vec<u8> {
-    [prefix.as_bytes(), b"{}:permits:", key.as_bytes()].concat()
+pub(super) fn permits(prefix: &str, namespace: &Namespace, key: Key<'_>) -> Vec<u8> {
+    [prefix.as_bytes(), b"{}:permits:", namespace.as_bytes(), key.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -29,8 +23,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    use tidegate_core::{Limit, Op, Placement, Purpose};
+
     fn named(tag: &str, limit: &Limit, key: &str) -> String {
-        String::from_utf8(name("tidegate", tag.as_bytes(), limit, Key::new(key).unwrap())).unwrap()
+        let placement = Placement { tag: tag.as_bytes(), ..Placement::default() };
+        let charge = Charge::new(Key::new(key).unwrap(), limit, Op::Peek).placed(placement);
+        String::from_utf8(name("tidegate", &charge)).unwrap()
     }
 
     #[test]
@@ -41,6 +39,14 @@ mod tests {
         assert_eq!(named("", &"9/day".parse().unwrap(), "ann"), "tidegate{}:gcra:0:ann", "other numbers, same state");
         assert_eq!(named("", &window(60), "ann"), "tidegate{}:fixed_window:60000000000:ann");
         assert_eq!(named("ann", &window(1), "x"), "tidegate{ann}:fixed_window:1000000000:x");
+    }
+
+    #[test]
+    fn a_namespace_stands_before_the_key() {
+        let (gcra, rule) = ("5/minute".parse().unwrap(), Namespace::named(Purpose::Rule, &["api", "per_user"]));
+        let charge = Charge::new(Key::new("ann").unwrap(), &gcra, Op::Peek).within(&rule);
+        assert_eq!(name("tidegate", &charge), b"tidegate{}:gcra:0:r\x03api\x08per_userann");
+        assert_eq!(permits("x", &Namespace::of(Purpose::Caller), Key::ALL), b"x{}:permits:i");
     }
 
     #[test]

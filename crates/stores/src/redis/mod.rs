@@ -29,8 +29,6 @@ mod permission_tests;
 mod store_tests;
 
 pub use decode::ReplyError;
-pub use key::CALLERS_KEY;
-pub use link::{Breaker, CALL_TIME_BOUNDS, CallError, CallTimes, Health, NodeHealth, OpenError, Totals, Why};
-pub use store::{Leased, RedisStore, StoreError, Tagged, Told};
-pub use tidegate_core::Permits;
+pub use link::{CallError, OpenError, Why};
+pub use store::RedisStore;
 pub use url::{Address, Target, TargetError};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Key, Limit, Op};
+use tidegate_core::{Charge, Key, Limit, Namespace, Op, PermitOp, Placement};
 
 use super::link::servers::{Cluster, Server, Setup};
-use super::store::{RedisStore, Tagged};
+use super::store::RedisStore;
+use crate::{Call, Lease, Leasing, PermitCharge, PermitStore, Store};
 
 /// The line of the guide, in words.
 fn told() -> Vec<String> {
@@ -33,29 +34,34 @@ async fn do_all(url: &str) -> Result<(), String> {
         Limit::sliding_log(10, day).unwrap(),
         Limit::sliced_window(10, day).unwrap(),
     ];
+    let call = Call::default();
     let words = |error: &dyn std::fmt::Display| error.to_string();
     for limit in &limits {
         for op in [Op::Take(1), Op::Debit(1), Op::Refund(1, None), Op::Peek, Op::Reset] {
-            let charge = Charge { key, limit, op, veto: true };
-            store.charge(&[Tagged { charge, tag: b"" }]).await.map_err(|error| format!("{op:?}: {error}"))?;
+            let charge = Charge::new(key, limit, op);
+            store.charge(&call, &[charge]).await.map_err(|error| format!("{op:?}: {error}"))?;
         }
-        store.inspect(key, b"", limit).await.map_err(|error| words(&error))?;
+        store.inspect(&call, &Charge::new(key, limit, Op::Peek)).await.map_err(|error| words(&error))?;
     }
     // A log is counted once it is longer than a few entries.
     let long = Limit::sliding_log(100, 2 * day).unwrap();
     for _ in 0..20 {
         let charge = Charge::take(key, &long, 1);
-        store.charge(&[Tagged { charge, tag: b"" }]).await.map_err(|error| words(&error))?;
+        store.charge(&call, &[charge]).await.map_err(|error| words(&error))?;
     }
-    let all: Vec<Tagged<'_>> =
-        limits.iter().map(|limit| Tagged { charge: Charge::take(key, limit, 1), tag: b"x" }).collect();
-    store.charge(&all).await.map_err(|error| words(&error))?;
+    let placement = Placement { tag: b"x", ..Placement::default() };
+    let all: Vec<Charge<'_>> = limits.iter().map(|limit| Charge::take(key, limit, 1).placed(placement)).collect();
+    store.charge(&call, &all).await.map_err(|error| words(&error))?;
     for limit in &limits[..2] {
-        store.lease(key, b"", limit, &[2, 1], Duration::from_secs(1)).await.map_err(|error| words(&error))?;
+        let (namespace, length) = (Namespace::root(), Duration::from_secs(1));
+        let lease = Lease { namespace, key, limit, tag: b"", sizes: &[2, 1], length };
+        store.lease(&call, &lease).await.map_err(|error| words(&error))?;
     }
-    store.acquire(key, b"p", day, 5).await.map_err(|error| words(&error))?;
-    store.renew(key, b"p", day).await.map_err(|error| words(&error))?;
-    store.release(key, b"p").await.map_err(|error| words(&error))?;
+    let acquire = PermitOp::Acquire { limit: 5, lease: day };
+    for op in [acquire, PermitOp::Renew { lease: day }, PermitOp::Release] {
+        let charge = PermitCharge { namespace: Namespace::root(), key, permit: Key::new("p").unwrap(), op };
+        store.permit(&call, &charge).await.map_err(|error| words(&error))?;
+    }
     Ok(())
 }
 

@@ -2,17 +2,15 @@
 
 use std::sync::LazyLock;
 
-use tidegate_core::Algorithm;
+use tidegate_core::{Arithmetic, Limit};
 
 use super::link::Script;
 
 /// The scripts that decide charges.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    bucket: Script,
-    fixed_window: Script,
-    sliding_counter: Script,
-    log: Script,
+    /// One for each arithmetic, for a single charge.
+    one: [Script; Arithmetic::ALL.len()],
     lease_bucket: Script,
     lease_window: Script,
     pub(crate) several: Script,
@@ -35,40 +33,56 @@ const LEASE: &str = include_str!("lua/lease.lua");
 const INSPECT_LOG: &str = include_str!("lua/inspect_log.lua");
 const PERMITS: &str = include_str!("lua/permits.lua");
 
+/// The file of an arithmetic. It defines a function of the same name.
+fn source(arithmetic: Arithmetic) -> &'static str {
+    match arithmetic {
+        Arithmetic::Bucket => BUCKET,
+        Arithmetic::FixedWindow => FIXED_WINDOW,
+        Arithmetic::SlidingCounter => SLIDING_COUNTER,
+        Arithmetic::Log => LOG,
+        // An arithmetic without a file here would be refused by Redis, at once and by name.
+        other => other.name(),
+    }
+}
+
 impl Scripts {
     /// The scripts with this clock.
     pub(crate) fn on(clock: &str) -> Scripts {
         let script = |parts: &[&str]| Script::new([&[clock], parts].concat().join("\n"));
+        let one = |arithmetic: Arithmetic| {
+            let decide = format!("local decide = {}", arithmetic.name());
+            match arithmetic {
+                // It has helpers of its own, which cost less.
+                Arithmetic::Bucket => script(&[BUCKET, &decide, ONE]),
+                Arithmetic::Log => script(&[INSTANT, LOG, ONE_LOG]),
+                words => script(&[INSTANT, source(words), &decide, ONE]),
+            }
+        };
+        let all: Vec<&str> = [INSTANT].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
         Scripts {
-            bucket: script(&[BUCKET, "local decide = bucket", ONE]),
-            fixed_window: script(&[INSTANT, FIXED_WINDOW, "local decide = fixed_window", ONE]),
-            sliding_counter: script(&[INSTANT, SLIDING_COUNTER, "local decide = sliding_counter", ONE]),
-            log: script(&[INSTANT, LOG, ONE_LOG]),
+            one: Arithmetic::ALL.map(one),
             lease_bucket: script(&[BUCKET, "local decide, is_bucket = bucket, true", LEASE]),
             lease_window: script(&[INSTANT, FIXED_WINDOW, "local decide, is_bucket = fixed_window, false", LEASE]),
             inspect_log: script(&[INSTANT, LOG, INSPECT_LOG]),
             permits: script(&[PERMITS]),
-            several: script(&[INSTANT, BUCKET, FIXED_WINDOW, SLIDING_COUNTER, LOG, SEVERAL]),
+            several: script(&all),
         }
     }
 
-    /// The script that decides one charge under this algorithm.
-    pub(crate) fn one(&self, algorithm: Algorithm) -> &Script {
-        match algorithm {
-            Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => &self.bucket,
-            Algorithm::FixedWindow => &self.fixed_window,
-            Algorithm::SlidingCounter => &self.sliding_counter,
-            Algorithm::SlidingLog | Algorithm::SlicedWindow => &self.log,
-        }
+    /// The script that decides one charge under this limit.
+    pub(crate) fn one(&self, limit: &Limit) -> &Script {
+        let arithmetic = limit.arithmetic();
+        let number = Arithmetic::ALL.iter().position(|other| *other == arithmetic).unwrap_or_default();
+        &self.one[number]
     }
 
-    /// The script that takes units in advance under this algorithm; nothing if that cannot be done without letting too
-    /// much pass.
-    pub(crate) fn lease(&self, algorithm: Algorithm) -> Option<&Script> {
-        match algorithm {
-            Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => Some(&self.lease_bucket),
-            Algorithm::FixedWindow => Some(&self.lease_window),
-            Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlicedWindow => None,
+    /// The script that takes units in advance under this limit; nothing if that cannot be done without letting too much
+    /// pass.
+    pub(crate) fn lease(&self, limit: &Limit) -> Option<&Script> {
+        match limit.arithmetic() {
+            _ if !limit.can_lease() => None,
+            Arithmetic::Bucket => Some(&self.lease_bucket),
+            _ => Some(&self.lease_window),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Key, Limit, Op, Retry};
+use tidegate_core::{Algorithm, Charge, Key, Limit, Namespace, Op, PermitOp, Placement, Retry};
 
 use super::link::CallError;
 use super::link::servers::{Cluster, Server, Setup};
-use super::store::{RedisStore, StoreError, Tagged};
+use super::store::{RedisError, RedisStore};
+use crate::{Call, Lease, PermitCharge};
 
 fn store(url: &str) -> RedisStore {
     RedisStore::open(&url.parse().unwrap()).unwrap()
@@ -20,6 +21,10 @@ fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
 }
 
+fn lease<'a>(limit: &'a Limit, sizes: &'a [u64], length: Duration) -> Lease<'a> {
+    Lease { namespace: Namespace::root(), key: key("ann"), limit, tag: b"", sizes, length }
+}
+
 fn day() -> Duration {
     Duration::from_secs(86_400)
 }
@@ -31,9 +36,9 @@ fn command(server: &Server, words: &[&str]) {
     command.arg(&words[1..]).exec(&mut client.get_connection().unwrap()).unwrap();
 }
 
-async fn take(store: &RedisStore, name: &str, limit: &Limit, units: u64) -> Result<bool, StoreError> {
+async fn take(store: &RedisStore, name: &str, limit: &Limit, units: u64) -> Result<bool, RedisError> {
     let charge = Charge::take(key(name), limit, units);
-    Ok(store.charge(&[Tagged { charge, tag: b"" }]).await?.is_allowed())
+    Ok(store.decide(&Call::default(), &[charge]).await?.is_allowed())
 }
 
 #[tokio::test]
@@ -79,9 +84,9 @@ async fn on_a_cluster_what_was_taken_goes_back_when_a_later_slot_denies() {
     let ask = |tag: &'static [u8], units: u64| {
         let (store, limits) = (store.clone(), limits.clone());
         async move {
-            let charges: Vec<Tagged<'_>> =
-                limits.iter().map(|limit| Tagged { charge: Charge::take(key("ann"), limit, units), tag }).collect();
-            store.charge(&charges).await.unwrap()
+            let placement = Placement { tag, ..Placement::default() };
+            let charge = |limit| Charge::take(key("ann"), limit, units).placed(placement);
+            store.decide(&Call::default(), &limits.iter().map(charge).collect::<Vec<_>>()).await.unwrap()
         }
     };
     for tag in [&b""[..], &b"ann"[..]] {
@@ -104,8 +109,8 @@ async fn what_another_program_keeps_is_left_alone() {
     let store = at(&server);
     let gcra: Limit = "10/day".parse().unwrap();
     let log = Limit::sliding_log(10, day()).unwrap();
-    let refused = |result: Result<bool, StoreError>, code: &str| match result {
-        Err(StoreError::Call(CallError::Refused { store, error })) => {
+    let refused = |result: Result<bool, RedisError>, code: &str| match result {
+        Err(RedisError::Call(CallError::Refused { store, error })) => {
             assert!(error.starts_with(code), "{error}");
             assert!(store.starts_with("redis://127.0.0.1"), "the store is named: {store}");
         }
@@ -122,9 +127,8 @@ async fn what_another_program_keeps_is_left_alone() {
     refused(take(&store, "newer", &log, 1).await, "TIDEGATE");
     assert_eq!(server.command("HGET tidegate{}:sliding_log:86400000000000:newer h").trim(), "m1");
     // In a transaction too, and of that nothing is taken.
-    let both = [("text", &gcra), ("fresh", &gcra)]
-        .map(|(name, limit)| Tagged { charge: Charge::take(key(name), limit, 1), tag: b"" });
-    refused(store.charge(&both).await.map(|decisions| decisions.is_allowed()), "TIDEGATE");
+    let both = [("text", &gcra), ("fresh", &gcra)].map(|(name, limit)| Charge::take(key(name), limit, 1));
+    refused(store.decide(&Call::default(), &both).await.map(|decisions| decisions.is_allowed()), "TIDEGATE");
     assert_eq!(server.command("EXISTS tidegate{}:gcra:0:fresh").trim(), "0");
 }
 
@@ -181,19 +185,19 @@ async fn a_corrupt_state_is_refused_and_left_as_it_is() {
 
 /// Every way to ask is refused: a charge, a debit, a refund, a look, a reset, a transaction, and a lease where there are leases.
 async fn check_refused(store: &RedisStore, limit: &Limit, state: &str) {
-    let is_refused = |result: Result<(), StoreError>| match result {
-        Err(StoreError::Call(CallError::Refused { error, .. })) => {
+    let is_refused = |result: Result<(), RedisError>| match result {
+        Err(RedisError::Call(CallError::Refused { error, .. })) => {
             assert!(error.starts_with("TIDEGATE"), "{state}: {error}");
         }
         other => panic!("{state}: {other:?}"),
     };
-    let tagged = |op| Tagged { charge: Charge { key: key("ann"), limit, op, veto: true }, tag: b"" };
+    let tagged = |op| Charge::new(key("ann"), limit, op);
     for op in [Op::Take(1), Op::Debit(1), Op::Refund(1, None), Op::Ask(10), Op::Peek, Op::Reset] {
-        is_refused(store.charge(&[tagged(op)]).await.map(drop));
-        is_refused(store.charge(&[tagged(op), tagged(Op::Peek)]).await.map(drop));
+        is_refused(store.decide(&Call::default(), &[tagged(op)]).await.map(drop));
+        is_refused(store.decide(&Call::default(), &[tagged(op), tagged(Op::Peek)]).await.map(drop));
     }
     if !matches!(limit.algorithm(), Algorithm::SlidingCounter | Algorithm::SlidingLog) {
-        is_refused(store.lease(key("ann"), b"", limit, &[1], Duration::from_secs(1)).await.map(drop));
+        is_refused(store.take_lease(&Call::default(), &lease(limit, &[1], Duration::from_secs(1))).await.map(drop));
     }
 }
 
@@ -238,18 +242,18 @@ async fn a_corrupt_entry_of_a_log_is_refused_and_left_as_it_is() {
         command(&server, &["DEL", place]);
         command(&server, &["HSET", place, "h", &head, "1", &first, "2", entry, "3", &first]);
         let before = server.command(&format!("HGETALL {place}"));
-        let tagged = |op| Tagged { charge: Charge { key: key("ann"), limit: &limit, op, veto: true }, tag: b"" };
+        let tagged = |op| Charge::new(key("ann"), &limit, op);
         for charges in [vec![Op::Refund(3, None)], vec![Op::Peek, Op::Refund(3, None)]] {
-            let charges: Vec<Tagged<'_>> = charges.into_iter().map(tagged).collect();
-            match store.charge(&charges).await {
-                Err(StoreError::Call(CallError::Refused { error, .. })) => {
+            let charges: Vec<Charge<'_>> = charges.into_iter().map(tagged).collect();
+            match store.decide(&Call::default(), &charges).await {
+                Err(RedisError::Call(CallError::Refused { error, .. })) => {
                     assert!(error.contains("TIDEGATE a key holds"), "{entry}: {error}");
                 }
                 other => panic!("{entry}: {other:?}"),
             }
             assert_eq!(server.command(&format!("HGETALL {place}")), before, "{entry}");
         }
-        assert!(store.inspect(key("ann"), b"", &limit).await.is_err(), "{entry}");
+        assert!(store.look(&Call::default(), &Charge::new(key("ann"), &limit, Op::Peek)).await.is_err(), "{entry}");
     }
 }
 
@@ -261,7 +265,7 @@ async fn a_log_shows_its_entries() {
     for units in [1, 2, 3] {
         assert!(take(&store, "ann", &limit, units).await.unwrap());
     }
-    let snapshot = store.inspect(key("ann"), b"", &limit).await.unwrap();
+    let snapshot = store.look(&Call::default(), &Charge::new(key("ann"), &limit, Op::Peek)).await.unwrap();
     assert_eq!(snapshot.decision.remaining(), 4);
     let units: Vec<u64> = snapshot.entries.iter().map(|entry| entry.units).collect();
     assert_eq!(units, [1, 2, 3]);
@@ -274,21 +278,21 @@ async fn a_lease_takes_what_fits_and_goes_back_by_its_receipt() {
     let store = at(&server);
     let limit: Limit = "100/hour".parse().unwrap();
     let length = Duration::from_secs(36 * 10);
-    let leased = store.lease(key("ann"), b"", &limit, &[80, 40], length).await.unwrap();
+    let leased = store.take_lease(&Call::default(), &lease(&limit, &[80, 40], length)).await.unwrap();
     // The lease's length is ten units' worth: they are accounted as spent at its end.
     assert_eq!((leased.units, leased.decision.remaining()), (80, 10));
-    assert_eq!(store.lease(key("ann"), b"", &limit, &[80, 10], length).await.unwrap().units, 10);
-    let none = store.lease(key("ann"), b"", &limit, &[80, 10], length).await.unwrap();
+    assert_eq!(store.take_lease(&Call::default(), &lease(&limit, &[80, 10], length)).await.unwrap().units, 10);
+    let none = store.take_lease(&Call::default(), &lease(&limit, &[80, 10], length)).await.unwrap();
     assert_eq!(none.units, 0);
     assert!(matches!(none.decision.retry(), Some(Retry::After(_))));
     let refund = Op::Refund(80, leased.decision.receipt());
-    let charge = Charge { key: key("ann"), limit: &limit, op: refund, veto: false };
-    store.charge(&[Tagged { charge, tag: b"" }]).await.unwrap();
+    let charge = Charge::new(key("ann"), &limit, refund).shadow();
+    store.decide(&Call::default(), &[charge]).await.unwrap();
     assert!(take(&store, "ann", &limit, 80).await.unwrap(), "what was not spent is there again");
     let window = Limit::fixed_window(5, day()).unwrap();
-    assert_eq!(store.lease(key("ann"), b"", &window, &[8, 4], length).await.unwrap().units, 4);
+    assert_eq!(store.take_lease(&Call::default(), &lease(&window, &[8, 4], length)).await.unwrap().units, 4);
     let log = Limit::sliding_log(5, day()).unwrap();
-    assert!(store.lease(key("ann"), b"", &log, &[1], length).await.is_err(), "a log has no leases");
+    assert!(store.take_lease(&Call::default(), &lease(&log, &[1], length)).await.is_err(), "a log has no leases");
 }
 
 #[tokio::test]
@@ -296,19 +300,28 @@ async fn permits_are_held_once_and_freed_by_the_end_of_their_lease() {
     let server = Server::start(&Setup::default());
     let store = at(&server);
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(30));
-    let acquire = |permit: &'static [u8], lease| store.acquire(key("pool"), permit, lease, 2);
-    assert!(acquire(b"a", long).await.unwrap().done);
-    assert!(acquire(b"b", short).await.unwrap().done);
-    assert_eq!(acquire(b"a", long).await.unwrap().in_use, 2, "the same permit twice is one");
-    let full = acquire(b"c", long).await.unwrap();
+    let decide = |permit: &'static str, op| {
+        let (store, namespace) = (store.clone(), Namespace::root());
+        async move {
+            let charge = PermitCharge { namespace, key: key("pool"), permit: key(permit), op };
+            store.decide_permit(&Call::default(), &charge).await
+        }
+    };
+    let acquire = |permit, lease| decide(permit, PermitOp::Acquire { limit: 2, lease });
+    let renew = |permit, lease| decide(permit, PermitOp::Renew { lease });
+    let release = |permit| decide(permit, PermitOp::Release);
+    assert!(acquire("a", long).await.unwrap().done);
+    assert!(acquire("b", short).await.unwrap().done);
+    assert_eq!(acquire("a", long).await.unwrap().in_use, 2, "the same permit twice is one");
+    let full = acquire("c", long).await.unwrap();
     assert!(!full.done && full.next_end <= short, "{full:?}");
-    assert!(store.renew(key("pool"), b"b", short).await.unwrap().done);
+    assert!(renew("b", short).await.unwrap().done);
     // Until the lease is over by the store's own clock.
-    while !acquire(b"c", long).await.unwrap().done {
+    while !acquire("c", long).await.unwrap().done {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(!store.renew(key("pool"), b"b", long).await.unwrap().done, "a dead holder comes too late");
-    assert!(store.release(key("pool"), b"a").await.unwrap().done);
-    assert!(!store.release(key("pool"), b"a").await.unwrap().done);
-    assert_eq!(acquire(b"d", long).await.unwrap().in_use, 2);
+    assert!(!renew("b", long).await.unwrap().done, "a dead holder comes too late");
+    assert!(release("a").await.unwrap().done);
+    assert!(!release("a").await.unwrap().done);
+    assert_eq!(acquire("d", long).await.unwrap().in_use, 2);
 }

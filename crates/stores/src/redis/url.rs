@@ -93,6 +93,20 @@ impl Target {
     pub fn budget(&self) -> Duration {
         self.budget
     }
+
+    /// Whether states have slots that a hash tag chooses.
+    #[must_use]
+    pub fn has_slots(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// Whether a password stands in it.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        let is_there = |login: &Login| login.password.as_ref().is_some_and(|password| !password.reveal().is_empty());
+        let of_sentinels = matches!(&self.place, Place::Sentinel { login, .. } if is_there(login));
+        is_there(&self.login) || of_sentinels
+    }
 }
 
 impl fmt::Display for Target {

@@ -135,3 +135,24 @@ proptest! {
         prop_assert_eq!(target.login.password.as_ref().map(Secret::reveal), Some(password.as_str()));
     }
 }
+
+#[test]
+fn passwords_are_noticed() {
+    for (url, expected) in [
+        ("redis://h", false),
+        ("redis://user:@h", false),
+        ("redis://:p@h:1/2", true),
+        ("rediss+cluster://u:p@h:1,i:2", true),
+        ("redis+sentinel://h/name?sentinel_password=p", true),
+        ("redis+unix:///a:b@c", false),
+    ] {
+        assert_eq!(url.parse::<Target>().unwrap().has_password(), expected, "{url}");
+    }
+}
+
+#[test]
+fn only_a_cluster_has_slots() {
+    for (url, expected) in [("redis://h", false), ("redis+sentinel://h/name", false), ("redis+cluster://h", true)] {
+        assert_eq!(url.parse::<Target>().unwrap().has_slots(), expected, "{url}");
+    }
+}

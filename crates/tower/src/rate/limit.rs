@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Numbers, Op, Receipt, Retry, Time};
+use tidegate_core::{CapacityError, Decision, DirectLimiter, Key, Limit, Limiter, Namespace, Op, Receipt, Retry, Time};
 use tidegate_engine::http_headers::{self, LimitNumbers, LimitTexts};
 use tidegate_engine::{Binding, Denial};
 use tidegate_policy::{Headers, Shown};
@@ -90,7 +90,7 @@ impl LimitJudge {
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         let decision = self.decide(key, Op::Take(units));
         if !decision.is_allowed() {
-            return Verdict::Deny(Box::new(self.denied(&decision)));
+            return Verdict::Deny(Box::new(self.denied(key, &decision)));
         }
         let later = match self.settle {
             Some(_) => {
@@ -100,7 +100,7 @@ impl LimitJudge {
             None => Later::Nothing,
         };
         let told = match self.tells_passed {
-            true => Told::One { remaining: decision.remaining(), wait: self.wait(&decision, false) },
+            true => Told::One { remaining: decision.remaining(), wait: self.wait(key, &decision, false) },
             false => Told::Nothing,
         };
         Verdict::Pass(Ticket::new(told, later))
@@ -113,14 +113,14 @@ impl LimitJudge {
         }
     }
 
-    fn denied(&self, decision: &Decision) -> Denied {
+    fn denied(&self, key: Option<Key<'_>>, decision: &Decision) -> Denied {
         let wait = decision.retry_after();
         let numbers = LimitNumbers {
             name: &self.name,
             shown: self.shown,
             texts: Some(&self.texts),
             remaining: decision.remaining(),
-            wait: self.wait(decision, true),
+            wait: self.wait(key, decision, true),
             denies: true,
             never: decision.retry() == Some(Retry::Never),
             binding: Binding::new(true, decision.strictness()),
@@ -133,9 +133,10 @@ impl LimitJudge {
         Denied { why: Why::Denial(Denial::OverLimit), is_hidden: false, status, headers, body: Some(body), wait }
     }
 
-    fn wait(&self, decision: &Decision, denies: bool) -> Duration {
+    fn wait(&self, key: Option<Key<'_>>, decision: &Decision, denies: bool) -> Duration {
         let now = || self.limiter.store().clock().now();
-        http_headers::wait(self.limit().algorithm(), self.shown, decision, denies, now)
+        let phase = key.map(|key| self.limit().phase(Namespace::root(), key)).unwrap_or_default();
+        http_headers::wait(self.limit(), phase, decision, denies, now)
     }
 
     /// Counts what a response changes.
@@ -165,18 +166,11 @@ impl LimitJudge {
 /// A limit as it is told of: its units, and the time in which all of them come back.
 fn shown(limit: &Limit) -> Shown {
     const NANOS_PER_SECOND: u64 = 1_000_000_000;
-    let units = limit.units();
-    let numbers = Key::new("any").map(|key| limit.numbers(key));
-    let period_ns = match numbers {
-        // A unit's time is rounded up to whole nanoseconds, which makes less than one more for each unit.
-        Ok(Numbers::Bucket { span, .. }) if span % NANOS_PER_SECOND < units && span >= NANOS_PER_SECOND => {
-            span - span % NANOS_PER_SECOND
-        }
-        Ok(Numbers::Bucket { span, .. }) => span,
-        Ok(Numbers::Window { window, .. } | Numbers::Counter { window, .. } | Numbers::Log { window, .. }) => window,
-        Err(_) => 0,
-    };
-    Shown { units, period_ns }
+    let (units, period_ns) = (limit.units(), u64::try_from(limit.period().as_nanos()).unwrap_or(u64::MAX));
+    let beyond = period_ns % NANOS_PER_SECOND;
+    // A unit of a bucket takes a time rounded up to whole nanoseconds, which makes less than one more for each unit.
+    let is_rounded = limit.interval().is_some() && beyond < units && period_ns >= NANOS_PER_SECOND;
+    Shown { units, period_ns: if is_rounded { period_ns - beyond } else { period_ns } }
 }
 
 #[cfg(test)]

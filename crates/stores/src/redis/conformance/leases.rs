@@ -28,8 +28,8 @@ fn lease(subject: &mut InProcess, limit: &Limit, sizes: &[u64], length: u64, now
     let take = |units: u64| Charge::take(Key::new(KEY).unwrap(), limit, units);
     let now = Time::from_nanos(now);
     let before = decide(subject, KEY, limit, now, Op::Peek);
-    let args = encode::lease(length, sizes.iter().map(|units| take(*units)));
-    let reply = subject.run(subject.scripts().lease(limit.algorithm()).unwrap(), &[KEY.as_bytes()], &bytes(&args, now));
+    let args = encode::lease(Duration::from_nanos(length), sizes.iter().map(|units| take(*units)));
+    let reply = subject.run(subject.scripts().lease(limit).unwrap(), &[KEY.as_bytes()], &bytes(&args, now));
     let (taken, _, words) = decode::leased(&take(1), &reply).unwrap();
     let words = match limit.algorithm() {
         Algorithm::FixedWindow => words,
@@ -85,7 +85,7 @@ fn check(burst: u64, words: &[u64]) {
                     continue;
                 }
                 let lease = held.swap_remove(choices.any_below(held.len() as u64) as usize);
-                let receipt = lease.receipt.before_leases(Duration::from_nanos(longest));
+                let receipt = limit.receipt_before_leases(lease.receipt, Duration::from_nanos(longest));
                 let refund = Op::Refund(lease.units, Some(receipt));
                 decide(&mut subject, KEY, &limit, Time::from_nanos(now), refund);
             }
@@ -130,7 +130,7 @@ fn what_goes_back_leaves_room_for_later_leases() {
         let mut subject = InProcess::new();
         let (older, receipt) = lease(&mut subject, &limit, &[10], INTERVAL, start).unwrap();
         let (later, _) = lease(&mut subject, &limit, &[5], 10 * INTERVAL, start).unwrap();
-        let refund = Op::Refund(older, Some(receipt.before_leases(before)));
+        let refund = Op::Refund(older, Some(limit.receipt_before_leases(receipt, before)));
         decide(&mut subject, KEY, &limit, Time::from_nanos(start), refund);
         // The later lease has not ended yet: all of it can be spent at once with what the store gives.
         let now = Time::from_nanos(start + 6 * INTERVAL);

@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{End, Runs, told_the_time};
 use crate::redis::link::servers::{Cluster, Server, Setup, Trio, valkey};
-use crate::redis::link::{Arg, Redis, Script};
+use crate::redis::link::{Arg, Redis, Script, Term};
 use crate::redis::script::Scripts;
 
 /// Redis expires by a clock of its own, so that states must outlive the test.
@@ -77,6 +77,6 @@ impl Runs for Live {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| [tag.as_bytes(), key].concat()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let args: Vec<Arg<'_>> = args.iter().map(|arg| Arg::from(arg.as_slice())).collect();
-        self.runtime.block_on(self.redis.call(script, &keys, &args, Duration::from_secs(5))).unwrap()
+        self.runtime.block_on(self.redis.call(script, &keys, &args, Term::of(Duration::from_secs(5)))).unwrap()
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn check(subject: &mut impl Runs, of_places: &[u64], start: u64, call
         clock.set(now);
         let charge = |(number, op, veto): &(usize, Op, bool)| {
             let Place { name, limit, .. } = &places[*number];
-            Charge { key: Key::new(name).unwrap(), limit, op: *op, veto: *veto }
+            Charge { veto: *veto, ..Charge::new(Key::new(name).unwrap(), limit, *op) }
         };
         let expected = check_call(subject, &memory, now, &made.iter().map(charge).collect::<Vec<Charge<'_>>>());
         for ((number, op, _), decision) in made.iter().zip(expected) {
@@ -64,7 +64,7 @@ fn check_call(subject: &mut impl Runs, memory: &MemoryStore, now: Time, charges:
     let expected = memory.charge(charges).unwrap();
     let keys: Vec<&[u8]> = charges.iter().map(|charge| charge.key.as_bytes()).collect();
     let reply = match charges {
-        [one] => subject.run(subject.scripts().one(one.limit.algorithm()), &keys, &bytes(&encode::one(one), now)),
+        [one] => subject.run(subject.scripts().one(one.limit), &keys, &bytes(&encode::one(one), now)),
         several => subject.run(&subject.scripts().several, &keys, &bytes(&encode::several(several), now)),
     };
     let answered = decode::decisions(charges, &reply).unwrap_or_else(|error| panic!("{error}: {reply:?}"));
@@ -93,7 +93,7 @@ pub(super) fn check_jump(subject: &mut impl Runs) {
         let memory = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
         let (first, second) = (numbers(first).limit(), numbers(second).limit());
         let charges = |op| {
-            let charge = |key, limit| Charge { key: Key::new(key).unwrap(), limit, op, veto: true };
+            let charge = |key, limit| Charge::new(Key::new(key).unwrap(), limit, op);
             [charge("one", &first), charge("two", &second), charge("one", &first)]
         };
         let start = 1_700_000_000_000_000_000;

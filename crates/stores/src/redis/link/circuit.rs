@@ -6,18 +6,9 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::bounds::{BREAKER_CALLS_MIN, BREAKER_WINDOW, FAILURES_IN_ROW_MAX};
+use crate::health::Breaker;
 
-/// Whether calls are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Breaker {
-    /// They are.
-    Closed,
-    /// They are not, and a probe is under way.
-    Probing,
-    /// They are not, or there is no connection.
-    Open,
-}
+use super::bounds::{BREAKER_CALLS_MIN, BREAKER_WINDOW, FAILURES_IN_ROW_MAX};
 
 const CLOSED: u8 = 0;
 const PROBING: u8 = 1;

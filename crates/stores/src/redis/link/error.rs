@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::StoreError;
+use crate::error::{Cause, Certainty, Remedy};
+
 use super::bounds::{CALLS_IN_FLIGHT_MAX, REDIRECTIONS_MAX};
 
 /// Why there is no answer to a call. The store is named without its password.
@@ -51,6 +54,23 @@ impl CallError {
             CallError::NotSent { why, .. } | CallError::Unknown { why, .. } => matches!(why, Why::AccessDenied(_)),
             CallError::Refused { .. } => self.code().is_some_and(is_of_access),
         }
+    }
+}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> StoreError {
+        let certainty = match &error {
+            CallError::NotSent { why: Why::Busy, .. } => Certainty::Overloaded,
+            CallError::NotSent { .. } => Certainty::NotSent,
+            CallError::Unknown { .. } => Certainty::Unknown,
+            CallError::Refused { .. } => Certainty::Refused,
+        };
+        let remedy = match &error {
+            error if error.is_access_denied() => Remedy::Access,
+            CallError::NotSent { why: Why::Connecting, .. } => Remedy::Wait,
+            _ => Remedy::Unknown,
+        };
+        StoreError::Failed { certainty, cause: Cause::new(error).with_remedy(remedy) }
     }
 }
 

@@ -9,7 +9,6 @@
 //! | one connection: made, watched, probed | `dial`, `link`, `keeper` |
 //! | where the primary is | `sentinel` |
 //! | which node has a slot | `cluster`, `slots` |
-//! | states and counts | `health` |
 //! | what the log says | `journal` |
 //!
 //! A call is sent again only if the server said that it did not run it, or if nothing was written to the socket. So it
@@ -21,7 +20,6 @@ mod cluster;
 mod command;
 mod dial;
 mod error;
-mod health;
 mod journal;
 mod keeper;
 #[expect(clippy::module_inception, reason = "a link is one of the links")]
@@ -45,18 +43,16 @@ use redis::{Cmd, ServerError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-pub use circuit::Breaker;
 pub(crate) use command::{Arg, Script};
 pub use error::{CallError, OpenError, Why};
-pub use health::{CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
 pub(crate) use slots::slot;
 
 use super::url::{Address, Place, Target};
+use crate::health::{Breaker, Counters, Health, NodeHealth, Stopwatch};
 use bounds::{LINKS_MAX, LOADS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
 use cluster::Cluster;
 use command::prepare;
 use dial::{Dialer, Endpoint, in_words};
-use health::{Counters, Stopwatch};
 use link::Live;
 use node::{Node, Sending, Shared, Whereabouts};
 use sentinel::Sentinels;
@@ -132,7 +128,7 @@ impl Redis {
         Ok(Redis { inner: Arc::new(Inner { shared, topology }) })
     }
 
-    /// Runs a script, within the budget as a whole. On a Cluster all keys must have the slot of the first.
+    /// Runs a script, within its term as a whole. On a Cluster all keys must have the slot of the first.
     ///
     /// Dropping the future gives up the answer: then it is not known whether the script ran.
     ///
@@ -143,10 +139,10 @@ impl Redis {
         script: &Script,
         keys: &[&[u8]],
         args: &[Arg<'_>],
-        budget: Duration,
+        term: Term,
     ) -> Result<Value, CallError> {
         let slot = keys.first().filter(|_| self.is_cluster()).map_or(0, |key| slot(key));
-        self.call_at(slot, script, keys, args, Term::of(budget)).await
+        self.call_at(slot, script, keys, args, term).await
     }
 
     /// The same of keys whose slot is known, which matters on a Cluster alone.
@@ -220,6 +216,17 @@ impl Term {
     /// One that begins now.
     pub(crate) fn of(budget: Duration) -> Term {
         Term { deadline: Instant::now() + budget, budget }
+    }
+
+    /// The same, but over when the caller no longer waits.
+    pub(crate) fn no_later_than(self, deadline: Option<std::time::Instant>) -> Term {
+        match deadline.map(Instant::from_std) {
+            Some(deadline) if deadline < self.deadline => {
+                let budget = self.budget.saturating_sub(self.deadline - deadline);
+                Term { deadline, budget }
+            }
+            _ => self,
+        }
     }
 }
 

@@ -13,15 +13,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::bounds::{CALLS_IN_FLIGHT_MAX, FAILURES_IN_ROW_MAX};
-use super::circuit::{Breaker, Circuit};
+use super::circuit::Circuit;
 use super::command::Request;
 use super::dial::{Dialer, Endpoint, said};
 use super::error::Why;
-use super::health::{Counters, Stopwatch};
 use super::journal::Journal;
 use super::keeper;
 use super::link::{Link, Live, State};
 use super::sentinel::Sentinels;
+use crate::health::Breaker;
+use crate::health::{Counters, Stopwatch};
 
 /// What all nodes of a store share.
 pub(super) struct Shared {

@@ -1,8 +1,8 @@
 -- Several charges at one instant: all that fit are taken, or none if a vetoing one is denied.
 -- KEYS: one for each charge; the same key may come again, and its charges are composed in order.
--- ARGV: 14 for each charge: its algorithm, whether it vetoes, the op, and what the algorithm takes, filled up.
+-- ARGV: 15 for each charge: its algorithm, whether it vetoes, the op, and what the algorithm takes, filled up.
 -- Replies: whether they were taken, now, and for each charge the state before, or the log's own answer.
-local WIDTH = 14
+local WIDTH = 15
 local words = {bucket = bucket, fixed_window = fixed_window, sliding_counter = sliding_counter}
 local states, millis, logs, found, denied = {}, {}, {}, {}, false
 

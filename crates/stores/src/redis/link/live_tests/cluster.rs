@@ -3,7 +3,7 @@
 use tokio::time::{Duration, Instant, sleep};
 
 use super::super::servers::{Certificates, Cluster, Server, Setup};
-use super::super::slot;
+use super::super::{Term, slot};
 use super::{AMPLE, add, is_not_sent, open, recover};
 
 /// One Cluster for all of it: starting one takes seconds.
@@ -24,9 +24,9 @@ async fn calls_find_their_slots() {
 
 async fn crossing_keys_are_refused(redis: &crate::redis::link::Redis) {
     let script = crate::redis::link::Script::new("return #KEYS");
-    let refused = redis.call(&script, &[b"a", b"b"], &[], AMPLE).await.unwrap_err();
+    let refused = redis.call(&script, &[b"a", b"b"], &[], Term::of(AMPLE)).await.unwrap_err();
     assert_eq!(refused.code(), Some("CROSSSLOT"), "{refused}");
-    assert!(redis.call(&script, &[b"{t}a", b"{t}b"], &[], AMPLE).await.is_ok());
+    assert!(redis.call(&script, &[b"{t}a", b"{t}b"], &[], Term::of(AMPLE)).await.is_ok());
 }
 
 async fn a_slot_on_its_way_is_asked_at_both_ends(cluster: &Cluster, redis: &crate::redis::link::Redis) {
@@ -49,7 +49,7 @@ async fn a_slot_on_its_way_is_asked_at_both_ends(cluster: &Cluster, redis: &crat
     source.command(&format!("CLUSTER SETSLOT {number} STABLE"));
     source.command("SET {moving}2 5");
     source.command(&format!("CLUSTER SETSLOT {number} MIGRATING {target_id}"));
-    let split = redis.call(&script, &[b"{moving}2", b"{moving}1"], &[], Duration::from_millis(50)).await;
+    let split = redis.call(&script, &[b"{moving}2", b"{moving}1"], &[], Term::of(Duration::from_millis(50))).await;
     assert!(is_not_sent(&split), "{split:?}");
     let split = split.unwrap_err().to_string();
     assert!(split.contains("TRYAGAIN"), "{split}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{Arg, CallError, Redis, Script};
+use super::{Arg, CallError, Redis, Script, Term};
 
 /// Enough for any machine: what needs it is not a matter of time.
 pub(super) const AMPLE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub(super) fn open(url: &str) -> Redis {
 /// Adds one to a counter and answers the sum: whether a call ran shows in the counter.
 pub(super) async fn add(redis: &Redis, key: &str, budget: Duration) -> Result<i64, CallError> {
     let script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
-    match redis.call(&script, &[key.as_bytes()], &[Arg::from(1_i64)], budget).await? {
+    match redis.call(&script, &[key.as_bytes()], &[Arg::from(1_i64)], Term::of(budget)).await? {
         Value::Int(sum) => Ok(sum),
         other => panic!("{other:?}"),
     }

@@ -7,7 +7,7 @@ use tokio::time::Duration;
 
 use super::super::servers::{Server, Setup};
 use super::{AMPLE, add, is_not_sent, open, pretender};
-use crate::redis::link::{Arg, CallError, Redis, Script};
+use crate::redis::link::{Arg, CallError, Redis, Script, Term};
 
 #[tokio::test]
 async fn a_script_that_was_forgotten_is_told_again() {
@@ -44,7 +44,7 @@ async fn errors_of_the_server_are_handed_on() {
     let wrong_type = add(&redis, "k", AMPLE).await.unwrap_err();
     assert_eq!(wrong_type.code(), Some("WRONGTYPE"), "{wrong_type}");
     let own = Script::new("return redis.error_reply('TIDE version 9 is not known')");
-    let error = redis.call(&own, &[b"k"], &[Arg::from("a")], AMPLE).await.unwrap_err();
+    let error = redis.call(&own, &[b"k"], &[Arg::from("a")], Term::of(AMPLE)).await.unwrap_err();
     assert_eq!(error.to_string(), format!("redis://127.0.0.1:{}/0: TIDE version 9 is not known", server.port));
     assert_eq!(redis.health().totals.refused, 2);
 }

@@ -4,23 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Op, Rate};
-use tidegate_stores::redis::{RedisStore, StoreError};
+use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Op, Placement, Rate};
+use tidegate_stores::redis::RedisStore;
+use tidegate_stores::{Call, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::live_servers::{Server, Setup};
-use super::{Consistency, Shared, SharedCharge};
+use super::{Consistency, Consistent};
 use crate::bounds::EASED_KEY_BYTES_MAX;
 
 const MODES: [Consistency; 3] = [Consistency::Exact, Consistency::Leased, Consistency::Async];
 
 /// A node of its own, whose calls have this budget.
-pub(super) fn node(server: &Server, budget: &str) -> Shared {
+pub(super) fn node(server: &Server, budget: &str) -> Consistent {
     let url = format!("redis://127.0.0.1:{}?timeout={budget}", server.port);
-    Shared::new(RedisStore::open(&url.parse().unwrap()).unwrap(), Clock::system())
+    Consistent::new(RedisStore::open(&url.parse().unwrap()).unwrap().into(), Clock::system())
 }
 
-pub(super) fn nodes<const COUNT: usize>(server: &Server) -> [Shared; COUNT] {
+pub(super) fn nodes<const COUNT: usize>(server: &Server) -> [Consistent; COUNT] {
     std::array::from_fn(|_| node(server, "5s"))
 }
 
@@ -28,22 +29,22 @@ pub(super) fn key(name: &str) -> Key<'_> {
     Key::new(name).unwrap()
 }
 
-pub(super) fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> SharedCharge<'a> {
-    SharedCharge { charge: Charge { key: key(name), limit, op, veto: true }, tag: b"", consistency }
+pub(super) fn shared<'a>(name: &'a str, limit: &'a Limit, op: Op, consistency: Consistency) -> Charge<'a> {
+    Charge::new(key(name), limit, op).placed(Placement { tag: b"", consistency })
 }
 
 pub(super) async fn one(
-    node: &Shared,
+    node: &Consistent,
     name: &str,
     limit: &Limit,
     op: Op,
     mode: Consistency,
 ) -> Result<Decision, StoreError> {
-    let decisions: Decisions = node.charge(&[shared(name, limit, op, mode)]).await?;
+    let decisions: Decisions = node.charge(&Call::default(), &[shared(name, limit, op, mode)]).await?;
     Ok(*decisions.iter().next().unwrap())
 }
 
-pub(super) async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
+pub(super) async fn take(node: &Consistent, name: &str, limit: &Limit, units: u64, mode: Consistency) -> bool {
     one(node, name, limit, Op::Take(units), mode).await.unwrap().is_allowed()
 }
 
@@ -51,8 +52,8 @@ pub(super) fn day() -> Duration {
     Duration::from_secs(86_400)
 }
 
-pub(super) async fn remaining(node: &Shared, name: &str, limit: &Limit) -> u64 {
-    node.inspect(key(name), b"", limit).await.unwrap().decision.remaining()
+pub(super) async fn remaining(node: &Consistent, name: &str, limit: &Limit) -> u64 {
+    node.inspect(&Call::default(), &Charge::new(key(name), limit, Op::Peek)).await.unwrap().decision.remaining()
 }
 
 #[tokio::test]
@@ -61,7 +62,7 @@ async fn many_tasks_on_many_nodes_get_exactly_the_limit() {
     for (limit, short) in [("100/day".parse().unwrap(), 1), (Limit::fixed_window(100, day()).unwrap(), 0)] {
         for mode in [Consistency::Exact, Consistency::Leased] {
             let name = format!("{mode:?}");
-            let nodes: [Shared; 3] = nodes(&server);
+            let nodes: [Consistent; 3] = nodes(&server);
             let tasks: Vec<_> = (0..24)
                 .map(|number| {
                     let (node, name) = (nodes[number % 3].clone(), name.clone());
@@ -98,7 +99,7 @@ async fn many_tasks_on_many_nodes_get_exactly_the_limit() {
 #[tokio::test]
 async fn a_reset_on_one_node_is_seen_on_another_within_a_second() {
     let server = Server::start(&Setup::default());
-    let [ann, bob]: [Shared; 2] = nodes(&server);
+    let [ann, bob]: [Consistent; 2] = nodes(&server);
     let limit: Limit = "20/day".parse().unwrap();
     for mode in MODES {
         let name = format!("{mode:?}");
@@ -126,7 +127,7 @@ async fn a_reset_on_one_node_is_seen_on_another_within_a_second() {
 #[tokio::test]
 async fn a_refund_and_a_raised_limit_are_seen_at_once_on_the_node() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let rate = Rate::new(20, day()).unwrap();
     let [limit, raised] = [20, 30].map(|burst| Limit::gcra(rate, burst).unwrap());
     for mode in [Consistency::Exact, Consistency::Leased] {
@@ -142,7 +143,7 @@ async fn a_refund_and_a_raised_limit_are_seen_at_once_on_the_node() {
 #[tokio::test]
 async fn what_is_not_spent_comes_back() {
     let server = Server::start(&Setup::default());
-    let [ann, bob]: [Shared; 2] = nodes(&server);
+    let [ann, bob]: [Consistent; 2] = nodes(&server);
     let limit = Limit::fixed_window(100, day()).unwrap();
     for _ in 0..10 {
         assert!(take(&ann, "quiet", &limit, 1, Consistency::Leased).await);
@@ -162,7 +163,7 @@ async fn what_is_not_spent_comes_back() {
 #[tokio::test]
 async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let wide = Limit::fixed_window(1_000, day()).unwrap();
     let tight = Limit::fixed_window(5, Duration::from_secs(3_600)).unwrap();
     for local in [Consistency::Leased, Consistency::Async] {
@@ -171,10 +172,10 @@ async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
             [shared(&name, &wide, Op::Take(units), local), shared(&name, &tight, Op::Take(units), Consistency::Exact)]
         };
         for _ in 0..5 {
-            assert!(ann.charge(&both(1)).await.unwrap().is_allowed());
+            assert!(ann.charge(&Call::default(), &both(1)).await.unwrap().is_allowed());
         }
         for cost in [1, 1, 2] {
-            let denied = ann.charge(&both(cost)).await.unwrap();
+            let denied = ann.charge(&Call::default(), &both(cost)).await.unwrap();
             let each: Vec<bool> = denied.iter().map(Decision::is_allowed).collect();
             assert_eq!((each, denied.is_allowed()), (vec![true, false], false));
             assert!(denied.iter().all(|one| one.receipt().is_none()));
@@ -182,7 +183,7 @@ async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
         // And the other way around: the store is not charged when a unit is missing here.
         let never =
             [shared(&name, &wide, Op::Take(1_001), local), shared("other", &tight, Op::Take(1), Consistency::Exact)];
-        assert!(!ann.charge(&never).await.unwrap().is_allowed());
+        assert!(!ann.charge(&Call::default(), &never).await.unwrap().is_allowed());
         assert_eq!(remaining(&ann, "other", &tight).await, 5);
     }
     let health = ann.health();
@@ -199,7 +200,9 @@ async fn a_store_that_hangs_is_an_error_within_the_budget_and_what_was_leased_is
     let ann = node(&server, "50ms");
     let limit = Limit::fixed_window(1_000, day()).unwrap();
     while take(&ann, "leased", &limit, 1, Consistency::Leased).await {
-        if ann.inner.leases.left(&super::Spelling::new(&limit, b"", key("leased")), ann.inner.clock.now()) >= 20 {
+        if ann.inner.leases.left(&super::Spelling::new(&Charge::take(key("leased"), &limit, 1)), ann.inner.clock.now())
+            >= 20
+        {
             break;
         }
     }
@@ -234,9 +237,9 @@ async fn a_store_that_hangs_is_an_error_within_the_budget_and_what_was_leased_is
 #[tokio::test]
 async fn what_is_leased_for_a_request_that_goes_away_is_there_for_the_next() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
-    let name = super::Spelling::new(&limit, b"", key("ann"));
+    let name = super::Spelling::new(&Charge::take(key("ann"), &limit, 1));
     // It is dropped as soon as it waits for the store.
     let gone = one(&ann, "ann", &limit, Op::Take(1), Consistency::Leased).now_or_never();
     assert!(gone.is_none());
@@ -251,7 +254,7 @@ async fn what_is_leased_for_a_request_that_goes_away_is_there_for_the_next() {
 #[tokio::test]
 async fn the_task_in_the_background_ends_with_the_last_handle() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
     for mode in MODES {
         assert!(take(&ann, "ann", &limit, 1, mode).await);
@@ -274,18 +277,18 @@ async fn the_task_in_the_background_ends_with_the_last_handle() {
 #[tokio::test]
 async fn keys_beyond_the_bound_are_decided_exactly() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
-    let terms = super::Terms::of(&limit, key("x")).unwrap();
+    let terms = super::Terms::of(&limit).unwrap();
     // A flood of keys, each of which is about to lease.
     let count = crate::bounds::LEASED_KEYS_MAX + 10_000;
     let mut asking = Vec::new();
     for number in 0..count {
         let text = format!("flood{number}");
         let one = shared(&text, &limit, Op::Take(1), Consistency::Leased);
-        let name = super::Spelling::new(&limit, b"", key(&text));
+        let name = super::Spelling::new(&one);
         if let super::leases::Turn::Lease(_, landing) =
-            ann.inner.leases.take(&name, &one, terms, 1, ann.inner.clock.now())
+            ann.inner.leases.take(&name, &limit, terms, 1, ann.inner.clock.now())
         {
             asking.push(landing);
         }
@@ -303,7 +306,7 @@ async fn keys_beyond_the_bound_are_decided_exactly() {
 #[tokio::test]
 async fn long_keys_are_decided_exactly() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let limit: Limit = "60000/minute".parse().unwrap();
     for consistency in [Consistency::Leased, Consistency::Async] {
         let spared = |length: usize| {

@@ -13,9 +13,9 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::{Decision, Decisions, Op, Retry, Time};
+use tidegate_core::{Charge, Decision, Decisions, Identity, Key, Op, Retry, Time};
 
-use super::{SharedCharge, since};
+use super::since;
 use crate::bounds::{DENIAL_KNOWN_MAX, DENIALS_MAX};
 
 /// Places among which a denial can choose.
@@ -46,9 +46,9 @@ struct Denied {
     answers: Box<[(Decision, bool)]>,
 }
 
-/// A call, as it was before it was sent.
+/// The charges of a call, as they were before it was sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct Question {
     print: u128,
     /// The sum of its keys' stamps. They only grow, so that none has changed if the sum has not.
     stamp: u64,
@@ -64,32 +64,30 @@ impl Denials {
     }
 
     /// A call whose denial can be remembered: one that takes, with looks beside it or not, and that can be denied.
-    pub(super) fn call(&self, charges: &[SharedCharge<'_>]) -> Option<Call> {
-        let takes = charges.iter().any(|one| matches!(one.charge.op, Op::Take(1..)));
-        let only = charges.iter().all(|one| matches!(one.charge.op, Op::Take(1..) | Op::Ask(1..)));
-        if !takes || !only || !charges.iter().any(|one| one.charge.veto) {
+    pub(super) fn question(&self, charges: &[Charge<'_>]) -> Option<Question> {
+        let takes = charges.iter().any(|charge| matches!(charge.op, Op::Take(1..)));
+        let only = charges.iter().all(|charge| matches!(charge.op, Op::Take(1..) | Op::Ask(1..)));
+        if !takes || !only || !charges.iter().any(|charge| charge.veto) {
             return None;
         }
         let [low, high] = self.seeds.each_ref().map(|seed| {
             let mut hasher = seed.build_hasher();
-            for one in charges {
-                let charge = &one.charge;
+            for charge in charges {
                 let (Op::Take(units) | Op::Ask(units)) = charge.op else { continue };
-                let (numbers, use_of) = (charge.limit.numbers(charge.key), Use::of(charge.op));
-                (charge.limit.identity(), numbers, one.tag, charge.key, use_of, units, charge.veto).hash(&mut hasher);
+                (identity(charge), charge.limit, Use::of(charge.op), units, charge.veto).hash(&mut hasher);
             }
             hasher.finish()
         });
         let print = u128::from(high) << 64 | u128::from(low);
-        let stamp = charges.iter().fold(0_u64, |sum, one| {
-            let stamp = self.stamp(one, Use::of(one.charge.op));
+        let stamp = charges.iter().fold(0_u64, |sum, charge| {
+            let stamp = self.stamp(charge, Use::of(charge.op));
             sum.wrapping_add(stamp.load(SeqCst))
         });
-        Some(Call { print, stamp })
+        Some(Question { print, stamp })
     }
 
     /// The answers to a call that is known to be denied.
-    pub(super) fn answer(&self, call: Call, now: Time) -> Option<Decisions> {
+    pub(super) fn answer(&self, call: Question, now: Time) -> Option<Decisions> {
         let (shard, set) = place(call.print);
         let sets = self.shards.get(shard)?.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sets.get(set)?.iter().flatten().find(|denied| denied.print == call.print)?;
@@ -105,7 +103,7 @@ impl Denials {
     }
 
     /// Remembers the answers to a call if it was denied.
-    pub(super) fn learn(&self, call: Call, sent: Time, learned: Time, answers: &[(Decision, bool)]) {
+    pub(super) fn learn(&self, call: Question, sent: Time, learned: Time, answers: &[(Decision, bool)]) {
         let mut until = learned.plus(DENIAL_KNOWN_MAX);
         for (decision, _) in answers {
             match decision.retry() {
@@ -139,23 +137,28 @@ impl Denials {
 
     /// Forgets what is known of a charge's key, as far as its op may change that. To be called when it has been done, not
     /// before.
-    pub(super) fn forget(&self, one: &SharedCharge<'_>) {
-        let changed: &[Use] = match one.charge.op {
+    pub(super) fn forget(&self, charge: &Charge<'_>) {
+        let changed: &[Use] = match charge.op {
             Op::Refund(..) | Op::Reset => &[Use::Takes, Use::Looks],
             Op::Debit(_) => &[Use::Looks],
             Op::Take(_) | Op::Ask(_) | Op::Peek => &[],
         };
         for use_of in changed {
-            self.stamp(one, *use_of).fetch_add(1, SeqCst);
+            self.stamp(charge, *use_of).fetch_add(1, SeqCst);
         }
     }
 
-    fn stamp(&self, one: &SharedCharge<'_>, use_of: Use) -> &AtomicU64 {
+    fn stamp(&self, charge: &Charge<'_>, use_of: Use) -> &AtomicU64 {
         let [seed, _] = &self.seeds;
-        let hash = seed.hash_one((one.charge.limit.identity(), one.tag, one.charge.key, use_of));
+        let hash = seed.hash_one((identity(charge), use_of));
         #[expect(clippy::indexing_slicing, reason = "the mask keeps it below the length")]
         &self.stamps[usize::try_from(hash & (STAMPS as u64 - 1)).unwrap_or(0)]
     }
+}
+
+/// What tells the state that a charge counts in from others.
+fn identity<'a>(charge: &Charge<'a>) -> (u128, Identity, &'a [u8], Key<'a>) {
+    (charge.namespace.hash(), charge.limit.identity(), charge.placement.tag, charge.key)
 }
 
 /// What a call does to a key.
@@ -181,9 +184,8 @@ fn place(print: u128) -> (usize, usize) {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::{Charge, Clock, FakeClock, Key, Limit, MemoryStore};
+    use tidegate_core::{Clock, FakeClock, Limit, MemoryStore};
 
-    use super::super::Consistency;
     use super::*;
 
     struct Bench {
@@ -201,34 +203,27 @@ mod tests {
         }
 
         /// Asks as the shared store does. A call takes this long in each direction.
-        fn ask(&mut self, charges: &[SharedCharge<'_>], way: Duration) -> Decisions {
-            let call = self.denials.call(charges);
+        fn ask(&mut self, charges: &[Charge<'_>], way: Duration) -> Decisions {
+            let call = self.denials.question(charges);
             if let Some(known) = call.and_then(|call| self.denials.answer(call, self.clock.now())) {
                 return known;
             }
             self.asked += 1;
             let sent = self.clock.now();
             self.clock.advance(way);
-            let plain: Vec<Charge<'_>> = charges.iter().map(|one| one.charge).collect();
-            let decisions = self.store.charge(&plain).unwrap();
+            let decisions = self.store.charge(charges).unwrap();
             self.clock.advance(way);
-            let answers: Vec<(Decision, bool)> =
-                decisions.iter().copied().zip(plain.iter().map(|charge| charge.veto)).collect();
             if let Some(call) = call {
-                self.denials.learn(call, sent, self.clock.now(), &answers);
+                self.denials.learn(call, sent, self.clock.now(), decisions.with_vetoes());
             }
             decisions
         }
 
         fn take(&mut self, key: &str, limit: &Limit, units: u64) -> Decision {
             let charge = Charge::take(Key::new(key).unwrap(), limit, units);
-            let decisions = self.ask(&[exact(charge)], Duration::ZERO);
+            let decisions = self.ask(&[charge], Duration::ZERO);
             *decisions.iter().next().unwrap()
         }
-    }
-
-    fn exact(charge: Charge<'_>) -> SharedCharge<'_> {
-        SharedCharge { charge, tag: b"", consistency: Consistency::Exact }
     }
 
     fn ms(millis: u64) -> Duration {
@@ -289,13 +284,13 @@ mod tests {
         bench.store.charge(&[charge]).unwrap();
         let denied = bench.store.charge(&[charge]).unwrap();
         let answers: Vec<(Decision, bool)> = denied.iter().map(|one| (*one, true)).collect();
-        let (now, call) = (bench.clock.now(), bench.denials.call(&[exact(charge)]).unwrap());
+        let (now, call) = (bench.clock.now(), bench.denials.question(&[charge]).unwrap());
         bench.denials.learn(call, now, now, &answers);
         assert!(bench.denials.answer(call, now).is_some());
         // A call that was sent before the reset and is answered after it.
-        bench.denials.forget(&exact(Charge { op: Op::Reset, ..charge }));
+        bench.denials.forget(&Charge { op: Op::Reset, ..charge });
         bench.denials.learn(call, now, now, &answers);
-        let next = bench.denials.call(&[exact(charge)]).unwrap();
+        let next = bench.denials.question(&[charge]).unwrap();
         assert!(bench.denials.answer(next, now).is_none());
         bench.denials.learn(next, now, now, &answers);
         assert!(bench.denials.answer(next, now).is_some());
@@ -306,7 +301,7 @@ mod tests {
         let mut bench = Bench::new();
         let (tight, wide): (Limit, Limit) = ("1/minute".parse().unwrap(), "9/minute".parse().unwrap());
         let (ann, bob) = (Key::new("ann").unwrap(), Key::new("bob").unwrap());
-        let both = [exact(Charge::take(ann, &tight, 1)), exact(Charge::take(bob, &wide, 1))];
+        let both = [Charge::take(ann, &tight, 1), Charge::take(bob, &wide, 1)];
         for _ in 0..5 {
             bench.ask(&both, Duration::ZERO);
         }
@@ -316,17 +311,17 @@ mod tests {
         assert_eq!((each, known.is_allowed()), (vec![(false, 0), (true, 8)], false));
         assert!(known.iter().all(|one| one.receipt().is_none()));
         // What does not veto denies nothing.
-        let shadow = [exact(Charge { veto: false, ..Charge::take(ann, &tight, 1) })];
-        assert!(bench.denials.call(&shadow).is_none());
-        let look = [exact(Charge { op: Op::Ask(1), ..Charge::take(ann, &tight, 1) })];
-        assert!(bench.denials.call(&look).is_none());
+        let shadow = [Charge { veto: false, ..Charge::take(ann, &tight, 1) }];
+        assert!(bench.denials.question(&shadow).is_none());
+        let look = [Charge { op: Op::Ask(1), ..Charge::take(ann, &tight, 1) }];
+        assert!(bench.denials.question(&look).is_none());
     }
 
     #[test]
     fn the_time_of_the_call_makes_it_neither_too_long_nor_the_wait_too_short() {
         let mut bench = Bench::new();
         let limit: Limit = "1/minute".parse().unwrap();
-        let charge = exact(Charge::take(Key::new("ann").unwrap(), &limit, 1));
+        let charge = Charge::take(Key::new("ann").unwrap(), &limit, 1);
         bench.ask(&[charge], Duration::ZERO);
         bench.clock.advance(ms(59_500));
         let told = bench.ask(&[charge], ms(5));
@@ -349,7 +344,7 @@ mod tests {
         let denied = *store.charge(&[charge]).unwrap().iter().next().unwrap();
         let at = |millis| Time::from_nanos(millis * 1_000_000);
         // All in one set: the bits that choose it are alike.
-        let call = |number: u128| Call { print: (number * SETS as u128) << 64, stamp: 0 };
+        let call = |number: u128| Question { print: (number * SETS as u128) << 64, stamp: 0 };
         for number in 0..6 {
             let now = at(u64::try_from(number).unwrap() * 10);
             denials.learn(call(number), now, now, &[(denied, true)]);
@@ -362,8 +357,8 @@ mod tests {
         let mut bench = Bench::new();
         let (limit, penalty): (Limit, Limit) = ("1/minute".parse().unwrap(), "1/hour".parse().unwrap());
         let (ann, of_ann) = (Key::new("ann").unwrap(), Key::new("penalty of ann").unwrap());
-        let look = exact(Charge { op: Op::Ask(1), ..Charge::take(of_ann, &penalty, 1) });
-        let both = [look, exact(Charge::take(ann, &limit, 1))];
+        let look = Charge { op: Op::Ask(1), ..Charge::take(of_ann, &penalty, 1) };
+        let both = [look, Charge::take(ann, &limit, 1)];
         let asked = |bench: &mut Bench| {
             let before = bench.asked;
             let told = bench.ask(&both, Duration::ZERO);
@@ -373,8 +368,8 @@ mod tests {
         assert_eq!(asked(&mut bench), (1, vec![true, false]));
         assert_eq!(asked(&mut bench), (0, vec![true, false]), "denied by the limit");
         // The penalty that follows must be seen, or it would be imposed anew.
-        let impose = exact(Charge { op: Op::Debit(1), ..look.charge });
-        bench.store.charge(&[impose.charge]).unwrap();
+        let impose = Charge { op: Op::Debit(1), ..look };
+        bench.store.charge(&[impose]).unwrap();
         bench.denials.forget(&impose);
         assert_eq!(asked(&mut bench), (1, vec![false, false]));
         bench.clock.advance(ms(60_000));
@@ -384,19 +379,19 @@ mod tests {
         }
         bench.clock.advance(ms(1_000));
         assert_eq!(asked(&mut bench).0, 1, "for a second at most");
-        let lift = exact(Charge { op: Op::Reset, ..look.charge });
-        bench.store.charge(&[lift.charge]).unwrap();
+        let lift = Charge { op: Op::Reset, ..look };
+        bench.store.charge(&[lift]).unwrap();
         bench.denials.forget(&lift);
         assert_eq!(asked(&mut bench), (1, vec![true, true]), "lifted");
         // What was counted on the key of a take ends no denial.
         assert_eq!(asked(&mut bench), (1, vec![true, false]));
-        bench.denials.forget(&exact(Charge { op: Op::Debit(1), ..both[1].charge }));
+        bench.denials.forget(&Charge { op: Op::Debit(1), ..both[1] });
         assert_eq!(asked(&mut bench), (0, vec![true, false]));
         // To ask for a unit is not to take it, and to ask alone is not remembered.
-        let other = [exact(Charge::take(of_ann, &penalty, 1)), both[1]];
-        assert_ne!(bench.denials.call(&both).unwrap().print, bench.denials.call(&other).unwrap().print);
-        assert!(bench.denials.call(&[look]).is_none());
-        let void = exact(Charge { op: Op::Ask(0), ..look.charge });
-        assert!(bench.denials.call(&[void, both[1]]).is_none());
+        let other = [Charge::take(of_ann, &penalty, 1), both[1]];
+        assert_ne!(bench.denials.question(&both).unwrap().print, bench.denials.question(&other).unwrap().print);
+        assert!(bench.denials.question(&[look]).is_none());
+        let void = Charge { op: Op::Ask(0), ..look };
+        assert!(bench.denials.question(&[void, both[1]]).is_none());
     }
 }

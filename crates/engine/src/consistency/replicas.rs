@@ -5,13 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_core::{Decision, Key, Limit, Op, Receipt, Time};
-use tidegate_stores::redis::Told;
+use tidegate_core::{Charge, Decision, Limit, Receipt, Time};
 use tokio::sync::Notify;
 
 use super::leases::lock;
-use super::name::{Name, parts};
-use super::replica::Replica;
+use super::name::Name;
+use super::replica::{Replica, Told};
 use super::since;
 use crate::bounds::{REPLICA_IDLE_MAX, REPLICAS_MAX};
 
@@ -44,10 +43,10 @@ impl Replicas {
     }
 
     /// Decides on the replica of a key, if there is one that the store has confirmed of late.
-    pub(super) fn decide(&self, name: &[u8], key: Key<'_>, limit: &Limit, op: Op, now: Time) -> Option<Decision> {
+    pub(super) fn decide(&self, name: &[u8], charge: &Charge<'_>, now: Time) -> Option<Decision> {
         let mut shard = self.shard(name);
         let replica = shard.get_mut(name).filter(|replica| !replica.is_alone(now))?;
-        let decision = replica.decide(key, limit, now, op);
+        let decision = replica.decide(charge, now);
         self.list(&mut shard, name);
         Some(decision)
     }
@@ -56,26 +55,24 @@ impl Replicas {
     pub(super) fn give_back(
         &self,
         name: &[u8],
-        key: Key<'_>,
-        limit: &Limit,
+        charge: &Charge<'_>,
         units: u64,
         receipt: Option<Receipt>,
         now: Time,
     ) -> u64 {
         let mut shard = self.shard(name);
-        shard.get_mut(name).map_or(units, |replica| replica.give_back(key, limit, now, units, receipt))
+        shard.get_mut(name).map_or(units, |replica| replica.give_back(charge, now, units, receipt))
     }
 
     /// Takes in what the store said of a key.
-    pub(super) fn receive(&self, name: &[u8], limit: &Limit, told: &Told, sent: Time, learned: Time) {
-        let Some((_, key)) = parts(name) else { return };
+    pub(super) fn receive(&self, name: &[u8], charge: &Charge<'_>, told: &Told, sent: Time, learned: Time) {
         let mut shard = self.shard(name);
         let full = shard.len() >= REPLICAS_MAX / SHARDS;
         match shard.get_mut(name) {
-            Some(replica) => replica.receive(key, told, sent, learned),
+            Some(replica) => replica.receive(charge, told, sent, learned),
             None if full => {}
             None => {
-                shard.insert(Name::of(name), Replica::new(*limit, told, sent, learned));
+                shard.insert(Name::of(name), Replica::new(*charge.limit, told, sent, learned));
             }
         }
     }

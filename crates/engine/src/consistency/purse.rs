@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use tidegate_core::{Algorithm, Decision, Limit, Op, Receipt, Retry, Time};
-use tidegate_stores::redis::{Leased, StoreError};
+use tidegate_core::{Decision, Limit, Op, Receipt, Retry, Time};
+use tidegate_stores::{Leased, StoreError};
 use tokio::sync::watch;
 
 use super::slice::{Ask, Known, Pace, Terms};
@@ -295,7 +295,7 @@ impl Purse {
     }
 
     fn is_bucket(&self) -> bool {
-        self.limit.algorithm() != Algorithm::FixedWindow
+        self.limit.algorithm().is_bucket()
     }
 
     /// Forgets that it is denied: somebody gave something back.

@@ -7,49 +7,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_core::{Charge, Decision, Limit, Op};
-use tidegate_stores::redis::{CallError, StoreError, Why};
+use tidegate_stores::{Call, Certainty, Lease, StoreError};
 use tokio::time::{Instant, timeout_at};
 
 use super::leases::{Landing, Turn};
-use super::name::{Name, parts};
+use super::name::Name;
 use super::purse::Flight;
 use super::slice::{Ask, Terms};
-use super::{Inner, Shared, SharedCharge, keeper};
+use super::{Consistent, Failure, Inner, keeper};
 use crate::bounds::LEASE_ROUNDS_MAX;
 
-impl Shared {
+impl Consistent {
     /// Decides a charge to a key that units are leased of.
     pub(super) async fn on_lease(
         &self,
+        call: &Call,
         name: &[u8],
         terms: Terms,
-        one: &SharedCharge<'_>,
+        charge: &Charge<'_>,
     ) -> Result<Decision, StoreError> {
         let inner = &self.inner;
         let now = inner.clock.now();
-        match one.charge.op {
-            Op::Take(units @ 1..) => self.take_leased(name, terms, one, units).await,
+        match charge.op {
+            Op::Take(units @ 1..) => self.take_leased(call, name, terms, charge, units).await,
             Op::Take(0) | Op::Peek => {
-                let decision = inner.ask_one(one).await?;
+                let decision = inner.ask_one(call, charge).await?;
                 let left = inner.leases.left(name, inner.clock.now());
                 Ok(decision.with_remaining(decision.remaining().saturating_add(left)))
             }
             Op::Ask(units) => match inner.leases.ask(name, units, now) {
                 Some(decision) => Ok(inner.count_leased(decision)),
-                None => inner.ask_one(one).await,
+                None => inner.ask_one(call, charge).await,
             },
-            Op::Debit(_) => inner.ask_one(one).await,
+            Op::Debit(_) => inner.ask_one(call, charge).await,
             Op::Refund(units, Some(receipt)) if inner.leases.give_back(name, units, receipt, now) => {
-                inner.denials.forget(one);
+                inner.denials.forget(charge);
                 match inner.leases.ask(name, 0, now) {
                     Some(decision) => Ok(inner.count_leased(decision)),
-                    None => {
-                        inner.ask_one(&SharedCharge { charge: Charge { op: Op::Peek, ..one.charge }, ..*one }).await
-                    }
+                    None => inner.ask_one(call, &Charge { op: Op::Peek, ..*charge }).await,
                 }
             }
             Op::Refund(..) | Op::Reset => {
-                let mut charge = one.charge;
+                let mut charge = *charge;
                 match &mut charge.op {
                     Op::Refund(_, Some(receipt)) => *receipt = terms.receipt(charge.limit, *receipt),
                     // What is held here would come on top of what is given.
@@ -61,7 +60,7 @@ impl Shared {
                     Op::Reset => inner.leases.forget(name),
                     _ => {}
                 }
-                let decision = inner.ask_one(&SharedCharge { charge, ..*one }).await;
+                let decision = inner.ask_one(call, &charge).await;
                 inner.leases.forget_denial(name);
                 decision
             }
@@ -70,9 +69,10 @@ impl Shared {
 
     async fn take_leased(
         &self,
+        call: &Call,
         name: &[u8],
         terms: Terms,
-        one: &SharedCharge<'_>,
+        charge: &Charge<'_>,
         units: u64,
     ) -> Result<Decision, StoreError> {
         let inner = &self.inner;
@@ -80,29 +80,31 @@ impl Shared {
         keeper::start(inner);
         let mut deadline = None;
         for _ in 0..LEASE_ROUNDS_MAX {
-            match inner.leases.take(name, one, terms, units, inner.clock.now()) {
+            match inner.leases.take(name, charge.limit, terms, units, inner.clock.now()) {
                 Turn::Answer(decision) => return Ok(inner.count_leased(decision)),
-                Turn::Wait(flight) => inner.wait(name, flight, &mut deadline).await?,
+                Turn::Wait(flight) => inner.wait(call, name, flight, &mut deadline).await?,
                 Turn::Lease(ask, landing) => {
                     let flight = landing.subscribe();
-                    self.lease(Name::of(name), *one.charge.limit, ask, landing);
-                    inner.wait(name, flight, &mut deadline).await?;
+                    self.lease(Name::of(name), *charge.limit, ask, landing);
+                    inner.wait(call, name, flight, &mut deadline).await?;
                 }
-                Turn::Alone(landing) => return inner.alone(name, one, units, landing).await,
+                Turn::Alone(landing) => return inner.alone(call, name, charge, units, landing).await,
                 Turn::Exact => break,
             }
         }
-        inner.ask_one(one).await
+        inner.ask_one(call, charge).await
     }
 
     /// Asks for a lease. A task does, so that what was leased is not lost if the request goes away.
     fn lease(&self, name: Name, limit: Limit, ask: Ask, landing: Landing) {
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            let Some((tag, key)) = parts(&name) else { return };
+            let Some(parts) = name.parts() else { return };
             let sent = inner.clock.now();
             inner.calls.fetch_add(1, Relaxed);
-            let result = inner.store.lease(key, tag, &limit, &ask.sizes, ask.length).await;
+            let (namespace, sizes) = (&parts.namespace, &ask.sizes[..]);
+            let lease = Lease { namespace, key: parts.key, limit: &limit, tag: parts.tag, sizes, length: ask.length };
+            let result = inner.store.lease(&Call::default(), &lease).await;
             inner.leases.receive(&name, &ask, result.as_ref(), sent, inner.clock.now());
             landing.send_replace(Some(result.map(|_| ())));
         });
@@ -113,14 +115,15 @@ impl Inner {
     /// Takes units for one request, while others wait for what that tells.
     async fn alone(
         &self,
+        call: &Call,
         name: &[u8],
-        one: &SharedCharge<'_>,
+        charge: &Charge<'_>,
         units: u64,
         landing: Landing,
     ) -> Result<Decision, StoreError> {
         let land = Land { inner: self, name };
         let sent = self.clock.now();
-        let result = self.ask_one(one).await;
+        let result = self.ask_one(call, charge).await;
         if let Ok(decision) = &result {
             self.leases.receive_alone(name, units, decision, sent, self.clock.now());
         }
@@ -130,16 +133,24 @@ impl Inner {
     }
 
     /// Waits for a call, for no longer in all than a call may take.
-    async fn wait(&self, name: &[u8], mut flight: Flight, deadline: &mut Option<Instant>) -> Result<(), StoreError> {
-        let budget = self.store.budget();
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
+    async fn wait(
+        &self,
+        call: &Call,
+        name: &[u8],
+        mut flight: Flight,
+        deadline: &mut Option<Instant>,
+    ) -> Result<(), StoreError> {
+        let budget = self.nature.budget.unwrap_or_default();
+        let of_caller = call.deadline.map(Instant::from_std);
+        let deadline = *deadline.get_or_insert_with(|| {
+            let ours = Instant::now() + budget;
+            of_caller.map_or(ours, |deadline| deadline.min(ours))
+        });
         let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
             Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Ok(()),
             // The call may be the second or third that it waits for.
-            Err(_) => {
-                Err(CallError::NotSent { store: Arc::clone(self.store.name()), why: Why::TimedOut(budget) }.into())
-            }
+            Err(_) => Err(self.failed(Certainty::NotSent, Failure::TimedOut(budget))),
         };
         if flight.has_changed().is_err() {
             self.leases.lose(name, &flight);

@@ -5,14 +5,31 @@
 //! pushed without an answer are not pushed again: they may have been counted. While they are little beside what is left,
 //! they are pushed once a second only.
 
-use tidegate_core::{Decision, Key, Limit, Op, Receipt, State, Time, decide};
-use tidegate_stores::redis::Told;
+use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Receipt, State, Time, decide};
 
 use super::{nanos, since};
 use crate::bounds::{DENIAL_KNOWN_MAX, REPLICA_ALONE_MAX, SYNC_SHARE};
 
 /// Answers after which an estimate of the store's clock is replaced by a worse one: clocks drift.
 const ESTIMATE_USES: u32 = 8;
+
+/// What a store says of one key.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// Its answer.
+    pub(super) decision: Decision,
+    /// The state of the key after it.
+    pub(super) state: State,
+    /// When that was, by the store's clock.
+    pub(super) now: Time,
+}
+
+impl Told {
+    /// What is said of the first of these charges, if the store reports that.
+    pub(super) fn of(decisions: &Decisions) -> Option<Told> {
+        Some(Told { decision: *decisions.first()?, state: decisions.state(0)?.clone(), now: decisions.at()? })
+    }
+}
 
 /// The copy.
 #[derive(Debug)]
@@ -88,27 +105,21 @@ impl Replica {
     }
 
     /// Decides here. Limits with other numbers go on with the same state.
-    pub(super) fn decide(&mut self, key: Key<'_>, limit: &Limit, now: Time, op: Op) -> Decision {
+    pub(super) fn decide(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
         self.used = now;
-        self.limit = *limit;
-        let decision = decide(&limit.for_key(key), &mut self.state, self.clock.at(now), op);
+        self.limit = *charge.limit;
+        let limit = charge.limit.for_key(charge.namespace, charge.key);
+        let decision = decide(&limit, &mut self.state, self.clock.at(now), charge.op);
         self.left = decision.remaining();
-        if let (Op::Take(units) | Op::Debit(units), true) = (op, decision.is_allowed()) {
+        if let (Op::Take(units) | Op::Debit(units), true) = (charge.op, decision.is_allowed()) {
             self.pending = self.pending.saturating_add(units);
         }
         decision
     }
 
     /// Takes units back. Tells how many of them the store may know of, and must be told about.
-    pub(super) fn give_back(
-        &mut self,
-        key: Key<'_>,
-        limit: &Limit,
-        now: Time,
-        units: u64,
-        receipt: Option<Receipt>,
-    ) -> u64 {
-        self.decide(key, limit, now, Op::Refund(units, receipt));
+    pub(super) fn give_back(&mut self, charge: &Charge<'_>, now: Time, units: u64, receipt: Option<Receipt>) -> u64 {
+        self.decide(&Charge { op: Op::Refund(units, receipt), ..*charge }, now);
         let unknown = self.pending.min(units);
         self.pending -= unknown;
         units - unknown
@@ -135,7 +146,7 @@ impl Replica {
     }
 
     /// What the store said, to a push that has ended before or to anything else.
-    pub(super) fn receive(&mut self, key: Key<'_>, told: &Told, sent: Time, learned: Time) {
+    pub(super) fn receive(&mut self, charge: &Charge<'_>, told: &Told, sent: Time, learned: Time) {
         self.clock = self.clock.or_newer(StoreClock::new(told.now, sent, learned));
         self.failing = None;
         // Answers may overtake each other; one that is much older is of a clock that jumped back.
@@ -147,7 +158,8 @@ impl Replica {
         let unknown = self.pending.saturating_add(self.pushing);
         if unknown > 0 {
             let now = self.clock.at(learned).max(told.now);
-            decide(&self.limit.for_key(key), &mut self.state, now, Op::Debit(unknown));
+            let limit = self.limit.for_key(charge.namespace, charge.key);
+            decide(&limit, &mut self.state, now, Op::Debit(unknown));
         }
     }
 
@@ -170,7 +182,7 @@ impl Replica {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tidegate_core::Retry;
+    use tidegate_core::{Key, Retry};
 
     const START: u64 = 1_700_000_000_000_000_000;
 
@@ -192,8 +204,8 @@ mod tests {
         }
     }
 
-    fn key() -> Key<'static> {
-        Key::new("ann").unwrap()
+    fn charge(limit: &Limit, op: Op) -> Charge<'_> {
+        Charge::new(Key::new("ann").unwrap(), limit, op)
     }
 
     fn start(limit: &Limit) -> (Store, Replica) {
@@ -211,20 +223,20 @@ mod tests {
         ] {
             let (mut store, mut replica) = start(&limit);
             for left in (4..9).rev() {
-                assert_eq!(replica.decide(key(), &limit, at(20), Op::Take(1)).remaining(), left, "{limit:?}");
+                assert_eq!(replica.decide(&charge(&limit, Op::Take(1)), at(20)).remaining(), left, "{limit:?}");
             }
             // Others took three, and the push tells.
             store.charge(at(30), Op::Debit(3));
             let (_, units) = replica.push(at(40), false).unwrap();
             assert_eq!(units, 5);
             assert_eq!(replica.push(at(41), false), None, "one at a time");
-            assert!(replica.decide(key(), &limit, at(42), Op::Take(1)).is_allowed());
+            assert!(replica.decide(&charge(&limit, Op::Take(1)), at(42)).is_allowed());
             let told = store.charge(at(45), Op::Debit(units));
             replica.pushed(true);
-            replica.receive(key(), &told, at(40), at(50));
-            assert_eq!(replica.decide(key(), &limit, at(50), Op::Peek).remaining(), 0, "{limit:?}");
+            replica.receive(&charge(&limit, Op::Peek), &told, at(40), at(50));
+            assert_eq!(replica.decide(&charge(&limit, Op::Peek), at(50)).remaining(), 0, "{limit:?}");
             assert!(matches!(
-                replica.decide(key(), &limit, at(51), Op::Take(1)).retry(),
+                replica.decide(&charge(&limit, Op::Take(1)), at(51)).retry(),
                 Some(Retry::After(wait)) if wait > Duration::ZERO
             ));
             assert_eq!(replica.push(at(140), false), Some((limit, 1)), "what was taken meanwhile");
@@ -235,10 +247,10 @@ mod tests {
     fn a_push_that_was_not_sent_is_kept_and_one_without_an_answer_is_not() {
         let limit: Limit = "10/minute".parse().unwrap();
         let (_, mut replica) = start(&limit);
-        replica.decide(key(), &limit, at(20), Op::Take(4));
+        replica.decide(&charge(&limit, Op::Take(4)), at(20));
         assert_eq!(replica.push(at(100), false), Some((limit, 4)));
         replica.pushed(false);
-        replica.decide(key(), &limit, at(120), Op::Take(1));
+        replica.decide(&charge(&limit, Op::Take(1)), at(120));
         assert_eq!(replica.push(at(200), false), Some((limit, 5)));
         replica.pushed(true);
         assert_eq!(replica.push(at(300), false), None);
@@ -247,11 +259,11 @@ mod tests {
         // A little can wait for a second, but not for the end.
         let large: Limit = "1000/minute".parse().unwrap();
         let (_, mut replica) = start(&large);
-        replica.decide(key(), &large, at(20), Op::Take(10));
+        replica.decide(&charge(&large, Op::Take(10)), at(20));
         assert_eq!(replica.push(at(1_009), false), None);
         assert_eq!(replica.push(at(1_010), false), Some((large, 10)));
         replica.pushed(true);
-        replica.decide(key(), &large, at(1_020), Op::Take(10));
+        replica.decide(&charge(&large, Op::Take(10)), at(1_020));
         assert_eq!(replica.push(at(1_030), true), Some((large, 10)));
     }
 
@@ -259,13 +271,13 @@ mod tests {
     fn what_is_given_back_is_not_pushed() {
         let limit: Limit = "10/minute".parse().unwrap();
         let (_, mut replica) = start(&limit);
-        let receipt = replica.decide(key(), &limit, at(20), Op::Take(4)).receipt();
-        assert_eq!(replica.give_back(key(), &limit, at(21), 4, receipt), 0);
+        let receipt = replica.decide(&charge(&limit, Op::Take(4)), at(20)).receipt();
+        assert_eq!(replica.give_back(&charge(&limit, Op::Peek), at(21), 4, receipt), 0);
         assert_eq!(replica.push(at(100), false), None);
-        assert_eq!(replica.decide(key(), &limit, at(22), Op::Peek).remaining(), 9);
-        let receipt = replica.decide(key(), &limit, at(23), Op::Take(4)).receipt();
+        assert_eq!(replica.decide(&charge(&limit, Op::Peek), at(22)).remaining(), 9);
+        let receipt = replica.decide(&charge(&limit, Op::Take(4)), at(23)).receipt();
         replica.push(at(100), false);
-        assert_eq!(replica.give_back(key(), &limit, at(101), 4, receipt), 4, "the store must be told");
+        assert_eq!(replica.give_back(&charge(&limit, Op::Peek), at(101), 4, receipt), 4, "the store must be told");
     }
 
     #[test]
@@ -303,22 +315,22 @@ mod tests {
         let (mut store, mut replica) = start(&limit);
         // Nobody asked for a while: nothing was to be pushed, and now something is.
         assert!(!replica.is_alone(at(9_000)));
-        replica.decide(key(), &limit, at(9_000), Op::Take(1));
+        replica.decide(&charge(&limit, Op::Take(1)), at(9_000));
         assert!(replica.is_ahead());
         assert_eq!(replica.push(at(9_010), false), Some((limit, 1)));
         let told = store.charge(at(9_011), Op::Debit(1));
         replica.pushed(true);
-        replica.receive(key(), &told, at(9_010), at(9_012));
+        replica.receive(&charge(&limit, Op::Peek), &told, at(9_010), at(9_012));
         assert!(!replica.is_alone(at(20_000)));
         // Pushes that fail, whether they were sent or not, from the first of them on.
         for (failed, was_sent) in [(20_000, false), (21_000, true), (22_000, true), (23_000, false)] {
-            replica.decide(key(), &limit, at(failed), Op::Take(1));
+            replica.decide(&charge(&limit, Op::Take(1)), at(failed));
             assert!(!replica.is_alone(at(failed)), "{failed}");
             assert!(replica.push(at(failed), false).is_some());
             replica.pushed(was_sent);
         }
         assert!(replica.is_alone(at(23_001)));
-        replica.receive(key(), &store.charge(at(24_000), Op::Peek), at(24_000), at(24_001));
+        replica.receive(&charge(&limit, Op::Peek), &store.charge(at(24_000), Op::Peek), at(24_000), at(24_001));
         assert!(!replica.is_alone(at(24_002)));
     }
 }

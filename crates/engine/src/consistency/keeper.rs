@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_core::{Charge, Limit, Op, Time};
-use tidegate_stores::redis::{CallError, StoreError, Tagged};
+use tidegate_core::{Charge, Limit, Op, Placement, Time};
+use tidegate_stores::Call;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::name::{Name, parts};
+use super::name::{Name, Parts, parts};
 use super::purse::Remainder;
-use super::{Consistency, Inner, SharedCharge, since};
+use super::{Inner, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
 
 /// How long it sleeps if there is nothing to do and nobody wakes it.
@@ -145,10 +145,15 @@ impl<'a> Calls<'a> {
 
 /// Gives units back. If that fails, they come back by themselves, later.
 pub(super) async fn give_back(inner: &Inner, name: &[u8], remainder: &Remainder) {
-    let Some((tag, key)) = parts(name) else { return };
+    let Some(parts) = parts(name) else { return };
     let limit = remainder.limit.widest();
-    let charge = Charge { key, limit: &limit, op: remainder.op(), veto: false };
-    let _ = inner.ask(&[SharedCharge { charge, tag, consistency: Consistency::Exact }]).await;
+    let _ = inner.ask(&Call::default(), &[charge(&parts, &limit, remainder.op())]).await;
+}
+
+/// A charge to the key of a name. Nothing depends on its answer.
+fn charge<'a>(parts: &'a Parts<'a>, limit: &'a Limit, op: Op) -> Charge<'a> {
+    let placement = Placement { tag: parts.tag, ..Placement::default() };
+    Charge::new(parts.key, limit, op).within(&parts.namespace).placed(placement).shadow()
 }
 
 /// What is to be pushed now.
@@ -172,19 +177,18 @@ struct Push {
 impl Push {
     /// Tells the store what was admitted here, and this node what was admitted everywhere.
     async fn make(mut self) {
-        let inner = Arc::clone(&self.inner);
-        let Some((tag, key)) = parts(&self.name) else { return };
-        let charge = Charge { key, limit: &self.limit, op: Op::Debit(self.units), veto: false };
+        let (inner, name) = (Arc::clone(&self.inner), self.name.clone());
+        let Some(parts) = name.parts() else { return };
+        let limit = self.limit;
+        let charge = charge(&parts, &limit, Op::Debit(self.units));
         let sent = inner.clock.now();
-        inner.calls.fetch_add(1, Ordering::Relaxed);
         self.was_sent = true;
-        let result = inner.store.charge_and_tell(&Tagged { charge, tag }).await;
+        let result = inner.charge_and_tell(&Call::default(), &charge).await;
         // What may have been counted is not told again.
-        self.was_sent = !matches!(result, Err(StoreError::Call(CallError::NotSent { .. })));
-        let (name, limit) = (self.name.clone(), self.limit);
+        self.was_sent = !result.as_ref().is_err_and(|error| error.was_not_sent());
         drop(self);
         if let Ok(told) = result {
-            inner.replicas.receive(&name, &limit, &told, sent, inner.clock.now());
+            inner.replicas.receive(&name, &charge, &told, sent, inner.clock.now());
         }
     }
 }

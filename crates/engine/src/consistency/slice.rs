@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use tidegate_core::{Algorithm, Key, Limit, Numbers, Receipt, Time};
+use tidegate_core::{Limit, Receipt, Time};
 
 use super::nanos;
 use crate::bounds::{
@@ -46,53 +46,56 @@ pub(super) struct Terms {
 
 impl Terms {
     /// The terms of a limit; nothing if it has no leases worth the name.
-    pub(super) fn of(limit: &Limit, key: Key<'_>) -> Option<Terms> {
-        let (longest, least_lease) = (nanos(LEASE_MAX), nanos(LEASE_MIN));
-        let most = limit.units() / SLICE_SHARE;
-        let terms = match limit.numbers(key) {
-            Numbers::Bucket { interval, span, .. } => {
-                let longest = longest.min(span / LEASE_SHARE);
-                // An eighth of what comes back anyway, while the bucket is half full.
-                let spare = longest / interval / 8;
-                let slow = (nanos(DENIAL_KNOWN_MAX) / interval).min(SLICE_LEAST);
-                let least = (nanos(SLICE_WAIT) / interval).max(slow).min(span / SLICE_WAIT_SHARE / interval);
-                Terms {
-                    most,
-                    least: least.max(1),
-                    first: spare.clamp(1, SLICE_FIRST_MAX),
-                    longest,
-                    shortest: (span / LEASE_SHARE_MIN).max(least_lease).min(longest),
-                    interval,
-                    spare,
-                    spare_if_free: true,
-                }
-            }
-            Numbers::Window { limit, window, .. } => {
-                let longest = longest.min(window);
-                // What is lost of a window does not come back: a few of these in it are still less than a hundredth.
-                let spare = share(limit, longest, window) / 512;
-                Terms {
-                    most,
-                    least: 1,
-                    first: spare.clamp(1, SLICE_FIRST_MAX),
-                    longest,
-                    shortest: longest,
-                    interval: 0,
-                    spare,
-                    spare_if_free: false,
-                }
-            }
-            Numbers::Counter { .. } | Numbers::Log { .. } => return None,
+    pub(super) fn of(limit: &Limit) -> Option<Terms> {
+        if !limit.can_lease() {
+            return None;
+        }
+        let terms = match limit.interval() {
+            Some(interval) => Terms::of_bucket(limit, nanos(interval)),
+            None => Terms::of_window(limit),
         };
-        (terms.most >= 2 && terms.longest >= least_lease).then_some(terms)
+        (terms.most >= 2 && terms.longest >= nanos(LEASE_MIN)).then_some(terms)
+    }
+
+    fn of_bucket(limit: &Limit, interval: u64) -> Terms {
+        let span = nanos(limit.period());
+        let longest = nanos(LEASE_MAX).min(span / LEASE_SHARE);
+        // An eighth of what comes back anyway, while the bucket is half full.
+        let spare = longest / interval / 8;
+        let slow = (nanos(DENIAL_KNOWN_MAX) / interval).min(SLICE_LEAST);
+        let least = (nanos(SLICE_WAIT) / interval).max(slow).min(span / SLICE_WAIT_SHARE / interval);
+        Terms {
+            most: limit.units() / SLICE_SHARE,
+            least: least.max(1),
+            first: spare.clamp(1, SLICE_FIRST_MAX),
+            longest,
+            shortest: (span / LEASE_SHARE_MIN).max(nanos(LEASE_MIN)).min(longest),
+            interval,
+            spare,
+            spare_if_free: true,
+        }
+    }
+
+    fn of_window(limit: &Limit) -> Terms {
+        let window = nanos(limit.period());
+        let longest = nanos(LEASE_MAX).min(window);
+        // What is lost of a window does not come back: a few of these in it are still less than a hundredth.
+        let spare = share(limit.units(), longest, window) / 512;
+        Terms {
+            most: limit.units() / SLICE_SHARE,
+            least: 1,
+            first: spare.clamp(1, SLICE_FIRST_MAX),
+            longest,
+            shortest: longest,
+            interval: 0,
+            spare,
+            spare_if_free: false,
+        }
     }
 
     /// A receipt to give units back to the store with, while others may hold leases.
     pub(super) fn receipt(&self, limit: &Limit, receipt: Receipt) -> Receipt {
-        match limit.algorithm() {
-            Algorithm::FixedWindow => receipt,
-            _ => receipt.before_leases(Duration::from_nanos(self.longest)),
-        }
+        limit.receipt_before_leases(receipt, Duration::from_nanos(self.longest))
     }
 
     /// What to give units back under that were leased under old numbers of a limit. The debt may have been cut to what a
@@ -193,7 +196,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn terms(limit: &Limit) -> Option<Terms> {
-        Terms::of(limit, Key::new("ann").unwrap())
+        Terms::of(limit)
     }
 
     fn owing(millis: u64) -> Known {
@@ -249,12 +252,8 @@ mod tests {
         {
             let rate = Rate::from_nanos(units, seconds * 1_000 * MS).unwrap();
             let limit = Limit::gcra(rate, units).unwrap();
-            let (terms, Numbers::Bucket { interval, span, .. }) =
-                (terms(&limit).unwrap(), limit.numbers(Key::new("ann").unwrap()))
-            else {
-                unreachable!()
-            };
-            assert!(terms.longest + terms.most * interval <= span, "{limit:?}");
+            let (terms, interval) = (terms(&limit).unwrap(), nanos(limit.interval().unwrap()));
+            assert!(terms.longest + terms.most * interval <= nanos(limit.period()), "{limit:?}");
             assert!(
                 terms.least <= terms.most && terms.shortest <= terms.longest && terms.first <= terms.most,
                 "{terms:?}"

@@ -5,11 +5,10 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Decision, Receipt, Time};
-use tidegate_stores::redis::{Leased, StoreError};
+use tidegate_core::{Decision, Limit, Receipt, Time};
+use tidegate_stores::{Leased, StoreError};
 use tokio::sync::{Notify, watch};
 
-use super::SharedCharge;
 use super::name::Name;
 use super::purse::{Flight, Purse, Remainder, Remainders, Step};
 use super::slice::{Ask, Terms};
@@ -59,9 +58,8 @@ impl Leases {
     }
 
     /// Takes units that are held, or says what to do to get them.
-    pub(super) fn take(&self, name: &[u8], one: &SharedCharge<'_>, terms: Terms, units: u64, now: Time) -> Turn {
+    pub(super) fn take(&self, name: &[u8], limit: &Limit, terms: Terms, units: u64, now: Time) -> Turn {
         let mut shard = self.shard(name);
-        let limit = one.charge.limit;
         if !shard.contains_key(name) {
             if !make_room(&mut shard, now) {
                 return Turn::Exact;
@@ -264,9 +262,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Charge, Key, Limit};
+    use tidegate_core::{Charge, Key};
 
-    use super::super::Consistency;
     use super::super::name::Spelling;
     use super::*;
 
@@ -278,10 +275,9 @@ mod tests {
         // Each asks once, and is told: for a while it would be looked after.
         for number in 0..3 * LEASED_KEYS_MAX {
             let text = format!("flood{number}");
-            let key = Key::new(&text).unwrap();
-            let one = SharedCharge { charge: Charge::take(key, &limit, 1), tag: b"", consistency: Consistency::Leased };
-            let (name, terms) = (Spelling::new(&limit, b"", key), Terms::of(&limit, key).unwrap());
-            assert!(matches!(leases.take(&name, &one, terms, 1, now), Turn::Alone(_)));
+            let charge = Charge::take(Key::new(&text).unwrap(), &limit, 1);
+            let (name, terms) = (Spelling::new(&charge), Terms::of(&limit).unwrap());
+            assert!(matches!(leases.take(&name, &limit, terms, 1, now), Turn::Alone(_)));
             leases.land(&name, now);
             let due = lock(&leases.due).len();
             assert!(due <= LEASES_DUE_MAX, "{due} to look after, {number} keys so far");

@@ -1,4 +1,5 @@
-//! What keeps calls away from a store that several nodes share.
+//! How closely nodes agree that share a store, and what keeps calls away from it: the one wrapper between the engine and a
+//! store that has to be asked. It chooses by charge.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -50,34 +51,21 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{
-    Charge, Clock, Decision, Decisions, Key, Limit, Numbers, Op, PermitOp, Permits, Snapshot, Time, check_charges,
-};
-use tidegate_policy::Consistency;
-use tidegate_stores::redis::{Health, RedisStore, ReplyError, StoreError, Tagged};
+use tidegate_core::{Charge, Clock, Consistency, Decision, Decisions, Op, Permits, Snapshot, Time, check_charges};
+use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, PermitCharge, Store, StoreError};
 
 use crate::bounds::EASED_KEY_BYTES_MAX;
 use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
 use name::Spelling;
+use replica::Told;
 use replicas::Replicas;
 use slice::Terms;
 
-/// A charge to a shared store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SharedCharge<'a> {
-    /// The charge.
-    pub(crate) charge: Charge<'a>,
-    /// The hash tag that chooses its slot on a Cluster; none if empty.
-    pub(crate) tag: &'a [u8],
-    /// What its limit asks for. Where the algorithm cannot do it, it is decided exactly.
-    pub(crate) consistency: Consistency,
-}
-
-/// How a shared store does, and what it was spared.
+/// The health of a store, and what it was spared.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedHealth {
+pub(crate) struct ConsistentHealth {
     /// Its connections.
     pub(crate) store: Health,
     /// Charges that were known to be denied.
@@ -91,14 +79,15 @@ pub(crate) struct SharedHealth {
     pub(crate) calls: u64,
 }
 
-/// A store that several nodes share, and all that spares it calls. Clones share one.
+/// A store that has to be asked, and all that spares it calls. Clones share one.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct Consistent {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    store: RedisStore,
+    store: AnyStore,
+    nature: Nature,
     clock: Clock,
     denials: Denials,
     leases: Leases,
@@ -118,12 +107,13 @@ enum Place {
     Replica(Spelling),
 }
 
-impl Shared {
+impl Consistent {
     /// A store with nothing known yet.
-    pub(crate) fn new(store: RedisStore, clock: Clock) -> Shared {
+    pub(crate) fn new(store: AnyStore, clock: Clock) -> Consistent {
         let keeper = Arc::new(Keeper::default());
-        Shared {
+        Consistent {
             inner: Arc::new(Inner {
+                nature: store.nature(),
                 store,
                 clock,
                 denials: Denials::new(),
@@ -144,48 +134,43 @@ impl Shared {
     ///
     /// # Errors
     /// If the store does not answer, or the charges cannot be decided together.
-    pub(crate) async fn charge(&self, charges: &[SharedCharge<'_>]) -> Result<Decisions, StoreError> {
+    pub(crate) async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
         let places: ArrayVec<Place, CHARGES_MAX> =
-            charges.iter().take(CHARGES_MAX).map(|one| self.place(one)).collect();
+            charges.iter().take(CHARGES_MAX).map(|charge| self.place(charge)).collect();
         if places.iter().all(|place| matches!(place, Place::Store)) {
-            return self.inner.ask(charges).await;
+            return self.inner.ask(call, charges).await;
         }
-        if let ([one], [place]) = (charges, &places[..]) {
-            let decision = self.one(one, place).await?;
-            return Ok([(decision, one.charge.veto)].into_iter().collect());
+        if let ([charge], [place]) = (charges, &places[..]) {
+            let decision = self.one(call, charge, place).await?;
+            return Ok([(decision, charge.veto)].into_iter().collect());
         }
-        let plain: Vec<Charge<'_>> = charges.iter().map(|one| one.charge).collect();
-        check_charges(&plain)?;
-        self.several(charges, &places).await
+        check_charges(charges)?;
+        self.several(call, charges, &places).await
     }
 
-    /// Looks at a key, in the store: what this node leased counts as spent, what it has not pushed is not there.
+    /// Looks at the key of a charge, in the store: what this node leased counts as spent, what it has not pushed is not
+    /// there.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub(crate) async fn inspect(&self, key: Key<'_>, tag: &[u8], limit: &Limit) -> Result<Snapshot, StoreError> {
+    pub(crate) async fn inspect(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
         self.inner.calls.fetch_add(1, Relaxed);
-        self.inner.store.inspect(key, tag, limit).await
+        self.inner.store.inspect(call, charge).await
     }
 
     /// Does something with a permit, in the store.
     ///
     /// # Errors
-    /// If the store does not answer.
-    pub(crate) async fn decide_permit(&self, key: Key<'_>, id: &[u8], op: PermitOp) -> Result<Permits, StoreError> {
+    /// If the store does not answer, or keeps no permits.
+    pub(crate) async fn permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
         self.inner.calls.fetch_add(1, Relaxed);
-        let store = &self.inner.store;
-        match op {
-            PermitOp::Acquire { limit, lease } => store.acquire(key, id, lease, limit).await,
-            PermitOp::Renew { lease } => store.renew(key, id, lease).await,
-            PermitOp::Release => store.release(key, id).await,
-        }
+        self.inner.store.permit(call, charge).await
     }
 
     /// How it does.
-    pub(crate) fn health(&self) -> SharedHealth {
+    pub(crate) fn health(&self) -> ConsistentHealth {
         let inner = &self.inner;
-        SharedHealth {
+        ConsistentHealth {
             store: inner.store.health(),
             from_denials: inner.from_denials.load(Relaxed),
             from_leases: inner.from_leases.load(Relaxed),
@@ -201,97 +186,121 @@ impl Shared {
         keeper::finish(&self.inner).await;
     }
 
-    fn place(&self, one: &SharedCharge<'_>) -> Place {
-        let Charge { key, limit, .. } = one.charge;
-        let is_long = key.as_bytes().len() > EASED_KEY_BYTES_MAX;
-        if is_long || self.inner.closed.load(Relaxed) {
+    fn place(&self, charge: &Charge<'_>) -> Place {
+        let length = charge.namespace.as_bytes().len() + charge.key.as_bytes().len();
+        if length > EASED_KEY_BYTES_MAX || !self.inner.nature.is_shared || self.inner.closed.load(Relaxed) {
             return Place::Store;
         }
-        let name = || Spelling::new(limit, one.tag, key);
-        match one.consistency {
-            Consistency::Exact => Place::Store,
-            Consistency::Leased => Terms::of(limit, key).map_or(Place::Store, |terms| Place::Lease(name(), terms)),
-            Consistency::Async => match limit.numbers(key) {
-                Numbers::Bucket { .. } | Numbers::Window { .. } | Numbers::Counter { .. } => Place::Replica(name()),
-                Numbers::Log { .. } => Place::Store,
-            },
+        let name = || Spelling::new(charge);
+        match charge.placement.consistency {
+            Consistency::Leased if self.inner.store.can_lease() => {
+                Terms::of(charge.limit).map_or(Place::Store, |terms| Place::Lease(name(), terms))
+            }
+            Consistency::Async if charge.limit.can_be_copied() => Place::Replica(name()),
+            _ => Place::Store,
         }
     }
 
-    async fn one(&self, one: &SharedCharge<'_>, place: &Place) -> Result<Decision, StoreError> {
+    async fn one(&self, call: &Call, charge: &Charge<'_>, place: &Place) -> Result<Decision, StoreError> {
         match place {
-            Place::Store => self.inner.ask_one(one).await,
-            Place::Lease(name, terms) => self.on_lease(name, *terms, one).await,
-            Place::Replica(name) => self.inner.on_replica(name, one).await,
+            Place::Store => self.inner.ask_one(call, charge).await,
+            Place::Lease(name, terms) => self.on_lease(call, name, *terms, charge).await,
+            Place::Replica(name) => self.inner.on_replica(call, name, charge).await,
         }
     }
 }
 
 impl Inner {
     /// Puts charges to the store, unless they are known to be denied.
-    async fn ask(&self, charges: &[SharedCharge<'_>]) -> Result<Decisions, StoreError> {
-        let call = self.denials.call(charges);
+    async fn ask(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+        let question = self.denials.question(charges);
         let sent = self.clock.now();
-        if let Some(known) = call.and_then(|call| self.denials.answer(call, sent)) {
+        if let Some(known) = question.and_then(|question| self.denials.answer(question, sent)) {
             self.from_denials.fetch_add(charges.len() as u64, Relaxed);
             return Ok(known);
         }
         let forget = Forget { denials: &self.denials, charges };
-        let tagged: Vec<Tagged<'_>> = charges.iter().map(SharedCharge::tagged).collect();
         self.calls.fetch_add(1, Relaxed);
         // Boxed: what waits for a network may allocate, and those who decide here stay small.
-        let result = Box::pin(self.store.charge(&tagged)).await;
+        let result = Box::pin(self.store.charge(call, charges)).await;
         drop(forget);
         let decisions = result?;
-        if let (Some(call), false) = (call, decisions.is_allowed()) {
-            let answers: ArrayVec<(Decision, bool), CHARGES_MAX> =
-                decisions.iter().zip(charges).map(|(decision, one)| (*decision, one.charge.veto)).collect();
-            self.denials.learn(call, sent, self.clock.now(), &answers);
+        if let (Some(question), false) = (question, decisions.is_allowed()) {
+            self.denials.learn(question, sent, self.clock.now(), decisions.with_vetoes());
         }
         Ok(decisions)
     }
 
-    async fn ask_one(&self, one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
-        let decisions = self.ask(std::slice::from_ref(one)).await?;
-        decisions.iter().next().copied().ok_or_else(|| {
-            let store = self.store.name().as_ref().into();
-            StoreError::Reply { store, error: ReplyError::Unreadable }
-        })
+    async fn ask_one(&self, call: &Call, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        let decisions = self.ask(call, std::slice::from_ref(charge)).await?;
+        decisions.first().copied().ok_or_else(|| self.failed(Certainty::Unknown, Failure::Incomplete))
     }
 
     /// Decides a charge on the replica of its key.
-    async fn on_replica(self: &Arc<Self>, name: &[u8], one: &SharedCharge<'_>) -> Result<Decision, StoreError> {
-        let Charge { key, limit, op, .. } = one.charge;
+    async fn on_replica(
+        self: &Arc<Self>,
+        call: &Call,
+        name: &[u8],
+        charge: &Charge<'_>,
+    ) -> Result<Decision, StoreError> {
         let now = self.clock.now();
-        let op = match op {
+        let op = match charge.op {
             Op::Reset => {
-                let decision = self.ask_one(one).await;
+                let decision = self.ask_one(call, charge).await;
                 self.replicas.forget(name);
                 return decision;
             }
-            Op::Refund(units, receipt) => match self.replicas.give_back(name, key, limit, units, receipt, now) {
+            Op::Refund(units, receipt) => match self.replicas.give_back(name, charge, units, receipt, now) {
                 0 => {
-                    self.denials.forget(one);
+                    self.denials.forget(charge);
                     Op::Peek
                 }
                 rest => {
-                    let charge = Charge { op: Op::Refund(rest, receipt), ..one.charge };
-                    return self.ask_one(&SharedCharge { charge, ..*one }).await;
+                    return self.ask_one(call, &Charge { op: Op::Refund(rest, receipt), ..*charge }).await;
                 }
             },
             op => op,
         };
         keeper::start(self);
-        if let Some(decision) = self.replicas.decide(name, key, limit, op, now) {
+        let charge = Charge { op, ..*charge };
+        if let Some(decision) = self.replicas.decide(name, &charge, now) {
             self.from_replicas.fetch_add(1, Relaxed);
             return Ok(decision);
         }
-        self.calls.fetch_add(1, Relaxed);
-        let charge = Charge { op, ..one.charge };
-        let told = Box::pin(self.store.charge_and_tell(&Tagged { charge, tag: one.tag })).await?;
-        self.replicas.receive(name, limit, &told, now, self.clock.now());
+        let told = self.charge_and_tell(call, &charge).await?;
+        self.replicas.receive(name, &charge, &told, now, self.clock.now());
         Ok(told.decision)
     }
+
+    /// Decides a charge in the store, and returns the state that it left behind.
+    async fn charge_and_tell(&self, call: &Call, charge: &Charge<'_>) -> Result<Told, StoreError> {
+        self.calls.fetch_add(1, Relaxed);
+        let decisions = Box::pin(self.store.charge(call, std::slice::from_ref(charge))).await?;
+        Told::of(&decisions).ok_or_else(|| self.failed(Certainty::Unknown, Failure::NoState))
+    }
+
+    fn failed(&self, certainty: Certainty, failure: Failure) -> StoreError {
+        let store = self.store.health().store;
+        StoreError::Failed { certainty, cause: Cause::new(Unanswered { store, failure }) }
+    }
+}
+
+/// A store that did not answer as it has to.
+#[derive(Debug, thiserror::Error)]
+#[error("{store}: {failure}")]
+struct Unanswered {
+    store: Arc<str>,
+    failure: Failure,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("it answered fewer charges than it was asked")]
+    Incomplete,
+    #[error("it does not report states, which consistency: async needs")]
+    NoState,
+    #[error("not asked: no answer within {0:?}")]
+    TimedOut(Duration),
 }
 
 impl Drop for Inner {
@@ -300,22 +309,16 @@ impl Drop for Inner {
     }
 }
 
-impl SharedCharge<'_> {
-    fn tagged(&self) -> Tagged<'_> {
-        Tagged { charge: self.charge, tag: self.tag }
-    }
-}
-
 /// Forgets denials when what may change them has been done, or may have been.
 struct Forget<'a> {
     denials: &'a Denials,
-    charges: &'a [SharedCharge<'a>],
+    charges: &'a [Charge<'a>],
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        for one in self.charges {
-            self.denials.forget(one);
+        for charge in self.charges {
+            self.denials.forget(charge);
         }
     }
 }
@@ -329,8 +332,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Consistent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Shared").field("store", &self.inner.store).finish_non_exhaustive()
+        formatter.debug_struct("Consistent").field("store", &self.inner.store).finish_non_exhaustive()
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Numbers, Op, Rate, Retry, Time};
-use tidegate_stores::redis::Leased;
+use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Op, Rate, Retry, Time};
+use tidegate_stores::Leased;
 use tokio::sync::watch;
 
 use super::purse::{Purse, Remainder, Step};
@@ -20,6 +20,12 @@ fn key() -> Key<'static> {
     Key::new("ann").unwrap()
 }
 
+/// The time of a unit of a bucket and that of its burst, in nanoseconds.
+fn numbers(limit: &Limit) -> (u64, u64) {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap();
+    (nanos(limit.interval().unwrap()), nanos(limit.period()))
+}
+
 /// One key's state, as the scripts keep it.
 struct Store {
     limit: Limit,
@@ -33,7 +39,7 @@ impl Store {
     }
 
     fn terms(&self) -> Terms {
-        Terms::of(&self.limit, key()).unwrap()
+        Terms::of(&self.limit).unwrap()
     }
 
     /// Decides on the words as they are now, and changes them.
@@ -46,13 +52,13 @@ impl Store {
         let charge = Charge { op, ..Charge::take(key(), &self.limit, 1) };
         let answer = |taken| Decisions::of_found(&[charge], now, &[Found::Words(self.words)], taken);
         let decision = *answer(true).or_else(|_| answer(false)).unwrap().iter().next().unwrap();
-        match (self.limit.numbers(key()), decision.receipt()) {
-            (Numbers::Bucket { .. }, Some(receipt)) => self.words[0] = receipt.to_bits(),
-            (Numbers::Window { .. }, Some(receipt)) => {
+        match (self.limit.algorithm().is_bucket(), decision.receipt()) {
+            (true, Some(receipt)) => self.words[0] = receipt.to_bits(),
+            (false, Some(receipt)) => {
                 self.words[1] = self.limit.units() - decision.remaining();
                 self.words[0] = receipt.to_bits() + u64::try_from(decision.reset_after().as_nanos()).unwrap();
             }
-            _ => {}
+            (_, None) => {}
         }
         decision
     }
@@ -60,7 +66,7 @@ impl Store {
     fn lease(&mut self, now: Time, ask: &Ask) -> Leased {
         self.calls += 1;
         let before = self.words;
-        if let Numbers::Bucket { .. } = self.limit.numbers(key()) {
+        if self.limit.algorithm().is_bucket() {
             self.words[0] = self.words[0].max(now.plus(ask.length).as_nanos());
         }
         for units in &ask.sizes {
@@ -118,7 +124,7 @@ impl Dice {
 /// Nothing may pass that a single bucket would not let pass, and of the rate little may be missing.
 fn check(limit: &Limit, offered: u64, shares: &[u64], seconds: u64, requests_per_call: u64) {
     let mut store = Store::new(limit);
-    let Numbers::Bucket { interval, span, .. } = limit.numbers(key()) else { unreachable!() };
+    let (interval, span) = numbers(limit);
     let mut purses: Vec<Purse> = shares.iter().map(|_| Purse::new(*limit, store.terms(), at(0))).collect();
     let mut due: Vec<Time> = vec![Time::MAX; shares.len()];
     let mut dice = Dice(0x1234_5678_9ABC_DEF1);
@@ -180,7 +186,7 @@ fn nodes_share_a_limit_with_few_calls() {
 #[test]
 fn whatever_nodes_hold_too_much_never_passes() {
     let limit = Limit::gcra(Rate::per_second(20).unwrap(), 40).unwrap();
-    let Numbers::Bucket { interval, span, .. } = limit.numbers(key()) else { unreachable!() };
+    let (interval, span) = numbers(&limit);
     for seed in 1..200 {
         let mut dice = Dice(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
         let mut store = Store::new(&limit);
@@ -341,7 +347,7 @@ fn a_denial_is_known_for_what_was_asked_and_a_second_at_most() {
     assert!(take(&mut store, &mut purse, at(2_320), 1));
     // Other numbers, too, are asked for.
     let raised: Limit = "700/minute".parse().unwrap();
-    purse.adopt(&raised, Terms::of(&raised, key()).unwrap());
+    purse.adopt(&raised, Terms::of(&raised).unwrap());
     assert!(matches!(purse.take(at(2_330), 140), Step::Lease(_) | Step::Alone));
 }
 
@@ -369,7 +375,7 @@ fn what_was_asked_for_under_other_numbers_goes_back_under_them() {
     purse.fly(flight);
     let leased = store.lease(at(1), &ask);
     let (old, new) = (store.limit, "60/minute".parse().unwrap());
-    purse.adopt(&new, Terms::of(&new, key()).unwrap());
+    purse.adopt(&new, Terms::of(&new).unwrap());
     purse.land();
     let back = purse.receive(&ask, &leased, at(0), at(2));
     assert_eq!((back[0].limit, back[0].units, purse.left(at(2))), (old, leased.units, 0));

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Clock, Key, Limit, Rate};
+use tidegate_core::{Charge, Clock, Key, Limit, Placement, Rate};
+use tidegate_stores::Call;
 use tidegate_stores::redis::RedisStore;
 use tokio::time::{Instant, sleep};
 
 use super::live_servers::{Server, Setup};
-use super::{Consistency, Shared, SharedCharge};
+use super::{Consistency, Consistent};
 
 /// A source of numbers that look random.
 struct Dice(u64);
@@ -21,14 +22,15 @@ impl Dice {
     }
 }
 
-fn node(server: &Server) -> Shared {
+fn node(server: &Server) -> Consistent {
     let url = format!("redis://127.0.0.1:{}?timeout=5s", server.port);
-    Shared::new(RedisStore::open(&url.parse().unwrap()).unwrap(), Clock::system())
+    Consistent::new(RedisStore::open(&url.parse().unwrap()).unwrap().into(), Clock::system())
 }
 
-async fn take(node: &Shared, name: &str, limit: &Limit, units: u64, consistency: Consistency) -> bool {
+async fn take(node: &Consistent, name: &str, limit: &Limit, units: u64, consistency: Consistency) -> bool {
     let charge = Charge::take(Key::new(name).unwrap(), limit, units);
-    node.charge(&[SharedCharge { charge, tag: b"", consistency }]).await.unwrap().is_allowed()
+    let charge = charge.placed(Placement { tag: b"", consistency });
+    node.charge(&Call::default(), &[charge]).await.unwrap().is_allowed()
 }
 
 /// Units that were asked for, and two instants between which that was answered, in nanoseconds.
@@ -69,7 +71,14 @@ impl Ran {
 }
 
 /// Lets tasks on each node take at random moments for so long.
-async fn run(nodes: &[Shared], limit: Limit, mode: Consistency, tasks: u64, pause_us: u64, length: Duration) -> Ran {
+async fn run(
+    nodes: &[Consistent],
+    limit: Limit,
+    mode: Consistency,
+    tasks: u64,
+    pause_us: u64,
+    length: Duration,
+) -> Ran {
     let began = Instant::now();
     let mut running = Vec::new();
     for (number, node) in nodes.iter().enumerate() {
@@ -122,7 +131,7 @@ fn over(passed: &[Asked], burst: u64, interval: u64) -> i64 {
 #[tokio::test]
 async fn leases_never_let_too_much_pass_and_little_less() {
     let server = Server::start(&Setup::default());
-    let nodes: Vec<Shared> = (0..4).map(|_| node(&server)).collect();
+    let nodes: Vec<Consistent> = (0..4).map(|_| node(&server)).collect();
     let (rate, burst) = (200, 200);
     let limit = Limit::gcra(Rate::per_second(rate).unwrap(), burst).unwrap();
     let length = Duration::from_secs(6);
@@ -140,7 +149,7 @@ async fn leases_never_let_too_much_pass_and_little_less() {
 #[tokio::test]
 async fn async_lets_pass_no_more_too_much_than_it_says() {
     let server = Server::start(&Setup::default());
-    let nodes: Vec<Shared> = (0..3).map(|_| node(&server)).collect();
+    let nodes: Vec<Consistent> = (0..3).map(|_| node(&server)).collect();
     let (rate, burst) = (100, 50);
     let limit = Limit::gcra(Rate::per_second(rate).unwrap(), burst).unwrap();
     let length = Duration::from_secs(4);

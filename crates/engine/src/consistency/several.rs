@@ -8,26 +8,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Decisions, Op, Receipt};
-use tidegate_stores::redis::StoreError;
+use tidegate_stores::{Call, StoreError};
 
 use super::purse::Remainder;
-use super::{Inner, Place, Shared, SharedCharge};
+use super::{Consistent, Inner, Place};
 
-impl Shared {
+impl Consistent {
     /// Decides charges of which some are decided here.
     pub(super) async fn several(
         &self,
-        charges: &[SharedCharge<'_>],
+        call: &Call,
+        charges: &[Charge<'_>],
         places: &[Place],
     ) -> Result<Decisions, StoreError> {
         let inner = &self.inner;
-        let call = inner.denials.call(charges);
+        let question = inner.denials.question(charges);
         let sent = inner.clock.now();
-        if let Some(known) = call.and_then(|call| inner.denials.answer(call, sent)) {
+        if let Some(known) = question.and_then(|question| inner.denials.answer(question, sent)) {
             inner.from_denials.fetch_add(charges.len() as u64, Relaxed);
             return Ok(known);
         }
         let mut joining = Joining {
+            call,
             charges,
             places,
             answers: charges.iter().map(|_| None).collect(),
@@ -39,8 +41,8 @@ impl Shared {
         joining.decide_here(self, Turn::Last).await?;
         let denied = joining.denied;
         let answers = joining.finish();
-        if let (true, Some(call)) = (denied, call) {
-            inner.denials.learn(call, sent, inner.clock.now(), &answers);
+        if let (true, Some(question)) = (denied, question) {
+            inner.denials.learn(question, sent, inner.clock.now(), &answers);
         }
         Ok(answers.into_iter().collect())
     }
@@ -48,7 +50,8 @@ impl Shared {
 
 /// Charges on their way. What was taken here goes back if this is dropped before it is finished.
 struct Joining<'a> {
-    charges: &'a [SharedCharge<'a>],
+    call: &'a Call,
+    charges: &'a [Charge<'a>],
     places: &'a [Place],
     answers: ArrayVec<Option<Decision>, CHARGES_MAX>,
     taken: Taken<'a>,
@@ -68,38 +71,38 @@ enum Turn {
 
 impl<'a> Joining<'a> {
     /// The numbers of the charges whose turn it is, and what is asked for them.
-    fn asked(&self, turn: Turn) -> ArrayVec<(usize, SharedCharge<'a>), CHARGES_MAX> {
-        let turn_of = |one: &SharedCharge<'_>, place: &Place| match (place, one.charge.op) {
+    fn asked(&self, turn: Turn) -> ArrayVec<(usize, Charge<'a>), CHARGES_MAX> {
+        let turn_of = |charge: &Charge<'_>, place: &Place| match (place, charge.op) {
             (Place::Store, _) => Turn::There,
             (_, Op::Take(_) | Op::Ask(_) | Op::Peek) => Turn::First,
             (_, Op::Debit(_) | Op::Refund(..) | Op::Reset) => Turn::Last,
         };
         let each = self.charges.iter().zip(self.places).enumerate();
-        let those = each.filter(|(_, (one, place))| turn_of(one, place) == turn);
-        those.map(|(number, (one, _))| (number, if self.denied { looking(one) } else { *one })).collect()
+        let those = each.filter(|(_, (charge, place))| turn_of(charge, place) == turn);
+        those.map(|(number, (charge, _))| (number, if self.denied { charge.looking() } else { *charge })).collect()
     }
 
-    async fn decide_here(&mut self, shared: &Shared, turn: Turn) -> Result<(), StoreError> {
-        for (number, one) in self.asked(turn) {
-            let one = if self.denied { looking(&one) } else { one };
+    async fn decide_here(&mut self, consistent: &Consistent, turn: Turn) -> Result<(), StoreError> {
+        for (number, charge) in self.asked(turn) {
+            let charge = if self.denied { charge.looking() } else { charge };
             let Some(place) = self.places.get(number) else { continue };
-            let decision = shared.one(&one, place).await?;
-            if let (Op::Take(units @ 1..), Some(receipt)) = (one.charge.op, decision.receipt()) {
-                self.taken.each.push(Took { number, place, charge: one.charge, units, receipt });
+            let decision = consistent.one(self.call, &charge, place).await?;
+            if let (Op::Take(units @ 1..), Some(receipt)) = (charge.op, decision.receipt()) {
+                self.taken.each.push(Took { number, place, charge, units, receipt });
             }
-            self.denied |= one.charge.veto && !decision.is_allowed();
+            self.denied |= charge.veto && !decision.is_allowed();
             self.answer(number, decision);
         }
         Ok(())
     }
 
     async fn take_there(&mut self, inner: &Inner) -> Result<(), StoreError> {
-        let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<SharedCharge<'a>, CHARGES_MAX>) =
+        let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<Charge<'a>, CHARGES_MAX>) =
             self.asked(Turn::There).into_iter().unzip();
         if asked.is_empty() {
             return Ok(());
         }
-        let decisions = inner.ask(&asked).await?;
+        let decisions = inner.ask(self.call, &asked).await?;
         self.denied |= !decisions.is_allowed();
         numbers.into_iter().zip(decisions.iter()).for_each(|(number, decision)| self.answer(number, *decision));
         Ok(())
@@ -123,7 +126,7 @@ impl<'a> Joining<'a> {
         }
         let told = |decision: Decision| if self.denied { decision.withdrawn() } else { decision };
         let each = self.charges.iter().zip(&self.answers);
-        each.filter_map(|(one, answer)| Some((told((*answer)?), one.charge.veto))).collect()
+        each.filter_map(|(charge, answer)| Some((told((*answer)?), charge.veto))).collect()
     }
 }
 
@@ -141,7 +144,7 @@ impl Inner {
                 }
             }
             Place::Replica(name) => {
-                let rest = self.replicas.give_back(name, charge.key, &limit, units, Some(receipt), now);
+                let rest = self.replicas.give_back(name, charge, units, Some(receipt), now);
                 if rest > 0 {
                     self.leases.queue(name, [Remainder { limit, units: rest, receipt }]);
                 }
@@ -171,9 +174,4 @@ impl Drop for Taken<'_> {
             self.inner.give_back(place, charge, *units, *receipt);
         }
     }
-}
-
-/// The same question without taking or giving anything, or a veto.
-fn looking<'a>(one: &SharedCharge<'a>) -> SharedCharge<'a> {
-    SharedCharge { charge: Charge { op: one.charge.op.looking(), veto: false, ..one.charge }, ..*one }
 }

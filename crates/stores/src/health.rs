@@ -1,12 +1,21 @@
-//! What can be seen from outside: states and counts.
+//! What a store reports about itself: states and counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::circuit::Breaker;
+/// Whether calls are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Breaker {
+    /// They are.
+    Closed,
+    /// They are not, and a probe is under way.
+    Probing,
+    /// They are not, or there is no connection.
+    Open,
+}
 
-/// How a store does.
+/// The state of a store and its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// The store, without its password.
@@ -21,8 +30,17 @@ pub struct Health {
     pub times: CallTimes,
 }
 
+impl Health {
+    /// That of a store without connections: there is nothing to report but its name.
+    #[must_use]
+    pub fn of(store: &str) -> Health {
+        let (nodes, totals, times) = (Vec::new(), Totals::default(), CallTimes::default());
+        Health { store: store.into(), breaker: Breaker::Closed, nodes, totals, times }
+    }
+}
+
 /// How long calls took, from the caller's question to the answer, or to the end of the budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallTimes {
     /// Calls that took no longer than each of [`CALL_TIME_BOUNDS`], and all of them.
     pub within: [u64; CALL_TIME_BOUNDS.len() + 1],
@@ -57,14 +75,14 @@ pub const CALL_TIME_BOUNDS: [u64; 17] = {
 
 /// Counts how long calls take.
 #[derive(Debug, Default)]
-pub(super) struct Stopwatch {
+pub(crate) struct Stopwatch {
     /// Calls within each bound and above the one before; the last are above all of them.
     between: [AtomicU64; CALL_TIME_BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
 impl Stopwatch {
-    pub(super) fn count(&self, took: Duration) {
+    pub(crate) fn count(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let number = CALL_TIME_BOUNDS.partition_point(|bound| *bound < nanos);
         if let Some(counter) = self.between.get(number) {
@@ -73,7 +91,7 @@ impl Stopwatch {
         }
     }
 
-    pub(super) fn times(&self) -> CallTimes {
+    pub(crate) fn times(&self) -> CallTimes {
         let mut so_far = 0_u64;
         let within = self.between.each_ref().map(|counter| {
             so_far = so_far.wrapping_add(counter.load(Relaxed));
@@ -103,12 +121,12 @@ macro_rules! counts {
         }
 
         #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: AtomicU64,)*
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
         }
 
         impl Counters {
-            pub(super) fn totals(&self) -> Totals {
+            pub(crate) fn totals(&self) -> Totals {
                 Totals { $($name: self.$name.load(Relaxed),)* }
             }
         }

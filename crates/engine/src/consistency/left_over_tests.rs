@@ -1,20 +1,22 @@
 //! What is left over when a call is denied, a task ends or a store is let go, on a real Redis: it goes back, and only once.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::{Charge, Clock, Limit, Op, Rate};
-use tidegate_policy::{Descriptor, LoadOptions, Outside, Request, StorePlace, StoreSpec, load_text};
+use tidegate_core::{Charge, Clock, Limit, Op, Placement, Rate};
+use tidegate_policy::{Descriptor, LoadOptions, Outside, Policy, Request, StorePlace, StoreSpec, load_text};
+use tidegate_stores::Call;
 use tokio::time::{Instant, sleep};
 
 use super::live_servers::{Server, Setup};
 use super::live_tests::{day, key, node, nodes, remaining, shared, take};
 use super::name::Spelling;
-use super::{Consistency, Shared};
-use crate::store::{Placing, Stores};
+use super::{Consistency, Consistent};
+use crate::store::Stores;
 use crate::{Engine, Options};
 
 /// Waits for the store to have so many units left of a key, for a few seconds.
-async fn comes_to(node: &Shared, name: &str, limit: &Limit, units: u64) {
+async fn comes_to(node: &Consistent, name: &str, limit: &Limit, units: u64) {
     let began = Instant::now();
     loop {
         let left = remaining(node, name, limit).await;
@@ -29,7 +31,7 @@ async fn comes_to(node: &Shared, name: &str, limit: &Limit, units: u64) {
 #[tokio::test]
 async fn a_denied_call_gives_nothing_back_and_counts_nothing() {
     let server = Server::start(&Setup::default());
-    let [ann, bob]: [Shared; 2] = nodes(&server);
+    let [ann, bob]: [Consistent; 2] = nodes(&server);
     let wide = Limit::fixed_window(100, day()).unwrap();
     let tight = Limit::fixed_window(1, Duration::from_secs(3_600)).unwrap();
     assert!(take(&ann, "tight", &tight, 1, Consistency::Exact).await);
@@ -43,7 +45,7 @@ async fn a_denied_call_gives_nothing_back_and_counts_nothing() {
                 }
                 let other = if other == "tight" { other } else { &name };
                 let both = [shared(&name, &wide, op, local), shared(other, &tight, Op::Take(1), Consistency::Exact)];
-                assert_eq!(ann.charge(&both).await.unwrap().is_allowed(), left == done, "{name}");
+                assert_eq!(ann.charge(&Call::default(), &both).await.unwrap().is_allowed(), left == done, "{name}");
                 all.push((name, left));
             }
         }
@@ -57,7 +59,7 @@ async fn a_denied_call_gives_nothing_back_and_counts_nothing() {
 #[tokio::test]
 async fn what_a_slow_limit_gets_back_does_not_wait_for_the_end() {
     let server = Server::start(&Setup::default());
-    let [ann]: [Shared; 1] = nodes(&server);
+    let [ann]: [Consistent; 1] = nodes(&server);
     let slow = Limit::gcra(Rate::new(20, day()).unwrap(), 20).unwrap();
     let tight = Limit::fixed_window(1, Duration::from_secs(3_600)).unwrap();
     assert!(take(&ann, "slow", &slow, 1, Consistency::Exact).await);
@@ -66,7 +68,7 @@ async fn what_a_slow_limit_gets_back_does_not_wait_for_the_end() {
         shared("slow", &slow, Op::Take(1), Consistency::Leased),
         shared("tight", &tight, Op::Take(1), Consistency::Exact),
     ];
-    assert!(!ann.charge(&both).await.unwrap().is_allowed());
+    assert!(!ann.charge(&Call::default(), &both).await.unwrap().is_allowed());
     comes_to(&ann, "slow", &slow, 19).await;
 }
 
@@ -74,14 +76,14 @@ async fn what_a_slow_limit_gets_back_does_not_wait_for_the_end() {
 /// under the new ones, which give all of it within the period.
 async fn slices_go_back_under_new_numbers(old: &str, new: &str, period: Duration) {
     let server = Server::start(&Setup::default());
-    let [ann, bob]: [Shared; 2] = nodes(&server);
+    let [ann, bob]: [Consistent; 2] = nodes(&server);
     let [old, new]: [Limit; 2] = [old, new].map(|limit| limit.parse().unwrap());
     for node in [&ann, &bob] {
         for _ in 0..4 {
             assert!(take(node, "ann", &old, 1, Consistency::Leased).await);
         }
     }
-    let name = Spelling::new(&old, b"", key("ann"));
+    let name = Spelling::new(&Charge::take(key("ann"), &old, 1));
     let held = [&ann, &bob].map(|node| node.inner.leases.left(&name, node.inner.clock.now()));
     assert!(held.iter().all(|units| *units > 0), "{held:?} held");
     // Ann's go back; then all is spent.
@@ -136,28 +138,28 @@ fn a_push_that_ends_with_its_runtime_is_not_waited_for() {
 #[tokio::test]
 async fn a_store_that_is_let_go_is_closed() {
     let server = Server::start(&Setup::default());
-    let [bob]: [Shared; 1] = nodes(&server);
+    let [bob]: [Consistent; 1] = nodes(&server);
     let limit = Limit::fixed_window(100, day()).unwrap();
-    let spec = |name: &str, place| StoreSpec { name: name.into(), place: Some(place), keys: None, log_entries: None };
+    let spec = |name: &str, place| StoreSpec { name: name.into(), place: Some(place), ..StoreSpec::default() };
     let at =
         |budget: &str| StorePlace::At(format!("redis://127.0.0.1:{}?timeout={budget}", server.port).into_boxed_str());
     let default = StoreSpec { keys: Some(10), ..spec("default", StorePlace::Memory) };
-    let (stores, _) = Stores::new(Clock::system(), &default).unwrap();
+    let (stores, _) = Stores::new(Clock::system(), &default, HashMap::new()).unwrap();
     let before = [default.clone(), spec("far", at("5s"))];
     let renamed = vec![default.clone(), spec("renamed", at("5s"))];
     let moved = vec![default.clone(), spec("far", at("4s"))];
     for (number, after) in [renamed, moved, vec![default.clone()]].into_iter().enumerate() {
-        let mut found = stores.install(&before).unwrap().stores;
+        let mut found = stores.install(&before, &Policy::default()).unwrap().stores;
         let far = found.pop().unwrap();
         for consistency in [Consistency::Leased, Consistency::Async] {
             let name = format!("{consistency:?} {number}");
             for _ in 0..7 {
-                let charge = Charge::take(key(&name), &limit, 1);
-                far.charge(&[charge], &[Placing { tag: b"", consistency }]).await.unwrap();
+                let charge = Charge::take(key(&name), &limit, 1).placed(Placement { tag: b"", consistency });
+                far.charge(&Call::default(), &[charge]).await.unwrap();
             }
         }
         drop((far, found));
-        stores.install(&after).unwrap();
+        stores.install(&after, &Policy::default()).unwrap();
         for consistency in [Consistency::Leased, Consistency::Async] {
             comes_to(&bob, &format!("{consistency:?} {number}"), &limit, 93).await;
         }

@@ -1,0 +1,65 @@
+//! Stores that stand for others in tests of what is done when a store does not answer, or not yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Charge, Clock, Decisions, Snapshot};
+use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, Other, Store, StoreError};
+
+use crate::store::Backend;
+
+/// What a double does.
+#[derive(Clone, Copy)]
+enum Double {
+    /// It does not answer.
+    Unreachable,
+    /// It is still to answer.
+    Silent,
+}
+
+/// A store that does not answer.
+pub(crate) fn unreachable() -> Backend {
+    Double::Unreachable.backend()
+}
+
+/// A store that is still to answer.
+pub(crate) fn silent() -> Backend {
+    Double::Silent.backend()
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("nobody is there")]
+struct Nobody;
+
+impl Double {
+    fn backend(self) -> Backend {
+        Backend::of("double", AnyStore::from(Other::new(Arc::new(self))), &Clock::system())
+    }
+
+    async fn answer<T>(self) -> Result<T, StoreError> {
+        match self {
+            Double::Unreachable => Err(StoreError::Failed { certainty: Certainty::NotSent, cause: Cause::new(Nobody) }),
+            Double::Silent => std::future::pending().await,
+        }
+    }
+}
+
+impl Store for Double {
+    async fn charge(&self, _call: &Call, _charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+        self.answer().await
+    }
+
+    async fn inspect(&self, _call: &Call, _charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
+        self.answer().await
+    }
+
+    fn nature(&self) -> Nature {
+        Nature::shared(Duration::from_millis(10))
+    }
+
+    fn health(&self) -> Health {
+        Health::of("double")
+    }
+
+    async fn close(&self) {}
+}

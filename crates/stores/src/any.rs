@@ -1,0 +1,136 @@
+//! Any store, known by name: the compiler sees through it where no box is in the way.
+
+use tidegate_core::{Charge, Decisions, Permits, Snapshot};
+
+use crate::redis::RedisStore;
+use crate::{Call, Health, Lease, Leased, Memory, Nature, Other, PermitCharge, Store, StoreError};
+use crate::{Leasing, PermitStore};
+
+/// Any store. A new one is added here and nowhere else: callers ask for its [`Nature`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyStore {
+    /// The memory of this process.
+    Memory(Memory),
+    /// Redis or Valkey.
+    Redis(RedisStore),
+    /// One that was made elsewhere.
+    Other(Other),
+}
+
+impl AnyStore {
+    /// The memory of this process, if it is that: it decides without a future.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> Option<&Memory> {
+        match self {
+            AnyStore::Memory(store) => Some(store),
+            AnyStore::Redis(_) | AnyStore::Other(_) => None,
+        }
+    }
+
+    /// Whether units can be leased of it.
+    #[must_use]
+    pub fn can_lease(&self) -> bool {
+        match self {
+            AnyStore::Memory(_) => false,
+            AnyStore::Redis(_) => true,
+            AnyStore::Other(store) => store.can_lease(),
+        }
+    }
+
+    /// Whether it keeps permits.
+    #[must_use]
+    pub fn keeps_permits(&self) -> bool {
+        match self {
+            AnyStore::Memory(_) | AnyStore::Redis(_) => true,
+            AnyStore::Other(store) => store.keeps_permits(),
+        }
+    }
+
+    /// Takes units in advance.
+    ///
+    /// # Errors
+    /// If the store does not answer, or leases none.
+    pub async fn lease(&self, call: &Call, lease: &Lease<'_>) -> Result<Leased, StoreError> {
+        match self {
+            AnyStore::Memory(_) => {
+                Err(StoreError::Unsupported { store: self.health().store, what: "it leases no units" })
+            }
+            AnyStore::Redis(store) => store.lease(call, lease).await,
+            AnyStore::Other(store) => store.lease(call, lease).await,
+        }
+    }
+
+    /// Acquires, renews or releases a permit.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps none.
+    pub async fn permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
+        match self {
+            AnyStore::Memory(store) => store.permit(call, charge).await,
+            AnyStore::Redis(store) => store.permit(call, charge).await,
+            AnyStore::Other(store) => store.permit(call, charge).await,
+        }
+    }
+}
+
+impl Store for AnyStore {
+    async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+        match self {
+            AnyStore::Memory(store) => store.charge(call, charges).await,
+            AnyStore::Redis(store) => store.charge(call, charges).await,
+            AnyStore::Other(store) => store.store.charge(call, charges).await,
+        }
+    }
+
+    async fn inspect(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
+        match self {
+            AnyStore::Memory(store) => store.inspect(call, charge).await,
+            AnyStore::Redis(store) => store.inspect(call, charge).await,
+            AnyStore::Other(store) => store.store.inspect(call, charge).await,
+        }
+    }
+
+    fn nature(&self) -> Nature {
+        match self {
+            AnyStore::Memory(store) => store.nature(),
+            AnyStore::Redis(store) => store.nature(),
+            AnyStore::Other(store) => store.store.nature(),
+        }
+    }
+
+    fn health(&self) -> Health {
+        match self {
+            AnyStore::Memory(store) => store.health(),
+            AnyStore::Redis(store) => store.health(),
+            AnyStore::Other(store) => store.store.health(),
+        }
+    }
+
+    async fn close(&self) {
+        match self {
+            AnyStore::Memory(store) => store.close().await,
+            AnyStore::Redis(store) => store.close().await,
+            AnyStore::Other(store) => store.store.close().await,
+        }
+    }
+}
+
+impl From<Memory> for AnyStore {
+    fn from(store: Memory) -> AnyStore {
+        AnyStore::Memory(store)
+    }
+}
+
+impl From<RedisStore> for AnyStore {
+    fn from(store: RedisStore) -> AnyStore {
+        AnyStore::Redis(store)
+    }
+}
+
+impl From<Other> for AnyStore {
+    fn from(store: Other) -> AnyStore {
+        AnyStore::Other(store)
+    }
+}

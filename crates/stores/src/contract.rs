@@ -1,0 +1,173 @@
+//! The contract between stores and those who ask them.
+
+use std::time::{Duration, Instant};
+
+use tidegate_core::{
+    Algorithm, Charge, Decision, Decisions, Key, Limit, Namespace, PermitOp, Permits, Placement, Snapshot,
+};
+
+use crate::{Health, StoreError};
+
+/// What a caller brings along with charges.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Call {
+    /// When the caller no longer waits for an answer; nothing if it did not say. A store that awaits gives up by then.
+    pub deadline: Option<Instant>,
+}
+
+impl Call {
+    /// A call by somebody who waits until then.
+    #[must_use]
+    pub fn until(deadline: Option<Instant>) -> Call {
+        Call { deadline }
+    }
+}
+
+/// What callers may rely on, whatever the store is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Nature {
+    /// Whether an answer may have to be awaited. If not, every future of the store is ready at once.
+    pub awaits: bool,
+    /// Whether it can be out of reach, so that others have to answer in its place.
+    pub can_fail: bool,
+    /// Whether other nodes see what is counted here.
+    pub is_shared: bool,
+    /// Whether its states survive a restart of this process.
+    pub survives_restart: bool,
+    /// How long a call takes at most; nothing if it does not wait.
+    pub budget: Option<Duration>,
+    /// The algorithms it knows.
+    pub algorithms: &'static [Algorithm],
+}
+
+impl Nature {
+    /// That of the memory of this process.
+    pub const MEMORY: Nature = Nature {
+        awaits: false,
+        can_fail: false,
+        is_shared: false,
+        survives_restart: false,
+        budget: None,
+        algorithms: &Algorithm::ALL,
+    };
+
+    /// That of a store that several nodes ask over a network, each call within this time.
+    #[must_use]
+    pub const fn shared(budget: Duration) -> Nature {
+        Nature {
+            awaits: true,
+            can_fail: true,
+            is_shared: true,
+            survives_restart: true,
+            budget: Some(budget),
+            algorithms: &Algorithm::ALL,
+        }
+    }
+
+    /// Whether something that was imposed here may be in force though this process knows nothing of it: another node did
+    /// it, or this one before it was started again.
+    #[must_use]
+    pub const fn outlives_process(&self) -> bool {
+        self.is_shared || self.survives_restart
+    }
+}
+
+/// A store of states.
+pub trait Store: Send + Sync {
+    /// Decides charges at one instant: takes all that fit if no vetoing charge is denied, else none.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the charges cannot be decided together.
+    fn charge(&self, call: &Call, charges: &[Charge<'_>])
+    -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// Looks at the key of a charge, with the entries of its log where the limit keeps one, and changes nothing.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    fn inspect(&self, call: &Call, charge: &Charge<'_>) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+
+    /// What callers may rely on. It never changes.
+    fn nature(&self) -> Nature;
+
+    /// How it does.
+    fn health(&self) -> Health;
+
+    /// Ends what it does in the background.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Units to be taken in advance.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease<'a> {
+    /// The namespace and key they are taken of.
+    pub namespace: &'a Namespace,
+    /// Whom it counts.
+    pub key: Key<'a>,
+    /// The limit they are taken of.
+    pub limit: &'a Limit,
+    /// The hash tag of the key; none if empty.
+    pub tag: &'a [u8],
+    /// How many units: the first of these that fits.
+    pub sizes: &'a [u64],
+    /// How long they may be spent, from before the call on. Those of a fixed window are void when it ends, too.
+    pub length: Duration,
+}
+
+impl Lease<'_> {
+    /// The charge that takes so many units at once.
+    #[must_use]
+    pub fn charge(&self, units: u64) -> Charge<'_> {
+        let placement = Placement { tag: self.tag, ..Placement::default() };
+        Charge::take(self.key, self.limit, units).within(self.namespace).placed(placement)
+    }
+}
+
+/// Units that were taken in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leased {
+    /// How many: one of the sizes that were asked for, or none.
+    pub units: u64,
+    /// The answer, with the receipt to give back what is not spent. If no size fits it is that of the last one.
+    pub decision: Decision,
+}
+
+/// A store that lets nodes take units in advance and spend them by themselves.
+pub trait Leasing: Store {
+    /// Takes units in advance.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the limit has no leases ([`Limit::can_lease`]).
+    fn lease(&self, call: &Call, lease: &Lease<'_>) -> impl Future<Output = Result<Leased, StoreError>> + Send;
+}
+
+/// What is asked of a permit.
+#[derive(Clone, Copy, Debug)]
+pub struct PermitCharge<'a> {
+    /// Whose permits it is one of.
+    pub namespace: &'a Namespace,
+    /// The key under which permits are counted.
+    pub key: Key<'a>,
+    /// The name of the permit.
+    pub permit: Key<'a>,
+    /// What to do.
+    pub op: PermitOp,
+}
+
+/// A store that keeps permits with leases, for holders that may die.
+///
+/// A permit whose lease ends later than the longest lease of its key from now was given before the store's clock was set
+/// back, and is cut to that: a holder that died keeps nobody out for longer than that lease.
+pub trait PermitStore: Store {
+    /// Acquires, renews or releases a permit. Who acquires again with the same permit holds it once, for longer.
+    ///
+    /// # Errors
+    /// If the store does not answer, or has no room for another permit.
+    fn permit(
+        &self,
+        call: &Call,
+        charge: &PermitCharge<'_>,
+    ) -> impl Future<Output = Result<Permits, StoreError>> + Send;
+}
