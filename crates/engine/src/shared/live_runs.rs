@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Clock, Key, Limit, Rate};
 use tidegate_stores::redis::RedisStore;
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::{Instant, sleep};
 
-use super::live_servers::{Server, Setup};
 use super::{Consistency, Shared, SharedCharge};
 
 /// A source of numbers that look random.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Op, Rate};
 use tidegate_stores::redis::{RedisStore, StoreError};
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::live_servers::{Server, Setup};
 use super::{Consistency, Shared, SharedCharge};
 use crate::bounds::EASED_KEY_BYTES_MAX;
 

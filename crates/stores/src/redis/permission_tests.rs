@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::{Charge, Key, Limit, Op};
+use tidegate_testkit::servers::{Cluster, Server, Setup};
 
-use super::link::servers::{Cluster, Server, Setup};
 use super::store::{RedisStore, Tagged};
 
 /// The line of the guide, in words.
