@@ -2,6 +2,7 @@
 //!
 //! | to find | look in | feature |
 //! |---|---|---|
+//! | the suite for everything that decides charges, and literal models | `conformance` | `conformance` |
 //! | Redis alone, behind Sentinels, as a Cluster; certificates; a proxy that loses replies | `servers` | `servers` |
 //! | `tidegate serve` as a process, an HTTP client for it, other processes | `tidegate`, `http`, `process` | `servers` |
 //! | waiting, free ports, files of the repository | `wait`, `ports`, `repository` | `servers` |
@@ -22,12 +23,14 @@
 //!   such as `counting`.
 //!
 //! What would need types of `tidegate-stores` or `tidegate-engine` does not belong here, since the same would be so for the
-//! unit tests of these.
+//! unit tests of these: the kit defines a small trait, such as `conformance::Subject`, and their tests implement it.
 //!
 //! Each feature brings its dependencies, so that the tests of the core build no server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a panic is the answer")]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod counting;
 #[cfg(feature = "servers")]
 pub mod http;
