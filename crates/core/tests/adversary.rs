@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod model;
-
-use model::Numbers;
 use proptest::prelude::*;
 use tidegate_core::{Algorithm, Decision, Limit, Op, State, Time, decide};
+use tidegate_testkit::conformance::model::{self, Numbers};
 
 /// A key under attack, and what was admitted to it.
 #[derive(Clone)]

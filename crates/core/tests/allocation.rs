@@ -1,8 +1,6 @@
 //! A decision allocates nothing.
-#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-mod counting;
 mod shapes;
 
 use std::time::Duration;
@@ -16,15 +14,12 @@ use tidegate_core::shed::{
     ClientThrottle, ClientThrottleConfig, CoDel, CoDelConfig, Criticality, WorkerShedder, WorkerShedderConfig,
 };
 use tidegate_core::{Charge, DirectLimiter, Key, MemoryStore, Op, Semaphore, Time};
+use tidegate_testkit::counting::{Counting, allocations};
 
-use counting::ASKED;
 use shapes::every_shape;
 
-fn allocations(run: impl FnOnce()) -> u64 {
-    let before = ASKED.get();
-    run();
-    ASKED.get() - before
-}
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn decisions_allocate_nothing() {

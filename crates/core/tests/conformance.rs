@@ -1,25 +1,16 @@
-//! The traces of `spec/`, through the pure `decide` and through a memory store on a clock of the trace's own.
+//! The conformance suite on the pure `decide` and on a memory store, on a clock that the suite sets.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tidegate_core::{
-    Decision, FakeClock, Key, Limit, MemoryStore, Namespace, Op, Rate, Receipt, Retry, State, Time, decide,
-};
+use tidegate_core::{Charge, Decisions, FakeClock, MemoryStore, State, Time, decide};
+use tidegate_testkit::conformance::{self, Subject, histories, traces};
 
-/// Whatever decides: the pure function or a store.
-trait Subject {
-    /// Forgets every key.
-    fn restart(&mut self);
-    fn decide(&mut self, key: &str, limit: &Limit, now: Time, op: Op) -> Decision;
-}
-
+/// The pure function with a state for each key. It knows no transactions.
 #[derive(Default)]
 struct Pure {
-    states: HashMap<String, State>,
+    states: HashMap<Vec<u8>, State>,
 }
 
 impl Subject for Pure {
@@ -27,10 +18,11 @@ impl Subject for Pure {
         self.states.clear();
     }
 
-    fn decide(&mut self, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
-        let limit = limit.for_key(Namespace::root(), Key::new(key).unwrap());
-        let state = self.states.entry(key.to_owned()).or_insert_with(|| State::fresh(&limit));
-        decide(&limit, state, now, op)
+    fn charge(&mut self, now: Time, charges: &[Charge<'_>]) -> Decisions {
+        let [charge] = charges else { panic!("{} charges", charges.len()) };
+        let limit = charge.limit.for_key(charge.namespace, charge.key);
+        let state = self.states.entry(charge.key.as_bytes().to_vec()).or_insert_with(|| State::fresh(&limit));
+        Decisions::from_iter([(decide(&limit, state, now, charge.op), charge.veto)])
     }
 }
 
@@ -42,7 +34,8 @@ struct Stored {
 impl Stored {
     fn new() -> Stored {
         let clock = FakeClock::new();
-        Stored { store: MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap(), clock }
+        let store = MemoryStore::builder().keys(64).log_entries(100_000).clock(clock.clone()).build().unwrap();
+        Stored { store, clock }
     }
 }
 
@@ -51,108 +44,22 @@ impl Subject for Stored {
         *self = Stored::new();
     }
 
-    fn decide(&mut self, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
+    fn charge(&mut self, now: Time, charges: &[Charge<'_>]) -> Decisions {
         self.clock.set(now);
-        self.store.decide(Key::new(key).unwrap(), limit, op)
-    }
-}
-
-fn number(input: &Map<String, Value>, field: &str) -> u64 {
-    input.get(field).and_then(Value::as_u64).unwrap_or_else(|| panic!("no number `{field}` in {input:?}"))
-}
-
-fn limit_of(numbers: &Map<String, Value>) -> Limit {
-    let number = |field| number(numbers, field);
-    let rate = || Rate::from_nanos(number("rate"), number("per_ns")).unwrap();
-    let window = || Duration::from_nanos(number("window_ns"));
-    let limit = match numbers["algorithm"].as_str().unwrap() {
-        "gcra" => Limit::gcra(rate(), number("burst")),
-        "token_bucket" => Limit::token_bucket(rate(), number("capacity")),
-        "leaky_bucket" => Limit::leaky_bucket(rate(), number("capacity")),
-        "fixed_window" => Limit::fixed_window(number("limit"), window()),
-        "sliding_log" => Limit::sliding_log(number("limit"), window()),
-        "sliding_counter" => Limit::sliding_counter(number("limit"), window()),
-        "sliced_window" if numbers.contains_key("slices") => {
-            Limit::sliced_window_of(number("limit"), window(), number("slices"))
+        match charges {
+            [one] => Decisions::from_iter([(self.store.decide(one.key, one.limit, one.op), one.veto)]),
+            several => self.store.charge(several).unwrap(),
         }
-        "sliced_window" => Limit::sliced_window(number("limit"), window()),
-        other => panic!("no algorithm `{other}`"),
-    };
-    let staggers = numbers.get("stagger").and_then(Value::as_bool).unwrap_or(false);
-    if staggers { limit.unwrap().staggered() } else { limit.unwrap() }
-}
-
-fn op_of(input: &Map<String, Value>) -> Op {
-    let cost = || input.get("cost").map_or(1, |cost| cost.as_u64().unwrap());
-    match input["op"].as_str().unwrap() {
-        "charge" => Op::Take(cost()),
-        "debit" => Op::Debit(cost()),
-        "ask" => Op::Ask(cost()),
-        "refund" => Op::Refund(cost(), input.get("receipt").map(|bits| Receipt::from_bits(bits.as_u64().unwrap()))),
-        "peek" => Op::Peek,
-        "reset" => Op::Reset,
-        other => panic!("no operation `{other}`"),
     }
 }
 
-fn output_of(decision: &Decision, wants_receipt: bool) -> Value {
-    let nanos = |wait: Duration| u64::try_from(wait.as_nanos()).unwrap();
-    let mut output = json!({
-        "allowed": decision.is_allowed(),
-        "limit": decision.limit(),
-        "remaining": decision.remaining(),
-        "retry_after_ns": decision.retry_after().map(nanos),
-        "reset_after_ns": nanos(decision.reset_after()),
-    });
-    if decision.retry() == Some(Retry::Never) {
-        output["never"] = true.into();
-    }
-    if wants_receipt {
-        output["receipt"] = decision.receipt().unwrap().to_bits().into();
-    }
-    output
+#[test]
+fn the_pure_function_conforms() {
+    traces::check(&mut Pure::default());
+    histories::check(&mut Pure::default(), 500);
 }
 
-/// Runs a trace and compares every field of every line.
-fn check(name: &str, trace: &str, subject: &mut impl Subject) {
-    let mut limit = None;
-    let mut lines = 0;
-    for (line, text) in trace.lines().enumerate() {
-        let parsed: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}:{}: {error}", line + 1));
-        let input = parsed["in"].as_object().unwrap();
-        let output = match input["op"].as_str().unwrap() {
-            op @ ("new" | "limit") => {
-                limit = Some(limit_of(input["limit"].as_object().unwrap()));
-                if op == "new" {
-                    subject.restart();
-                }
-                json!({ "ok": true })
-            }
-            _ => {
-                let key = input.get("key").map_or("key", |key| key.as_str().unwrap());
-                let now = Time::from_nanos(number(input, "at_ns"));
-                let decision = subject.decide(key, limit.as_ref().unwrap(), now, op_of(input));
-                output_of(&decision, input.get("want_receipt").is_some())
-            }
-        };
-        assert_eq!(output, parsed["out"], "{name}:{}: {}", line + 1, parsed["in"]);
-        lines += 1;
-    }
-    assert!((30..=80).contains(&lines), "{name} has {lines} lines");
+#[test]
+fn the_memory_store_conforms() {
+    conformance::check(&mut Stored::new(), 500);
 }
-
-macro_rules! traces {
-    ($($name:ident)*) => {
-        $(
-            #[test]
-            fn $name() {
-                let name = concat!(stringify!($name), ".jsonl");
-                let trace = include_str!(concat!("../../../spec/", stringify!($name), ".jsonl"));
-                check(name, trace, &mut Pure::default());
-                check(name, trace, &mut Stored::new());
-            }
-        )*
-    };
-}
-
-traces! { fixed_window sliding_log sliding_counter sliced_window token_bucket leaky_bucket gcra }

@@ -5,51 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::{FakeClock, Holders, Key, LeasedSemaphore, NoRoom, PermitOp, Permits, Time};
-
-/// The rules of `spec/permits.md`, word by word: a list of holders with the ends of their leases.
-#[derive(Default)]
-struct Model {
-    held: Vec<(u128, u64)>,
-    longest: u64,
-}
-
-impl Model {
-    fn decide(&mut self, now: u64, holder: u128, op: PermitOp) -> Permits {
-        self.held.retain(|(_, end)| *end > now);
-        if self.held.is_empty() {
-            self.longest = 0;
-        }
-        let place = |model: &Model| model.held.iter().position(|(other, _)| *other == holder);
-        let done = match op {
-            PermitOp::Acquire { limit, lease } => {
-                let lease = nanos(lease);
-                let latest = now + self.longest.max(lease);
-                self.held.iter_mut().for_each(|(_, end)| *end = latest.min(*end));
-                match place(self) {
-                    Some(place) => self.hold(place, now, lease),
-                    None if (self.held.len() as u64) < limit => {
-                        self.held.push((holder, 0));
-                        self.hold(self.held.len() - 1, now, lease)
-                    }
-                    None => false,
-                }
-            }
-            PermitOp::Renew { lease } => place(self).is_some_and(|place| self.hold(place, now, nanos(lease))),
-            PermitOp::Release => place(self).map(|place| self.held.remove(place)).is_some(),
-        };
-        if self.held.is_empty() {
-            self.longest = 0;
-        }
-        let next_end = self.held.iter().map(|(_, end)| end - now).min().unwrap_or(0);
-        Permits { done, in_use: self.held.len() as u64, next_end: Duration::from_nanos(next_end) }
-    }
-
-    fn hold(&mut self, place: usize, now: u64, lease: u64) -> bool {
-        self.held[place].1 = self.held[place].1.max(now + lease);
-        self.longest = self.longest.max(lease);
-        true
-    }
-}
+use tidegate_testkit::conformance::model::PermitModel;
+use tidegate_testkit::conformance::permits::{self, PermitSubject};
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
@@ -77,7 +34,7 @@ fn calls(steps: std::ops::Range<i64>) -> impl Strategy<Value = Vec<(i64, u128, P
 proptest! {
     #[test]
     fn they_are_as_the_model_says(calls in calls(-8..12)) {
-        let (mut holders, mut model, mut now) = (Holders::default(), Model::default(), 1_000_u64);
+        let (mut holders, mut model, mut now) = (Holders::default(), PermitModel::default(), 1_000_u64);
         for (step, holder, op) in calls {
             now = now.saturating_add_signed(step);
             let told = holders.decide(Time::from_nanos(now), holder, op);
@@ -119,6 +76,40 @@ proptest! {
             prop_assert_eq!(semaphore.held(), promised.len());
         }
     }
+}
+
+/// A semaphore of one key, on a clock that the suite sets.
+struct InMemory {
+    clock: FakeClock,
+    semaphore: LeasedSemaphore,
+}
+
+impl InMemory {
+    fn new() -> InMemory {
+        let clock = FakeClock::new();
+        InMemory { semaphore: LeasedSemaphore::new(clock.clone().into()), clock }
+    }
+}
+
+impl PermitSubject for InMemory {
+    fn restart(&mut self) {
+        *self = InMemory::new();
+    }
+
+    fn decide(&mut self, now: Time, holder: &str, op: PermitOp) -> Permits {
+        self.clock.set(now);
+        let (key, holder) = (key("pool"), key(holder));
+        match op {
+            PermitOp::Acquire { limit, lease } => self.semaphore.acquire(key, holder, limit, lease).unwrap(),
+            PermitOp::Renew { lease } => self.semaphore.renew(key, holder, lease),
+            PermitOp::Release => self.semaphore.release(key, holder),
+        }
+    }
+}
+
+#[test]
+fn the_semaphore_conforms() {
+    permits::check(&mut InMemory::new(), 200);
 }
 
 #[test]

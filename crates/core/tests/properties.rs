@@ -1,17 +1,15 @@
-//! The code against the models of `model/`, and the invariants of the specification, on random histories.
+//! The code against the literal models, and the invariants of the specification, on random histories.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
-
-mod model;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use model::history::{Call, Choices, Code, History, Steps, changed, numbers};
-use model::{Answer, Numbers, Verdict};
 use proptest::prelude::*;
 use tidegate_core::bounds::YEAR_NANOS;
 use tidegate_core::{Algorithm, Charge, FakeClock, Key, KeyBuf, Limit, MemoryStore, Op, Receipt, Time};
+use tidegate_testkit::conformance::history::{Call, Choices, Code, History, Steps, changed, numbers};
+use tidegate_testkit::conformance::model::{self, Answer, Numbers, Verdict};
 
 const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::FixedWindow,

@@ -1,15 +1,13 @@
 //! A limiter that programs share through a real redis-server.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-#[path = "../../stores/tests/servers/mod.rs"]
-mod servers;
-
 use std::time::Duration;
 
-use servers::{Server, Setup, free_port};
 use tidegate::redis::{AskError, Fallback, LimiterError, RedisLimiter};
 use tidegate::{KeyError, Limit, Op, Retry, Verdict};
 use tidegate_engine::{Engine, Options};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
 
 fn three() -> Limit {
     "3/day".parse().unwrap()

@@ -1,9 +1,5 @@
 //! What passes under a limit allocates nothing, unless its response is to tell of the limit.
-#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the answer")]
-
-#[path = "../../core/tests/counting/mod.rs"]
-mod counting;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -15,10 +11,12 @@ use std::task::{Context, Poll, Waker};
 use http::{Request, Response};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, load_text};
+use tidegate_testkit::counting::{Counting, allocated};
 use tidegate_tower::{ClientAddress, KeyBy, RateLimitLayer};
 use tower::{Layer, Service};
 
-use counting::ASKED;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[derive(Clone)]
 struct Hello;
@@ -48,9 +46,9 @@ fn asked(layer: &RateLimitLayer) -> [u64; 3] {
     let mut service = layer.layer(Hello);
     [(); 3].map(|()| {
         let request = request();
-        let before = ASKED.get();
+        let before = allocated();
         let response = pin!(service.call(request)).poll(&mut Context::from_waker(Waker::noop()));
-        let asked = ASKED.get() - before;
+        let asked = allocated() - before;
         let Poll::Ready(Ok(response)) = response else { unreachable!("it is ready") };
         assert_eq!(response.status().as_u16(), 200);
         asked

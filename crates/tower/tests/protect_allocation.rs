@@ -1,9 +1,5 @@
 //! A request that is let in at once costs no allocation, but where each key has a line or a store is asked.
-#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
-
-#[path = "../../core/tests/counting/mod.rs"]
-mod counting;
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -15,13 +11,15 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tidegate_core::adaptive::{Gradient2, Gradient2Config};
 use tidegate_core::shed::{ClientThrottleConfig, Criticality, WorkerShedderConfig};
+use tidegate_testkit::counting::{Counting, allocated};
 use tidegate_tower::{
     AdaptiveLayer, ConcurrencyLayer, FairLayer, KeyBy, KeyedConcurrencyLayer, Measure, RateLimitLayer, ShedLayer,
     StackLayer, Tenant, ThrottleLayer,
 };
 use tower::{Layer as _, Service, service_fn};
 
-use counting::ASKED;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 type Answer = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 
@@ -49,14 +47,14 @@ where
     let requests_left = requests.len() - 100;
     for (number, request) in requests.into_iter().enumerate() {
         if number == requests_left {
-            before = ASKED.get();
+            before = allocated();
         }
         assert!(service.poll_ready(&mut context).is_ready());
         let mut response = pin!(service.call(request));
         let Poll::Ready(Ok(response)) = response.as_mut().poll(&mut context) else { panic!("{name}: it did not pass") };
         assert_eq!(response.status(), 200);
     }
-    assert_eq!(ASKED.get() - before, 0, "{name}");
+    assert_eq!(allocated() - before, 0, "{name}");
     let (own, inner) = (size_of::<S::Future>(), size_of::<Answer>());
     assert!(own <= inner + bytes, "{name}: a future of {own} bytes around one of {inner}");
 }

@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::run;
+use tidegate_testkit::repository::root;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
-}
+use super::run;
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join("docs/src").join(name)).unwrap()

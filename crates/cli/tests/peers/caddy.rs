@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use rustix::process::Signal;
+use tidegate_testkit::http::{Application, Response, ask, get};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::process::{Process, directory};
+use tidegate_testkit::repository::example;
+use tidegate_testkit::tidegate::Tidegate;
 
-use crate::http::{Application, Response, ask, get};
-use crate::process::{Process, directory, example, free_port};
 use crate::readme;
-use crate::tidegate::Tidegate;
 
 struct Caddy {
     _process: Process,

@@ -1,7 +1,8 @@
 //! curl, as the examples use it.
 
+use tidegate_testkit::tidegate::Tidegate;
+
 use crate::readme;
-use crate::tidegate::Tidegate;
 
 #[test]
 fn every_command_prints_what_is_shown() {

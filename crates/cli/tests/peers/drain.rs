@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tidegate_testkit::http::{Connection, get};
+use tidegate_testkit::process::directory;
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
-use crate::http::{Connection, get};
-use crate::process::{directory, eventually, python};
-use crate::tidegate::Tidegate;
+use crate::clients::python;
 
 /// Asks until the server is gone. A connection may be closed between two requests, once the server has said that it is
 /// not ready; never after a request was begun to be answered, and never while it says it is ready.

@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use rustix::process::Signal;
+use tidegate_testkit::http::{Application, Response, get};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::process::{Process, directory};
+use tidegate_testkit::repository::{example, venv};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::{eventually, not_at_the_end_of_a_minute};
 
-use crate::http::{Application, Response, get};
-use crate::process::{Process, directory, eventually, example, free_port, not_at_the_end_of_a_minute, venv};
 use crate::readme;
-use crate::tidegate::Tidegate;
 
 struct Envoy {
     process: Process,

@@ -1,8 +1,7 @@
 //! The rules that `make run` starts with.
 
 use tidegate_policy::{LoadOptions, load};
-
-use crate::process::root;
+use tidegate_testkit::repository::root;
 
 #[test]
 fn they_load_without_a_word() {

@@ -4,10 +4,14 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::http::get;
-use crate::process::{Process, directory, eventually, free_port, root};
+use tidegate_testkit::http::get;
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::process::{Process, directory};
+use tidegate_testkit::repository::root;
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
+
 use crate::readme;
-use crate::tidegate::Tidegate;
 
 /// The files of a page: `yaml` blocks that begin with a comment that names one, like `# rules.yaml`.
 fn files(text: &str) -> Vec<(&str, &str)> {

@@ -2,11 +2,9 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | processes that end with their test | `process.rs` |
-//! | the server, and where things are | `tidegate.rs` |
-//! | a small HTTP client and an application to stand behind proxies | `http.rs` |
+//! | the server, other processes, a small HTTP client, an application to put behind proxies | `crates/testkit` |
 //! | pages of examples/ and docs/ whose commands are run | `readme.rs`, `guide.rs` |
-//! | scripts that use a client as its users do | `clients/` |
+//! | scripts that use a client as its users do | `clients/`, `clients.rs` |
 //! | what the server tells of itself: traces and logs | `telemetry.rs` |
 //! | everything else | tests, by the name of the peer |
 //!
@@ -16,20 +14,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod caddy;
+mod clients;
 mod curl;
 mod drain;
 mod envoy;
 mod examples;
 mod grpc_python;
 mod guide;
-mod http;
 mod nginx;
 mod open_files;
-mod process;
 mod readme;
 mod redis_clients;
 mod refusals;
 mod reload;
 mod start;
 mod telemetry;
-mod tidegate;

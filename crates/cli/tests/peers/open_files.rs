@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::http::{Connection, get};
-use crate::process::eventually;
-use crate::tidegate::Tidegate;
+use tidegate_testkit::http::{Connection, get};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 /// What is left for each listener of 400 files and two threads.
 const CONNECTIONS: usize = 85;

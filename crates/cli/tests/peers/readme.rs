@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::process::{command, root};
+use tidegate_testkit::process::command;
+use tidegate_testkit::repository::root;
 
 /// A command of a `console` block, and what it prints.
 struct Shown {

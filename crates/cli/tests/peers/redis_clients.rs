@@ -8,9 +8,12 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use insta::assert_snapshot;
+use tidegate_testkit::process::{command, printed};
+use tidegate_testkit::repository::{root, venv};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
-use crate::process::{command, eventually, printed, python, root, venv};
-use crate::tidegate::Tidegate;
+use crate::clients::python;
 
 /// What `redis-cli` prints for each of these.
 fn redis_cli(tidegate: &Tidegate, commands: &[&str]) -> String {

@@ -7,9 +7,9 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use tempfile::TempDir;
-
-use crate::process::{directory, eventually};
-use crate::tidegate::Tidegate;
+use tidegate_testkit::process::directory;
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 /// Writes a certificate that is valid until the first of January of this year, and its key.
 fn write_certificate(directory: &Path, last_year: i32) {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-
-use crate::http::Connection;
-use crate::process::{directory, eventually};
-use crate::tidegate::Tidegate;
+use tidegate_testkit::http::Connection;
+use tidegate_testkit::process::directory;
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 const LOADS: &str = "ratelimit_service_config_load_success";
 const REFUSALS: &str = "ratelimit_service_config_load_error";

@@ -4,9 +4,8 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 
 use insta::assert_snapshot;
-
-use crate::process::{Process, directory};
-use crate::tidegate::command;
+use tidegate_testkit::process::{Process, directory};
+use tidegate_testkit::tidegate::command;
 
 /// What it says, with exit code 2 and nothing on stdout.
 fn refusal(arguments: &[&str]) -> String {

@@ -15,13 +15,13 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use rustix::process::Signal;
+use tidegate_testkit::http::Connection;
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::process::directory;
+use tidegate_testkit::tidegate::Tidegate;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
-
-use crate::http::Connection;
-use crate::process::{directory, free_port};
-use crate::tidegate::Tidegate;
 
 const RULES: &str = "
 domains:
@@ -220,7 +220,7 @@ fn a_machine_that_trusts_nobody_says_so() {
     let place = directory();
     let empty = place.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    let mut command = crate::tidegate::command();
+    let mut command = tidegate_testkit::tidegate::command();
     command.env("SSL_CERT_FILE", &empty).args(["serve", "--otlp", "https://127.0.0.1:4317"]);
     let output = command.output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();

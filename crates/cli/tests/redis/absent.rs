@@ -2,12 +2,13 @@
 
 use crate::ask::{Resp, Said};
 use crate::fleet::{Fleet, PATIENT, admin, charged, check, shared};
-use crate::http;
-use crate::process::{directory, eventually};
-use crate::servers::{Certificates, Server, Setup};
-use crate::tidegate::Tidegate;
 
 use Said::{Denied, Failed, Passed};
+use tidegate_testkit::http;
+use tidegate_testkit::process::directory;
+use tidegate_testkit::servers::{Certificates, Server, Setup};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 #[test]
 fn rules_choose_what_happens_until_redis_comes() {

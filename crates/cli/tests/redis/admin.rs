@@ -2,9 +2,9 @@
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, admin, check, inspect, shared, sleep_millis};
-use crate::servers::{Server, Setup};
 
 use Said::{Denied, Passed};
+use tidegate_testkit::servers::{Server, Setup};
 
 /// By then every node knows.
 const KNOWN_MILLIS: u64 = 1_000;

@@ -8,10 +8,10 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescript
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use tidegate_testkit::http::{Connection, Response};
 use tokio::runtime::Builder;
 
 use crate::fleet::body;
-use crate::http::{Connection, Response};
 
 /// Commands that are sent at once.
 const PIPELINE: usize = 50;

@@ -3,11 +3,12 @@
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, check, shared};
-use crate::process::{directory, eventually};
-use crate::servers::{Server, Setup};
-use crate::tidegate::command;
 
 use Said::{Failed, Passed};
+use tidegate_testkit::process::directory;
+use tidegate_testkit::servers::{Server, Setup};
+use tidegate_testkit::tidegate::command;
+use tidegate_testkit::wait::eventually;
 
 const SHUT: &str = "name: shut, key: {entry: shut}, on_store_failure: deny, limit: 5/30d";
 const OPEN: &str = "name: open, key: {entry: open}, on_store_failure: allow, limit: 1/30d";

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_testkit::http;
+use tidegate_testkit::process::{command, directory, printed};
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::Instant;
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, body, check, shared, sleep_millis};
-use crate::http;
-use crate::process::{command, directory, printed};
-use crate::servers::{Server, Setup};
 
 use Said::{Denied, Passed};
 

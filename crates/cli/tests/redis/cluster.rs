@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use redis::{Connection, Value, cmd};
+use tidegate_testkit::servers::Cluster;
+use tidegate_testkit::wait::eventually;
 use tokio::time::Instant;
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, charged, check, shared, sleep_millis};
 use crate::load::{Answers, during};
-use crate::process::eventually;
-use crate::servers::Cluster;
 
 const USERS: u64 = 60;
 const CLIENTS: usize = 6;

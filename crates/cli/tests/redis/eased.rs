@@ -4,10 +4,10 @@ use crate::ask::{Resp, Said};
 use crate::exact::passed;
 use crate::fleet::{Fleet, PATIENT, admin, charged, check, shared};
 use crate::layouts::scripts;
-use crate::process::eventually;
-use crate::servers::{Cluster, Server, Setup, Trio};
 
 use Said::{Denied, Failed, Passed};
+use tidegate_testkit::servers::{Cluster, Sentinels, Server, Setup};
+use tidegate_testkit::wait::eventually;
 
 /// Units of a limit of which none comes back meanwhile.
 const LIMIT: u64 = 20_000;
@@ -48,7 +48,7 @@ fn nodes_spend_slices_of_a_limit_on_a_cluster_too() {
 
 #[test]
 fn nodes_spend_slices_of_a_limit_behind_sentinels_too() {
-    let trio = Trio::start();
+    let trio = Sentinels::start();
     let calls = || [&trio.first, &trio.second].into_iter().map(scripts).sum();
     spend_leased(&format!("redis+sentinel://{}/tide", trio.hosts()), calls);
 }

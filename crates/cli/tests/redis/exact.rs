@@ -1,9 +1,10 @@
 //! Eight clients, two servers, one key: exactly the limit passes.
 
+use tidegate_testkit::servers::{Server, Setup, valkey};
+use tidegate_testkit::tidegate::Tidegate;
+
 use crate::ask::{Http, Resp, Said, passed_grpc};
 use crate::fleet::{Fleet, PATIENT, charged, shared};
-use crate::servers::{Server, Setup, valkey};
-use crate::tidegate::Tidegate;
 
 const CLIENTS: usize = 8;
 const TRIES: usize = 10_000;

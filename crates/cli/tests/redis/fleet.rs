@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_testkit::http::{self, Response};
+use tidegate_testkit::process::directory;
+use tidegate_testkit::servers::Proxy;
+use tidegate_testkit::tidegate::Tidegate;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::ask::Said;
-use crate::http::{self, Response};
-use crate::process::directory;
-use crate::servers::Proxy;
-use crate::tidegate::Tidegate;
 
 /// Long enough for a machine that does other things too: a test that counts exactly must not see a failure choice.
 pub(crate) const PATIENT: &str = "timeout=5s";

@@ -2,11 +2,11 @@
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, check, inspect};
-use crate::process::directory;
-use crate::servers::{Server, Setup};
-use crate::tidegate::Tidegate;
 
 use Said::{Denied, Passed};
+use tidegate_testkit::process::directory;
+use tidegate_testkit::servers::{Server, Setup};
+use tidegate_testkit::tidegate::Tidegate;
 
 /// How often a server ran a script.
 pub(crate) fn scripts(server: &Server) -> u64 {

@@ -1,9 +1,10 @@
 //! Redis applied a charge, and its reply is lost.
 
+use tidegate_testkit::servers::{Mode, Server, Setup};
+use tidegate_testkit::wait::eventually;
+
 use crate::ask::{Http, Said};
 use crate::fleet::{Fleet, PATIENT, charged, proxy, shared, sleep_millis};
-use crate::process::eventually;
-use crate::servers::{Mode, Server, Setup};
 
 #[test]
 fn a_lost_reply_is_charged_once_at_most() {

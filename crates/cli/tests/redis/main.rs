@@ -2,6 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
+//! | the server, Redis, proxies that lose replies | `crates/testkit` |
 //! | servers with rules | `fleet.rs` |
 //! | those who ask, one by one and many at once | `ask.rs`, `load.rs` |
 //! | exactly the limit passes, whoever asks | `exact.rs` |
@@ -29,21 +30,10 @@ mod cluster;
 mod eased;
 mod exact;
 mod fleet;
-#[path = "../peers/http.rs"]
-#[allow(dead_code, reason = "proxies are not needed here")]
-mod http;
 mod layouts;
 mod load;
 mod lost;
 mod permits;
-#[path = "../peers/process.rs"]
-#[allow(dead_code, reason = "peers are not needed here")]
-mod process;
 mod restart;
 mod sentinel;
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
 mod slow;
-#[path = "../peers/tidegate.rs"]
-#[allow(dead_code, reason = "the examples are not needed here")]
-mod tidegate;

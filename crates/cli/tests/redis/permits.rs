@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tidegate_testkit::http::{self, Connection};
+use tidegate_testkit::servers::{Server, Setup};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 use crate::ask::Resp;
 use crate::exact::passed;
 use crate::fleet::PATIENT;
-use crate::http::{self, Connection};
-use crate::process::eventually;
-use crate::servers::{Server, Setup};
-use crate::tidegate::Tidegate;
 
 const LIMIT: u64 = 3;
 const TRIES: usize = 1_000;

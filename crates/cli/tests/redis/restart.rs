@@ -1,10 +1,11 @@
 //! Redis forgets its scripts or is started again while everybody asks.
 
+use tidegate_testkit::servers::{Server, Setup};
+use tidegate_testkit::wait::eventually;
+
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, charged, check, shared, sleep_millis};
 use crate::load::during;
-use crate::process::eventually;
-use crate::servers::{Server, Setup};
 
 /// A limit that is not reached, so that what is left of it tells what was charged.
 const STRICT: &str = "name: strict, key: {entry: user}, on_store_failure: deny, \

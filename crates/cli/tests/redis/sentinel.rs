@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use tidegate_testkit::servers::Sentinels;
+use tidegate_testkit::wait::eventually;
 use tokio::time::Instant;
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, charged, check, shared, sleep_millis};
 use crate::load::during;
-use crate::process::eventually;
-use crate::servers::Trio;
 
 /// By then a switch has been noticed.
 const NOTICED_MILLIS: u64 = 1_000;
@@ -21,7 +21,7 @@ const OPEN: &str = "name: open, key: {entry: guest}, on_store_failure: allow, li
 /// The primary hangs through the switch and takes itself for one when it goes on: nobody must write to it then.
 #[test]
 fn everybody_follows_the_primary() {
-    let trio = Trio::start();
+    let trio = Sentinels::start();
     let url = format!("redis+sentinel://{}/tide?timeout=200ms", trio.hosts());
     let fleet = Fleet::start(2, &shared(&url, &[STRICT, OPEN]));
     for node in &fleet.nodes {

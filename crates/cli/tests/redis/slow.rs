@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use tidegate_testkit::servers::{Mode, Server, Setup};
+use tidegate_testkit::tidegate::Tidegate;
 use tokio::time::Instant;
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, proxy, shared, sleep_millis};
 use crate::load::{Answers, during};
-use crate::servers::{Mode, Server, Setup};
-use crate::tidegate::Tidegate;
 
 const BUDGET: Duration = Duration::from_millis(30);
 /// What the answer of a failed store may take beyond the budget.

@@ -4,9 +4,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::http;
+use tidegate_testkit::http;
+use tidegate_testkit::tidegate::Tidegate;
+
 use crate::http2;
-use crate::tidegate::Tidegate;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {

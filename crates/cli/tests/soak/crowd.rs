@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
+use tidegate_testkit::tidegate::Tidegate;
 
 use crate::client::{PROTOCOLS, Protocol};
 use crate::http2::greeting;
 use crate::load::{PLENTY, Server, milliseconds, open_files};
 use crate::report::{Told, Watch};
-use crate::tidegate::Tidegate;
 
 /// Connections that are tried on each listener.
 const TRIED: usize = 20_000;

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_testkit::tidegate::Tidegate;
+
 use crate::load::{PLENTY, Server, Stop, probe, resident};
 use crate::report::{Told, Watch};
-use crate::tidegate::Tidegate;
 
 /// Keys that are tried, and those that the server has room for.
 const KEYS: u64 = 10_000_000;

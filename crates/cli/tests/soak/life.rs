@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tidegate_testkit::http::get;
+use tidegate_testkit::wait::eventually;
 
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
-use crate::http::get;
 use crate::load::{PLENTY, Server, Stop, directory, hammer, milliseconds, resident};
-use crate::process::eventually;
 use crate::report::{Told, Watch};
 
 const LOADS: &str = "ratelimit_service_config_load_success";

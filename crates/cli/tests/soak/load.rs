@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tidegate_testkit::tidegate::Tidegate;
 
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
 use crate::report::Watch;
-use crate::tidegate::Tidegate;
 
 /// Between the requests of a client that only looks how long they take.
 const PAUSE: Duration = Duration::from_millis(2);

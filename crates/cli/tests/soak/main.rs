@@ -19,9 +19,6 @@
 mod client;
 mod crowd;
 mod floods;
-#[path = "../peers/http.rs"]
-#[allow(dead_code, reason = "proxies are not needed here")]
-mod http;
 mod http2;
 mod keys;
 mod life;
@@ -29,14 +26,8 @@ mod load;
 mod namespaces;
 mod pages;
 mod partition;
-#[path = "../peers/process.rs"]
-#[allow(dead_code, reason = "peers are not needed here")]
-mod process;
 mod report;
 mod silent;
-#[path = "../peers/tidegate.rs"]
-#[allow(dead_code, reason = "the examples are not needed here")]
-mod tidegate;
 
 use std::process::ExitCode;
 

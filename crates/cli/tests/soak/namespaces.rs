@@ -5,8 +5,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use crate::process::{command, printed};
+use tidegate_testkit::process::{command, printed};
 
 /// Two networks, with one address each; they go with it.
 pub(crate) struct Networks {

@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::http::get;
+use tidegate_testkit::http::get;
+use tidegate_testkit::tidegate::Tidegate;
+
 use crate::load::{directory, milliseconds, resident};
 use crate::report::{Told, Watch};
-use crate::tidegate::Tidegate;
 
 const RULES: usize = 5_000;
 const READERS: usize = 300;

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::http::{self, Connection};
+use tidegate_testkit::http::{self, Connection};
+use tidegate_testkit::process::{Process, directory, printed};
+use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
+
 use crate::namespaces::{ADDRESSES, Networks};
-use crate::process::{Process, directory, eventually, printed};
 use crate::report::{Told, Watch};
-use crate::tidegate::Tidegate;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 /// By then it has noticed.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tidegate_core::{Charge, Clock, Limit, Op, Placement, Rate};
 use tidegate_policy::{Descriptor, LoadOptions, Outside, Policy, Request, StorePlace, StoreSpec, load_text};
 use tidegate_stores::Call;
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::{Instant, sleep};
 
-use super::live_servers::{Server, Setup};
 use super::live_tests::{day, key, node, nodes, remaining, shared, take};
 use super::name::Spelling;
 use super::{Consistency, Consistent};

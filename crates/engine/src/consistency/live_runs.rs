@@ -5,9 +5,9 @@ use std::time::Duration;
 use tidegate_core::{Charge, Clock, Key, Limit, Placement, Rate};
 use tidegate_stores::Call;
 use tidegate_stores::redis::RedisStore;
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::{Instant, sleep};
 
-use super::live_servers::{Server, Setup};
 use super::{Consistency, Consistent};
 
 /// A source of numbers that look random.

@@ -7,9 +7,9 @@ use futures_util::FutureExt;
 use tidegate_core::{Charge, Clock, Decision, Decisions, Key, Limit, Op, Placement, Rate};
 use tidegate_stores::redis::RedisStore;
 use tidegate_stores::{Call, StoreError};
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::live_servers::{Server, Setup};
 use super::{Consistency, Consistent};
 use crate::bounds::EASED_KEY_BYTES_MAX;
 

@@ -37,9 +37,6 @@ mod left_over_tests;
 #[cfg(test)]
 mod live_runs;
 #[cfg(test)]
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod live_servers;
-#[cfg(test)]
 mod live_tests;
 #[cfg(test)]
 mod purse_tests;

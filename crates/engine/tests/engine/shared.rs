@@ -5,11 +5,7 @@ use std::time::Duration;
 use tidegate_core::{FakeClock, Time};
 use tidegate_engine::{Answer, Engine, Options, check_store_url};
 use tidegate_policy::{Descriptor, LoadOptions, Outside, Policy, Request, Response, load_text};
-
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
-
-use servers::{Server, Setup};
+use tidegate_testkit::servers::{Server, Setup};
 
 /// Where a rule counts: here, in Redis, and there under a hash tag, without which a key is another one.
 const PLACES: [&str; 3] = ["store: default", "store: far", "store: far, hash_tag: pair"];

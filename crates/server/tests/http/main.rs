@@ -9,6 +9,4 @@ mod check;
 mod life;
 mod operate;
 mod permits;
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
 mod stores;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
+
 use crate::bench::{Bench, body, status, wrong};
-use crate::servers::{Server, Setup, free_port};
 
 const ASK: &str = r#"{"key":"job:42","limit":2,"lease":"30s"}"#;
 

@@ -1,13 +1,11 @@
 //! What operators see of stores that several processes share.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use tidegate_core::Time;
-use tracing_subscriber::fmt::MakeWriter;
+use tidegate_testkit::logs;
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
 
 use crate::bench::Bench;
-use crate::servers::{Server, Setup, free_port};
 
 const RULES: &str = "
 domains:
@@ -65,52 +63,23 @@ async fn a_store_that_is_not_there() {
     insta::assert_snapshot!("a_store_that_is_not_there", lines(&bench, port).await);
 }
 
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Log;
-
-    fn make_writer(&'a self) -> Log {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn failures_are_told_from_time_to_time_without_the_password() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
-    // For all threads: a place in the code that a test beside this one meets first would stay silent if that one did not
-    // listen.
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let log = logs::capture();
     let port = free_port();
     let store = format!("127.0.0.1:{port}/");
     let bench = Bench::with_store(RULES, &format!("redis://:secret@127.0.0.1:{port}?timeout=50ms"));
     let told = || {
-        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert!(!log.contains("secret"), "{log}");
-        let ours = log.lines().filter(|line| line.contains(&store));
-        let lines = ours.filter(|line| line.contains("a shared store did not decide"));
-        lines.map(|line| line.replace(&port.to_string(), "PORT")).collect::<Vec<_>>()
+        assert_eq!(log.lines_with(&["secret"]), [""; 0]);
+        let lines = log.lines_with(&[&store, "a shared store did not decide"]);
+        lines.iter().map(|line| line.replace(&port.to_string(), "PORT")).collect::<Vec<_>>()
     };
     for _ in 0..10 {
         check(&bench, "user").await;
     }
     let first = told();
     assert_eq!(first.len(), 1, "{first:?}");
-    assert!(first[0].contains(" WARN ") && first[0].contains("redis://127.0.0.1:PORT/0"), "{first:?}");
+    assert!(first[0].starts_with("WARN ") && first[0].contains("redis://127.0.0.1:PORT/0"), "{first:?}");
     assert!(first[0].contains("store=\"default\" left_out=0"), "{first:?}");
     assert!(first[0].contains("a shared store did not decide: rules go by on_store_failure "), "{first:?}");
     bench.clock.set(Time::from_nanos(1_700_000_010_000_000_000));

@@ -1,5 +1,4 @@
-//! One specification: the traces of `spec/` and random histories through the Lua files, in process and on a live Redis,
-//! answer as the arithmetic in Rust does, in every field.
+//! The conformance suite on the Lua files, in process and on a live Redis.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
@@ -7,28 +6,17 @@ mod in_process;
 mod leases;
 mod live;
 mod log_costs;
-#[path = "../../../core/tests/model/mod.rs"]
-mod model;
 mod permits;
-mod transactions;
 
-use std::time::Duration;
-
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use redis::Value;
-use serde_json::{Map, Value as Json, json};
-use tidegate_core::{
-    Algorithm, Charge, Decision, Key, Limit, Op, Rate, Receipt, Retry, State, Time, decide as decide_in_rust,
-};
+use tidegate_core::{Charge, Decision, Decisions, Key, Limit, Op, Time};
+use tidegate_testkit::conformance::{self, Subject, histories, traces, transactions};
 
 use super::link::{Arg, Script};
 use super::script::Scripts;
 use super::{decode, encode};
 use in_process::InProcess;
 use live::Live;
-use model::Answer;
-use model::history::{Choices, History, Steps, changed, numbers};
 
 /// The scripts with a clock that is told the time, and states that live so many milliseconds longer than they count.
 fn told_the_time(spare: u64) -> Scripts {
@@ -87,187 +75,89 @@ fn bytes(args: &[Arg<'_>], now: Time) -> Vec<Vec<u8>> {
     args.iter().map(text).chain([seconds.to_string().into_bytes(), nanos.to_string().into_bytes()]).collect()
 }
 
-fn decide(subject: &mut impl Runs, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
-    let charge = Charge::new(Key::new(key).unwrap(), limit, op);
-    let args = bytes(&encode::one(&charge), now);
-    let reply = subject.run(subject.scripts().one(limit), &[key.as_bytes()], &args);
-    let decisions = decode::decisions(&[charge], &reply);
-    let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charge:?} at {now:?}"));
-    let decision = *decisions.iter().next().unwrap();
-    check_end(subject, &charge, now, &decision);
-    decision
-}
-
-/// Runs a trace and compares every field of every line.
-fn check_trace(name: &str, trace: &str, subject: &mut impl Runs) {
-    let (mut limit, mut lines) = (None, 0);
-    for (line, text) in trace.lines().enumerate() {
-        let parsed: Json = serde_json::from_str(text).unwrap();
-        let input = parsed["in"].as_object().unwrap();
-        let output = match input["op"].as_str().unwrap() {
-            op @ ("new" | "limit") => {
-                limit = Some(limit_of(input["limit"].as_object().unwrap()));
-                if op == "new" {
-                    subject.restart();
-                }
-                json!({ "ok": true })
-            }
-            _ => {
-                let key = input.get("key").map_or("key", |key| key.as_str().unwrap());
-                let now = Time::from_nanos(number(input, "at_ns"));
-                let decision = decide(subject, key, limit.as_ref().unwrap(), now, op_of(input));
-                output_of(&decision, input.get("want_receipt").is_some())
-            }
-        };
-        assert_eq!(output, parsed["out"], "{name}:{}: {text}", line + 1);
-        lines += 1;
+/// Decides all charges with the script for one of them or that for several.
+fn charge(subject: &mut impl Runs, now: Time, charges: &[Charge<'_>]) -> Decisions {
+    let keys: Vec<&[u8]> = charges.iter().map(|charge| charge.key.as_bytes()).collect();
+    let scripts = subject.scripts();
+    let reply = match charges {
+        [one] => subject.run(scripts.one(one.limit), &keys, &bytes(&encode::one(one), now)),
+        several => subject.run(&scripts.several, &keys, &bytes(&encode::several(several), now)),
+    };
+    let decisions = decode::decisions(charges, &reply);
+    let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charges:?} at {now:?}"));
+    for (number, (charge, decision)) in charges.iter().zip(decisions.iter()).enumerate() {
+        // The last of several decisions about one state is about what is left of it.
+        if charges.iter().skip(number + 1).all(|later| later.key != charge.key) {
+            check_end(subject, charge, now, decision);
+        }
     }
-    assert!(lines > 20, "{name}: only {lines} lines");
+    decisions
 }
 
-const TRACES: [(&str, &str); 7] = [
-    ("gcra", include_str!("../../../../spec/gcra.jsonl")),
-    ("token_bucket", include_str!("../../../../spec/token_bucket.jsonl")),
-    ("leaky_bucket", include_str!("../../../../spec/leaky_bucket.jsonl")),
-    ("fixed_window", include_str!("../../../../spec/fixed_window.jsonl")),
-    ("sliding_log", include_str!("../../../../spec/sliding_log.jsonl")),
-    ("sliding_counter", include_str!("../../../../spec/sliding_counter.jsonl")),
-    ("sliced_window", include_str!("../../../../spec/sliced_window.jsonl")),
-];
+fn decide(subject: &mut impl Runs, key: &str, limit: &Limit, now: Time, op: Op) -> Decision {
+    let charges = [Charge::new(Key::new(key).unwrap(), limit, op)];
+    *charge(subject, now, &charges).iter().next().unwrap()
+}
+
+/// The scripts as what the suite asks.
+struct Scripted<R>(R);
+
+impl<R: Runs> Subject for Scripted<R> {
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+
+    fn charge(&mut self, now: Time, charges: &[Charge<'_>]) -> Decisions {
+        charge(&mut self.0, now, charges)
+    }
+}
+
+fn in_process() -> Scripted<InProcess> {
+    Scripted(InProcess::new())
+}
 
 #[test]
 fn traces_in_process() {
-    TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut InProcess::new()));
+    traces::check(&mut in_process());
 }
 
-fn check_live(live: &std::cell::RefCell<Live>, cases: u32) {
-    TRACES.iter().for_each(|(name, trace)| check_trace(name, trace, &mut *live.borrow_mut()));
-    transactions::check_jump(&mut *live.borrow_mut());
-    permits::check(&mut *live.borrow_mut());
-    permits::check_lengths(&mut *live.borrow_mut());
-    let config = || ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
-    let of_history = |(algorithm, limit, start, words): (usize, u64, u64, Vec<u64>)| {
-        check_history(&mut *live.borrow_mut(), Algorithm::ALL[algorithm], limit, start, &words);
-        Ok(())
-    };
-    TestRunner::new(config()).run(&histories(), of_history).unwrap();
-    let of_permits = |calls: Vec<_>| {
-        permits::check_history(&mut *live.borrow_mut(), &calls);
-        Ok(())
-    };
-    TestRunner::new(config()).run(&permits::calls(), of_permits).unwrap();
-    let of_transactions = |(places, start, calls): (Vec<u64>, u64, Vec<Vec<u64>>)| {
-        transactions::check(&mut *live.borrow_mut(), &places, start, &calls);
-        Ok(())
-    };
-    TestRunner::new(config()).run(&transactions::transactions(), of_transactions).unwrap();
+#[test]
+fn histories_in_process() {
+    histories::check(&mut in_process(), 2_000);
+}
+
+#[test]
+fn jumps_in_process() {
+    transactions::check_jumps(&mut in_process());
+}
+
+#[test]
+fn transactions_in_process() {
+    transactions::check(&mut in_process(), 1_500);
+}
+
+fn check_live(live: Live, cases: u32) {
+    let mut subject = Scripted(live);
+    conformance::check(&mut subject, cases);
+    permits::check(&mut subject, cases);
 }
 
 #[test]
 fn all_on_a_redis_alone() {
-    check_live(&Live::alone().into(), 300);
+    check_live(Live::alone(), 300);
 }
 
 #[test]
 fn all_on_a_valkey() {
-    check_live(&Live::on_valkey().into(), 100);
+    check_live(Live::on_valkey(), 100);
 }
 
 #[test]
 fn all_on_a_redis_behind_sentinels() {
-    check_live(&Live::behind_sentinels().into(), 50);
+    check_live(Live::behind_sentinels(), 50);
 }
 
 #[test]
 fn all_on_a_cluster() {
-    check_live(&Live::as_cluster().into(), 100);
-}
-
-/// Runs a random history of one key beside the arithmetic in Rust.
-fn check_history(subject: &mut impl Runs, algorithm: Algorithm, limit_word: u64, start: u64, words: &[u64]) {
-    subject.restart();
-    let mut history = History::new(numbers(algorithm, limit_word), Steps::AlsoBack, start);
-    let mut limit = history.numbers.limit();
-    let mut state = State::fresh(&limit);
-    for word in words {
-        let mut choices = Choices(word.rotate_left(17));
-        if choices.below(16) == 0 {
-            history.numbers = changed(history.numbers, &mut choices);
-            limit = history.numbers.limit();
-        }
-        let call = history.call(*word);
-        let now = Time::from_nanos(call.now);
-        let expected = decide_in_rust(&limit, &mut state, now, call.op);
-        let answered = decide(subject, "key", &limit, now, call.op);
-        assert_eq!(answered, expected, "{:?} at {} under {:?}", call.op, call.now, history.numbers);
-        history.note(Answer::of(call.op, &expected));
-    }
-}
-
-fn histories() -> impl Strategy<Value = (usize, u64, u64, Vec<u64>)> {
-    (0..Algorithm::ALL.len(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u64>(), 1..60))
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
-    #[test]
-    fn histories_in_process((algorithm, limit, start, words) in histories()) {
-        check_history(&mut InProcess::new(), Algorithm::ALL[algorithm], limit, start, &words);
-    }
-}
-
-fn number(input: &Map<String, Json>, field: &str) -> u64 {
-    input.get(field).and_then(Json::as_u64).unwrap_or_else(|| panic!("no number `{field}` in {input:?}"))
-}
-
-fn limit_of(numbers: &Map<String, Json>) -> Limit {
-    let number = |field| number(numbers, field);
-    let rate = || Rate::from_nanos(number("rate"), number("per_ns")).unwrap();
-    let window = || Duration::from_nanos(number("window_ns"));
-    let limit = match numbers["algorithm"].as_str().unwrap() {
-        "gcra" => Limit::gcra(rate(), number("burst")),
-        "token_bucket" => Limit::token_bucket(rate(), number("capacity")),
-        "leaky_bucket" => Limit::leaky_bucket(rate(), number("capacity")),
-        "fixed_window" => Limit::fixed_window(number("limit"), window()),
-        "sliding_log" => Limit::sliding_log(number("limit"), window()),
-        "sliding_counter" => Limit::sliding_counter(number("limit"), window()),
-        "sliced_window" if numbers.contains_key("slices") => {
-            Limit::sliced_window_of(number("limit"), window(), number("slices"))
-        }
-        "sliced_window" => Limit::sliced_window(number("limit"), window()),
-        other => panic!("no algorithm `{other}`"),
-    };
-    let staggers = numbers.get("stagger").and_then(Json::as_bool).unwrap_or(false);
-    if staggers { limit.unwrap().staggered() } else { limit.unwrap() }
-}
-
-fn op_of(input: &Map<String, Json>) -> Op {
-    let cost = || input.get("cost").map_or(1, |cost| cost.as_u64().unwrap());
-    match input["op"].as_str().unwrap() {
-        "charge" => Op::Take(cost()),
-        "debit" => Op::Debit(cost()),
-        "ask" => Op::Ask(cost()),
-        "refund" => Op::Refund(cost(), input.get("receipt").map(|bits| Receipt::from_bits(bits.as_u64().unwrap()))),
-        "peek" => Op::Peek,
-        "reset" => Op::Reset,
-        other => panic!("no operation `{other}`"),
-    }
-}
-
-fn output_of(decision: &Decision, wants_receipt: bool) -> Json {
-    let nanos = |wait: Duration| u64::try_from(wait.as_nanos()).unwrap();
-    let mut output = json!({
-        "allowed": decision.is_allowed(),
-        "limit": decision.limit(),
-        "remaining": decision.remaining(),
-        "retry_after_ns": decision.retry_after().map(nanos),
-        "reset_after_ns": nanos(decision.reset_after()),
-    });
-    if decision.retry() == Some(Retry::Never) {
-        output["never"] = true.into();
-    }
-    if wants_receipt {
-        output["receipt"] = decision.receipt().unwrap().to_bits().into();
-    }
-    output
+    check_live(Live::as_cluster(), 100);
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_core::{Charge, Decisions, Key, Limit, Op, Placement};
+use tidegate_testkit::servers::Cluster;
 use tokio::time::{Instant, sleep};
 
-use super::link::servers::Cluster;
 use super::link::{CallError, Why, slot};
 use super::store::{RedisError, RedisStore};
 use crate::Call;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::{Charge, Key, Limit, Namespace, Op, PermitOp, Placement};
+use tidegate_testkit::servers::{Cluster, Server, Setup};
 
-use super::link::servers::{Cluster, Server, Setup};
 use super::store::RedisStore;
 use crate::{Call, Lease, Leasing, PermitCharge, PermitStore, Store};
 

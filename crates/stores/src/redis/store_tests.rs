@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_core::{Algorithm, Charge, Key, Limit, Namespace, Op, PermitOp, Placement, Retry};
+use tidegate_testkit::servers::{Cluster, Server, Setup};
 
 use super::link::CallError;
-use super::link::servers::{Cluster, Server, Setup};
 use super::store::{RedisError, RedisStore};
 use crate::{Call, Lease, PermitCharge};
 

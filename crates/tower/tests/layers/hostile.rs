@@ -9,12 +9,12 @@ use http::{Request, Response};
 use tidegate_core::FakeClock;
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::{KeyBy, Mode, RateLimitLayer, Settle, Speaks};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::servers::{Server, Setup};
 use super::{Body, ask, get, hello, status};
 
 /// Panics while it is set.

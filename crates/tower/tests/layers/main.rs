@@ -3,12 +3,8 @@
 
 mod hostile;
 mod limit;
-#[path = "../support/loopback.rs"]
-mod loopback;
 mod policy;
 mod served;
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
 mod warnings;
 
 use std::convert::Infallible;

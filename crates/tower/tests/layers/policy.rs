@@ -11,10 +11,11 @@ use tidegate_core::FakeClock;
 use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::{KeyBy, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::servers::{Server, Setup, free_port};
 use super::{Body, ask, get, shown, status};
 
 fn engine(rules: &str, clock: &FakeClock) -> Arc<Engine> {

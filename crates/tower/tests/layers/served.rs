@@ -9,6 +9,7 @@ use axum::routing::get;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use tidegate_core::FakeClock;
+use tidegate_testkit::loopback::Serving;
 use tidegate_tower::{ClientAddress, KeyBy, MissingKey, RateLimitLayer, RetryPolicy};
 use tokio::time::Instant;
 use tonic::body::Body;
@@ -18,8 +19,6 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 use tower::retry::RetryLayer;
 use tower::{Layer, ServiceExt, service_fn};
-
-use crate::loopback::Serving;
 
 #[tokio::test]
 async fn axum_denies_what_is_over_the_limit() {

@@ -1,36 +1,22 @@
 //! Layers that go by what no request has say so in the log.
 
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_testkit::logs::{self, Captured};
+use tidegate_testkit::ports::free_port;
 use tidegate_tower::{ClientAddress, KeyBy, RateLimitLayer};
 use tracing::Instrument;
 
-use super::servers::free_port;
 use super::{get, status};
 
-static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-struct Log;
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+static LOG: LazyLock<Captured> = LazyLock::new(logs::capture);
 
 /// How often the log warns with all of these words.
 fn warned(words: &[&str]) -> usize {
-    let log = String::from_utf8(LOG.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
-    log.lines().filter(|line| line.contains(" WARN ") && words.iter().all(|word| line.contains(word))).count()
+    LOG.lines_with(words).iter().filter(|line| line.starts_with("WARN ")).count()
 }
 
 /// How often it tells that requests to a domain have no address.
@@ -40,10 +26,8 @@ fn told(domain: &str) -> usize {
 
 #[tokio::test]
 async fn a_layer_that_goes_by_what_no_request_has_says_so_once() {
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
-    // For all threads: tracing remembers for each place in the code whether anybody listens, and a test beside this one may
-    // come there first.
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+    // Before the first warning.
+    LazyLock::force(&LOG);
     let rules = "domains:
   by-address: {rules: [{name: each, key: address, limit: 1/minute}]}
   by-network: {rules: [{name: near, match: {address: 10.0.0.0/8}, limit: 1/minute}]}

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tidegate_engine::{Engine, Options, StoreView};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{KeyBy, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyLayer};
 use tokio::runtime::Handle;
@@ -16,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::redis_server::{LONG, SHORT, counts, eventually, impatient, node};
-use crate::servers::{Server, Setup, free_port};
 use crate::{Slow, ask, get, send, status};
 
 async fn reason(layer: &SharedConcurrencyLayer) -> Option<Reason> {

@@ -4,8 +4,6 @@
 mod hostile;
 mod memory;
 mod redis_server;
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
 
 use std::convert::Infallible;
 use std::future::Future;

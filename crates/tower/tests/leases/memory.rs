@@ -11,6 +11,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tidegate_core::{FakeClock, Key};
 use tidegate_engine::{Engine, Options};
+use tidegate_testkit::tasks::settle;
 use tidegate_tower::bounds::WATCHED_MAX;
 use tidegate_tower::{
     KeyBy, MissingKey, Mode, OnStoreFailure, Reason, Refusal, SharedConcurrencyBuilder, SharedConcurrencyHandle,
@@ -53,13 +54,6 @@ impl Store {
             tokio::time::advance(Duration::from_millis(10)).await;
             settle().await;
         }
-    }
-}
-
-/// Lets all tasks run that can.
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_engine::{Engine, Options};
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::{OnStoreFailure, Reason, Refusal, SharedConcurrencyCounts, SharedConcurrencyLayer, SharedPermit};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
-use crate::servers::{Server, Setup};
 use crate::{Slow, ask, send, status};
 
 /// A lease that a test can wait for.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use http::Response;
 use tidegate_core::fair::FairConfig;
 use tidegate_core::shed::Mode;
+use tidegate_testkit::tenants::{self, PLACES};
 use tidegate_tower::{ConcurrencyLayer, FairBuilder, FairLayer, MissingKey, Queue, Reason, Refusal, Tenant};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{Slow, pass, request, send, settle};
-use crate::tenants::{self, PLACES};
 
 fn fair(limit: u64) -> FairBuilder {
     FairLayer::builder(limit, |head| {

@@ -10,8 +10,6 @@ mod fair;
 mod frameworks;
 mod hostile;
 mod learning;
-#[path = "../support/loopback.rs"]
-mod loopback;
 mod priority;
 mod queue;
 mod runtimes;
@@ -19,5 +17,3 @@ mod served;
 mod shape;
 mod shed;
 mod support;
-#[path = "../support/tenants.rs"]
-mod tenants;

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use tidegate_testkit::loopback::Serving;
 use tidegate_tower::{ConcurrencyHandle, ConcurrencyLayer};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
-
-use crate::loopback::Serving;
 
 /// Waits until so many are in.
 async fn until_in_flight(handle: &ConcurrencyHandle, count: u64) {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
+pub(crate) use tidegate_testkit::tasks::settle;
 use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt};
 
@@ -119,13 +120,6 @@ where
 pub(crate) async fn status(task: &mut JoinHandle<Response<String>>) -> Option<u16> {
     settle().await;
     if task.is_finished() { Some(task.await.unwrap().status().as_u16()) } else { None }
-}
-
-/// Lets all tasks run that can.
-pub(crate) async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
 }
 
 pub(crate) async fn pass(millis: u64) {

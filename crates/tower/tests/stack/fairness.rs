@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_testkit::tenants::{self, PLACES};
 use tidegate_tower::StackLayer;
 use tower::ServiceExt;
 
-use super::tenants::{self, PLACES};
 use super::{Work, class, request, tenant};
 
 /// What the worst off gets in two seconds.

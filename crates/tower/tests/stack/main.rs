@@ -3,13 +3,9 @@
 
 mod fairness;
 mod order;
-#[path = "../../../stores/tests/servers/mod.rs"]
-mod servers;
 mod store_gone;
 mod switches;
 mod telling;
-#[path = "../support/tenants.rs"]
-mod tenants;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,6 +15,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response};
 use tidegate_core::shed::Criticality;
+use tidegate_testkit::tasks::settle;
 use tidegate_tower::{Head, StackLayer, Tenant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -123,10 +120,4 @@ async fn status(task: JoinHandle<Response<()>>) -> u16 {
     settle().await;
     assert!(task.is_finished(), "it is not answered");
     task.await.unwrap().status().as_u16()
-}
-
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::{KeyBy, Mode, Part, RateLimitLayer, StackLayer};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use super::servers::{Server, Setup, free_port};
 use super::{Protected, Work, request, tenant};
 
 const LIMIT: u64 = 3;

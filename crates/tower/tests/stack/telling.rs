@@ -12,11 +12,11 @@ use http::{Request, Response};
 use tidegate_core::FakeClock;
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, Outside, load_text};
+use tidegate_testkit::servers::{Server, Setup};
 use tidegate_tower::{ConcurrencyLayer, FairLayer, KeyBy, MissingKey, RateLimitLayer, StackHandle, StackLayer};
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::servers::{Server, Setup};
 use super::{grpc, request, tenant};
 
 /// Those in progress, at each part that counts them.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::{Algorithm, Charge, Decisions, Found, Key, Limit, Op, Rate, Receipt, Time};
+use tidegate_testkit::conformance::history::Choices;
 
 use super::in_process::InProcess;
-use super::model::history::Choices;
 use super::{End, Runs, bytes, decide};
 use crate::redis::{decode, encode};
 

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
+use tidegate_testkit::servers::{Cluster, Sentinels, Server, Setup, valkey};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{End, Runs, told_the_time};
-use crate::redis::link::servers::{Cluster, Server, Setup, Trio, valkey};
 use crate::redis::link::{Arg, Redis, Script, Term};
 use crate::redis::script::Scripts;
 
@@ -18,7 +18,7 @@ static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| told_the_time(3_600_000));
 #[expect(dead_code, reason = "they are only held")]
 enum Servers {
     One(Server),
-    Sentinel(Box<Trio>),
+    Sentinel(Box<Sentinels>),
     Cluster(Cluster),
 }
 
@@ -42,7 +42,7 @@ impl Live {
     }
 
     pub(super) fn behind_sentinels() -> Live {
-        let trio = Trio::start();
+        let trio = Sentinels::start();
         Live::at(format!("redis+sentinel://{}/tide", trio.hosts()), Servers::Sentinel(Box::new(trio)))
     }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::{Limit, Op, State, Time, decide as decide_in_rust};
+use tidegate_testkit::conformance::history::Choices;
 
 use super::decide;
 use super::in_process::InProcess;
-use super::model::history::Choices;
 
 const START: u64 = 1_700_000_000_000_000_000;
 

@@ -234,35 +234,12 @@ fn tell(node: &Node, Message { kind, detail, left_out }: &Message) {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use tidegate_testkit::logs;
 
     use super::super::super::url::Login;
     use super::super::dial::Dialer;
     use super::super::node::{Shared, Whereabouts};
     use super::*;
-
-    /// What is logged, by other tests too.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Log {
-        fn lines(&self) -> Vec<String> {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-            let ours = text.lines().filter(|line| line.contains("url=redis://db "));
-            ours.map(|line| line.trim_start().to_owned()).collect()
-        }
-    }
 
     fn node(endpoint: &Endpoint) -> Arc<Node> {
         let shared = Arc::new(Shared {
@@ -279,11 +256,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_log_ends_with_how_it_is() {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().without_time().with_target(false).with_ansi(false);
-        // For all threads: a place in the code that a test beside this one meets first might stay silent otherwise.
-        tracing::subscriber::set_global_default(subscriber.with_writer(move || writer.clone()).finish()).unwrap();
+        let log = logs::capture();
+        let ours = || log.lines_with(&["url=redis://db "]);
         let endpoint = Endpoint::Unix("/db".into());
         let node = node(&endpoint);
         node.journal.connected(&node, &endpoint);
@@ -300,23 +274,23 @@ mod tests {
             "ERROR cannot connect to the store: correct the login, or what the user may do url=redis://db node=db:1 \
              left_out=0 why=\"/db: login refused: WRONGPASS\"",
         ];
-        assert_eq!(log.lines(), lines);
+        assert_eq!(ours(), lines);
         sleep(Duration::from_secs(5)).await;
         lines.push(lines[0]);
-        assert_eq!(log.lines(), lines);
+        assert_eq!(ours(), lines);
         // Again, for the node and for one that is closed before its time has come.
         node.journal.lost(&node, &endpoint);
         node.journal.connected(&node, &endpoint);
         sleep(Duration::from_secs(5)).await;
         lines.extend([lines[1], lines[0]]);
-        assert_eq!(log.lines(), lines);
+        assert_eq!(ours(), lines);
         sleep(Duration::from_secs(1)).await;
         node.journal.lost(&node, &endpoint);
         node.journal.connected(&node, &endpoint);
         node.close();
         sleep(Duration::from_secs(60)).await;
         lines.push(lines[1]);
-        assert_eq!(log.lines(), lines);
+        assert_eq!(ours(), lines);
     }
 
     /// Notes these, each at its age in tenths of a second, looks again whenever the ledger wants to, and says what is

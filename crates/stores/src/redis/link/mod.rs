@@ -30,9 +30,6 @@ mod slots;
 
 #[cfg(test)]
 mod live_tests;
-#[cfg(test)]
-#[path = "../../../tests/servers/mod.rs"]
-pub(crate) mod servers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

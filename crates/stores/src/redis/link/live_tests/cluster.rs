@@ -1,8 +1,8 @@
 //! Slots that move, and primaries that die.
 
+use tidegate_testkit::servers::{Certificates, Cluster, Server, Setup};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Certificates, Cluster, Server, Setup};
 use super::super::{Term, slot};
 use super::{AMPLE, add, is_not_sent, open, recover};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use tidegate_testkit::servers::{Mode, Proxy, Server, Setup};
 use tokio::runtime::Builder;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Mode, Proxy, Server, Setup};
 use super::{AMPLE, SLACK, add, is_not_sent, is_unknown, open, recover};
 use crate::redis::Address;
 use crate::redis::link::bounds::{CALLS_IN_FLIGHT_MAX, FAILURES_IN_ROW_MAX, LINKS_MAX};

@@ -1,6 +1,7 @@
 //! Each way to reach one server, and what is said when it does not work.
 
-use super::super::servers::{Certificates, Server, Setup};
+use tidegate_testkit::servers::{Certificates, Server, Setup};
+
 use super::{AMPLE, add, open};
 use crate::redis::link::{CallError, Redis};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use tidegate_testkit::servers::{Server, Setup};
 use tokio::time::Duration;
 
-use super::super::servers::{Server, Setup};
 use super::{AMPLE, add, is_not_sent, open, pretender};
 use crate::redis::link::{Arg, CallError, Redis, Script, Term};
 

@@ -1,21 +1,22 @@
 //! A primary that moves.
 
+use tidegate_testkit::ports::free_port;
+use tidegate_testkit::servers::{Certificates, LoneSentinel, Sentinels, Server, Setup};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::servers::{Certificates, Lone, Server, Setup, Trio, free_port};
 use super::{AMPLE, add, open, pretender, recover};
 
 /// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
 const NOTICED: Duration = Duration::from_secs(1);
 
-fn url(trio: &Trio) -> String {
+fn url(trio: &Sentinels) -> String {
     // One of those named is not there.
     format!("redis+sentinel://127.0.0.1:{},{}/tide", free_port(), trio.hosts())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_follow_the_primary_and_leave_the_old_one_alone() {
-    let trio = Trio::start();
+    let trio = Sentinels::start();
     let redis = open(&url(&trio));
     assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
     assert_eq!(trio.first.command("GET k"), "1");
@@ -41,7 +42,7 @@ async fn calls_follow_the_primary_and_leave_the_old_one_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switch_by_hand_costs_moments() {
-    let trio = Trio::start();
+    let trio = Sentinels::start();
     let redis = open(&url(&trio));
     assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
     tokio::task::block_in_place(|| trio.fail_over());
@@ -54,7 +55,7 @@ async fn a_switch_by_hand_costs_moments() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_sentinels_do_not_know_is_said() {
-    let trio = Trio::start();
+    let trio = Sentinels::start();
     let hosts = trio.hosts();
     let unknown = add(&open(&format!("redis+sentinel://{hosts}/ebb")), "k", AMPLE).await.unwrap_err();
     assert!(unknown.to_string().contains("it knows no primary named \"ebb\""), "{unknown}");
@@ -92,7 +93,7 @@ async fn sentinels_and_servers_have_users_and_passwords_of_their_own() {
     let server = Server::start(&Setup { password: Some("sesame"), ..Setup::default() });
     // What is asked of Sentinels, and nothing else.
     let user = "watcher on >basil +sentinel|get-master-addr-by-name +sentinel|master +ping +client|setname";
-    let sentinel = Lone::start(&server, "sesame", "thyme", user);
+    let sentinel = LoneSentinel::start(&server, "sesame", "thyme", user);
     let port = sentinel.port;
     let as_user = |user_and_password: &str| {
         format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_{user_and_password}")
@@ -116,7 +117,7 @@ async fn sentinels_and_servers_have_users_and_passwords_of_their_own() {
 async fn sentinels_and_servers_speak_tls() {
     let files = tempfile::tempdir().unwrap();
     let certificates = Certificates::make(files.path());
-    let trio = tokio::task::block_in_place(|| Trio::start_with(Some(&certificates)));
+    let trio = tokio::task::block_in_place(|| Sentinels::start_with(Some(&certificates)));
     let url = format!("rediss+sentinel://{}/tide?ca={}", trio.hosts(), certificates.authority.display());
     let redis = open(&url);
     assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));

@@ -1,4 +1,4 @@
-//! A proxy in front of a server that delays, swallows or cuts.
+//! A TCP proxy in front of a server, which delays or loses replies, or closes connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,31 +9,34 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What the proxy does with what it is given.
+/// What the proxy does with connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// Passes everything on.
     Pass,
-    /// Replies come later by this.
+    /// Delays every reply by this time.
     Delay(Duration),
-    /// Requests arrive, replies do not.
+    /// Passes requests on and drops replies.
     Swallow,
-    /// The same, on the connection that was made first alone.
+    /// Drops replies on the first connection that was accepted, and passes everything else on.
     SwallowFirst,
-    /// Requests arrive; at the reply the connection ends.
+    /// Passes requests on and closes a connection when its reply comes.
     CutAtReply,
-    /// Connections end, and new ones too.
+    /// Closes all connections, also new ones.
     Cut,
 }
 
-/// Ends with its value.
-pub(crate) struct Proxy {
-    pub(crate) port: u16,
+/// A proxy on a free port. It stops accepting connections when the value is dropped.
+pub struct Proxy {
+    /// The port that clients connect to.
+    pub port: u16,
     mode: Arc<watch::Sender<Mode>>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    pub(crate) async fn start(upstream: u16) -> Proxy {
+    /// Starts a proxy for the server on a port of the loopback address. It passes everything on at first.
+    pub async fn start(upstream: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mode = Arc::new(watch::Sender::new(Mode::Pass));
@@ -47,7 +50,8 @@ impl Proxy {
         Proxy { port, mode, task }
     }
 
-    pub(crate) fn set(&self, mode: Mode) {
+    /// Changes what the proxy does, from the next reply on.
+    pub fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }
 }

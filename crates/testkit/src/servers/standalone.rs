@@ -6,46 +6,52 @@ use std::sync::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Certificates, Process, admin, command, free_port, program, wait_until};
+use super::{Certificates, RedisProcess, admin, command, program};
+use crate::ports::free_port;
+use crate::wait::wait_until;
 
-/// What a server is to be like.
+/// How a server is configured. The default has no password and no TLS.
 #[derive(Default)]
-pub(crate) struct Setup<'a> {
-    pub(crate) password: Option<&'a str>,
-    /// An ACL user: `name on >password ~* +@all`.
-    pub(crate) user: Option<&'a str>,
-    /// With these it listens with TLS on a port of its own too.
-    pub(crate) tls: Option<&'a Certificates>,
-    /// Further settings: `--name value`.
-    pub(crate) settings: &'a [&'a str],
-    /// Variables of its environment.
-    pub(crate) variables: &'a [(&'a str, &'a str)],
-    /// Another program than the one that the environment says.
-    pub(crate) program: Option<PathBuf>,
+pub struct Setup<'a> {
+    /// The password of the default user.
+    pub password: Option<&'a str>,
+    /// A further ACL user, as in `name on >password ~* +@all`.
+    pub user: Option<&'a str>,
+    /// Certificates to listen with TLS on a second port.
+    pub tls: Option<&'a Certificates>,
+    /// Further settings, as in `--name value`.
+    pub settings: &'a [&'a str],
+    /// Environment variables.
+    pub variables: &'a [(&'a str, &'a str)],
+    /// The program to run, instead of the one of `REDIS_SERVER`.
+    pub program: Option<PathBuf>,
 }
 
-pub(crate) struct Server {
-    pub(crate) port: u16,
-    pub(crate) tls_port: u16,
+/// One redis-server on free ports. It is killed when the value is dropped.
+pub struct Server {
+    /// The port without TLS.
+    pub port: u16,
+    /// The port with TLS, if the setup has certificates.
+    pub tls_port: u16,
     speaks_tls: bool,
     password: Option<String>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     program: PathBuf,
     directory: TempDir,
-    process: Mutex<Option<Process>>,
+    process: Mutex<Option<RedisProcess>>,
 }
 
 impl Server {
-    /// Starts one and waits until it answers.
-    pub(crate) fn start(setup: &Setup<'_>) -> Server {
+    /// Starts a server and waits until it answers.
+    pub fn start(setup: &Setup<'_>) -> Server {
         let server = Server::prepare(setup);
         server.run();
         server
     }
 
-    /// Chooses ports and settings, and starts nothing.
-    pub(crate) fn prepare(setup: &Setup<'_>) -> Server {
+    /// Chooses ports and settings without starting the server: see [`Server::run`].
+    pub fn prepare(setup: &Setup<'_>) -> Server {
         let directory = tempfile::tempdir().unwrap();
         let (port, tls_port) = (free_port(), free_port());
         let socket = directory.path().join("socket");
@@ -81,12 +87,12 @@ impl Server {
         }
     }
 
-    /// Starts it, again if it was killed.
-    pub(crate) fn run(&self) {
-        let process = Process::redis(&self.program, self.directory.path(), &self.arguments, &self.variables);
+    /// Starts the process, also again after [`Server::kill`], and waits until it answers.
+    pub fn run(&self) {
+        let process = RedisProcess::start(&self.program, self.directory.path(), &self.arguments, &self.variables);
         *self.process.lock().unwrap() = Some(process);
         wait_until("redis-server answers", || {
-            if self.process.lock().unwrap().as_mut().is_some_and(Process::has_ended) {
+            if self.process.lock().unwrap().as_mut().is_some_and(RedisProcess::has_ended) {
                 let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap();
                 panic!("redis-server ended:\n{log}");
             }
@@ -94,34 +100,38 @@ impl Server {
         });
     }
 
-    pub(crate) fn admin(&self) -> Option<redis::Connection> {
+    /// Connects to the server; nothing if it does not accept the connection.
+    pub fn admin(&self) -> Option<redis::Connection> {
         admin(self.port, self.password.as_deref())
     }
 
-    pub(crate) fn command(&self, words: &str) -> String {
+    /// Sends a command and returns its reply as text.
+    pub fn command(&self, words: &str) -> String {
         command(self.port, words).unwrap()
     }
 
-    /// Where servers and Sentinels find it: with TLS if it has that.
-    pub(crate) fn peer_port(&self) -> u16 {
+    /// Returns the port for peers: the one with TLS if there is one.
+    pub fn peer_port(&self) -> u16 {
         if self.speaks_tls { self.tls_port } else { self.port }
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
+    /// Returns the path of the Unix socket.
+    pub fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
     }
 
-    /// Ends it without a farewell.
-    pub(crate) fn kill(&self) {
+    /// Kills the process with SIGKILL.
+    pub fn kill(&self) {
         *self.process.lock().unwrap() = None;
     }
 
-    /// Stops its process: the system still accepts connections for it, and nobody answers.
-    pub(crate) fn hang(&self) {
+    /// Stops the process with SIGSTOP: the system still accepts connections, which get no reply.
+    pub fn hang(&self) {
         self.process.lock().unwrap().as_ref().unwrap().signal(Signal::STOP);
     }
 
-    pub(crate) fn go_on(&self) {
+    /// Continues a process that [`Server::hang`] stopped.
+    pub fn go_on(&self) {
         self.process.lock().unwrap().as_ref().unwrap().signal(Signal::CONT);
     }
 }

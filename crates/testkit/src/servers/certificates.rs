@@ -1,23 +1,26 @@
-//! Certificates for one run: an authority, and a server that it vouches for.
+//! Certificates for one test: an authority, and a server certificate that it signed.
 
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// Files in PEM, below the directory given.
-pub(crate) struct Certificates {
-    pub(crate) authority: PathBuf,
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+/// The paths of certificates in PEM.
+pub struct Certificates {
+    /// The certificate of the authority.
+    pub authority: PathBuf,
+    /// The certificate of the server.
+    pub certificate: PathBuf,
+    /// The private key of the server.
+    pub key: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them for `localhost` and 127.0.0.1.
-    pub(crate) fn make(directory: &Path) -> Certificates {
+    /// Makes certificates for `localhost` and 127.0.0.1 and writes them to a directory.
+    pub fn make(directory: &Path) -> Certificates {
         let authority_key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // A certificate that had the name of who vouches for it would pass for one that vouches for itself.
+        // A certificate with the name of its issuer would pass for a self-signed one.
         authority.distinguished_name.push(DnType::CommonName, "authority");
         let authority_certificate = authority.self_signed(&authority_key).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -35,9 +38,9 @@ impl Certificates {
             key: write("server.key", key.serialize_pem()),
         }
     }
-    /// The settings of a server or Sentinel that listens with TLS here, and speaks it to others of its kind. It asks nobody
-    /// for a certificate.
-    pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 7] {
+    /// Returns the settings of a server or Sentinel that listens with TLS on a port and speaks TLS to its peers. It requires
+    /// no certificates of clients.
+    pub fn settings(&self, port: u16) -> [(&'static str, String); 7] {
         [
             ("tls-port", port.to_string()),
             ("tls-cert-file", self.certificate.display().to_string()),

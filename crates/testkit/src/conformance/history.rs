@@ -1,25 +1,29 @@
-//! Random histories of one key: a list of words is turned into instants and operations that are likely to matter.
+//! Random histories of one key: random words are turned into instants and operations that are likely to matter.
 
 #![allow(clippy::cast_possible_truncation, reason = "choices are small")]
 
 use tidegate_core::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX, YEAR_NANOS};
 use tidegate_core::{Algorithm, Limit, Op, Receipt, State, Time, decide};
 
-use super::{Answer, Numbers, Verdict};
+use super::model::{Answer, Numbers, Verdict};
 
-/// A source of small choices, from one random word: a history is a list of words, so that it is cheap to make and
-/// shrinks to fewer and smaller ones.
-pub(crate) struct Choices(pub(crate) u64);
+/// A source of small choices, from one random word. A history is a list of words, so that it is cheap to make and shrinks
+/// to fewer and smaller words.
+pub struct Choices(
+    /// The random word, of which each choice takes a part.
+    pub u64,
+);
 
 impl Choices {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// Chooses a number below a small bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
         let choice = self.0 % bound;
         self.0 /= bound;
         choice
     }
 
-    /// Anything below the bound, however large.
-    pub(crate) fn any_below(&mut self, bound: u64) -> u64 {
+    /// Chooses a number below a bound of any size.
+    pub fn any_below(&mut self, bound: u64) -> u64 {
         // The finaliser of SplitMix64 makes a new word of what is left.
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.0 = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -27,15 +31,17 @@ impl Choices {
     }
 }
 
-/// Which way a history's clock goes.
+/// The directions in which the clock of a history goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Steps {
+pub enum Steps {
+    /// It never goes back.
     Forward,
+    /// It also jumps back.
     AlsoBack,
 }
 
-/// Limits small enough for coincidences, and now and then as large as they can be.
-pub(crate) fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
+/// Chooses the numbers of a limit: mostly so small that coincidences are likely, sometimes as large as they can be.
+pub fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
     let mut choices = Choices(word);
     let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra);
     let size = choices.below(8);
@@ -65,8 +71,8 @@ pub(crate) fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
     Numbers { slices, ..Numbers::window(algorithm, units, window) }
 }
 
-/// Other numbers under which the state is kept.
-pub(crate) fn changed(before: Numbers, choices: &mut Choices) -> Numbers {
+/// Chooses other numbers under which a state is kept: the algorithm, the window and the slices stay.
+pub fn changed(before: Numbers, choices: &mut Choices) -> Numbers {
     let word = choices.any_below(u64::MAX);
     let mut after = numbers(before.algorithm, word);
     if !before.is_bucket() {
@@ -76,29 +82,35 @@ pub(crate) fn changed(before: Numbers, choices: &mut Choices) -> Numbers {
     after
 }
 
-/// One step of a history: when, and what.
-pub(crate) struct Call {
-    pub(crate) now: u64,
-    pub(crate) op: Op,
+/// One step of a history.
+pub struct Call {
+    /// The instant, in nanoseconds.
+    pub now: u64,
+    /// The operation.
+    pub op: Op,
 }
 
-/// What a history needs to know of itself to make the next call interesting.
-pub(crate) struct History {
-    pub(crate) numbers: Numbers,
+/// A history of one key, with all that makes its next call interesting.
+pub struct History {
+    /// The numbers of the limit, which may be changed between calls.
+    pub numbers: Numbers,
     steps: Steps,
-    pub(crate) now: u64,
+    /// The instant of the last call, in nanoseconds.
+    pub now: u64,
     last: Option<Answer>,
     receipts: Vec<u64>,
 }
 
 impl History {
-    pub(crate) fn new(numbers: Numbers, steps: Steps, start: u64) -> History {
+    /// Starts a history at an instant that is chosen by `start`.
+    pub fn new(numbers: Numbers, steps: Steps, start: u64) -> History {
         let starts = [0, 1, numbers.window * 3 + 7, 1_700_000_000_000_000_000, Time::MAX.as_nanos() - start % 100_000];
         let now = starts[(start % 5) as usize].min(Time::MAX.as_nanos());
         History { numbers, steps, now, last: None, receipts: Vec::new() }
     }
 
-    pub(crate) fn call(&mut self, word: u64) -> Call {
+    /// Makes the next call of a random word.
+    pub fn call(&mut self, word: u64) -> Call {
         let mut choices = Choices(word);
         let op = self.op(&mut choices);
         self.step(&mut choices);
@@ -111,7 +123,7 @@ impl History {
         let receipt = |history: &History, choices: &mut Choices| {
             let count = history.receipts.len() as u64;
             match choices.below(8) {
-                // Nobody has a receipt from the future of a clock that never went back.
+                // There is no receipt from the future of a clock that never went back.
                 0 if history.steps == Steps::Forward => Some(Receipt::from_bits(choices.any_below(history.now))),
                 0 => Some(Receipt::from_bits(choices.any_below(u64::MAX))),
                 1 | 2 => None,
@@ -161,30 +173,34 @@ impl History {
         }
     }
 
-    pub(crate) fn note(&mut self, answer: Answer) {
+    /// Notes the answer to the last call, for waits and receipts of later ones.
+    pub fn note(&mut self, answer: Answer) {
         self.receipts.extend(answer.receipt);
         self.last = Some(answer);
     }
 }
 
-/// The pure function with its state, as one thing.
-pub(crate) struct Code {
-    pub(crate) limit: Limit,
+/// The pure function with its state.
+pub struct Code {
+    /// The limit, which may be changed between calls.
+    pub limit: Limit,
     state: State,
 }
 
 impl Code {
-    pub(crate) fn new(numbers: Numbers) -> Code {
+    /// A key that was never seen.
+    pub fn new(numbers: Numbers) -> Code {
         let limit = numbers.limit();
         Code { state: State::fresh(&limit), limit }
     }
 
-    pub(crate) fn apply(&mut self, now: u64, op: Op) -> Answer {
+    /// Decides an operation at an instant.
+    pub fn apply(&mut self, now: u64, op: Op) -> Answer {
         Answer::of(op, &decide(&self.limit, &mut self.state, Time::from_nanos(now), op))
     }
 
-    /// What it would answer, without a change.
-    pub(crate) fn ask(&self, now: u64, op: Op) -> Answer {
+    /// Returns the answer to an operation without changing the state.
+    pub fn ask(&self, now: u64, op: Op) -> Answer {
         Answer::of(op, &decide(&self.limit, &mut self.state.clone(), Time::from_nanos(now), op))
     }
 }

@@ -1,33 +1,37 @@
-//! A primary, a replica, and three Sentinels that watch them.
+//! Redis behind Sentinels.
 
 use std::fs::{read_to_string, write};
 
 use tempfile::TempDir;
 
-use super::{Certificates, Process, Server, Setup, admin, command, free_port, program, wait_until};
+use super::{Certificates, RedisProcess, Server, Setup, admin, command, program};
+use crate::ports::free_port;
+use crate::wait::wait_until;
 
-/// How the Sentinels call the primary.
-pub(crate) const NAME: &str = "tide";
+/// The name of the primary in the configuration of the Sentinels.
+const NAME: &str = "tide";
 
-pub(crate) struct Trio {
+/// A primary, its replica, and three Sentinels that watch them.
+pub struct Sentinels {
     /// The primary at the start.
-    pub(crate) first: Server,
+    pub first: Server,
     /// Its replica at the start.
-    pub(crate) second: Server,
-    pub(crate) ports: Vec<u16>,
-    /// Where clients and other Sentinels find them: the same ports, or those with TLS.
+    pub second: Server,
+    /// The ports of the Sentinels, without TLS.
+    pub ports: Vec<u16>,
+    /// The ports for clients and for other Sentinels: the same ports, or those with TLS.
     peer_ports: Vec<u16>,
-    sentinels: Vec<(TempDir, Process)>,
+    processes: Vec<(TempDir, RedisProcess)>,
 }
 
-impl Trio {
-    /// Starts all of them. They know each other from the start, so that they need not find each other first.
-    pub(crate) fn start() -> Trio {
-        Trio::start_with(None)
+impl Sentinels {
+    /// Starts all five. The Sentinels know each other from the start and need not discover each other first.
+    pub fn start() -> Sentinels {
+        Sentinels::start_with(None)
     }
 
-    /// The same, all of whom speak TLS to each other, and to clients on ports of its own.
-    pub(crate) fn start_with(tls: Option<&Certificates>) -> Trio {
+    /// Starts all five with TLS between them, and for clients on a second port each.
+    pub fn start_with(tls: Option<&Certificates>) -> Sentinels {
         let settings = ["--repl-diskless-sync-delay 0"];
         let setup = Setup { settings: &settings, tls, ..Setup::default() };
         let first = Server::start(&setup);
@@ -43,64 +47,67 @@ impl Trio {
             lines.extend(settings.iter().flatten().map(|(name, value)| format!("{name} {value}")));
             run(&lines)
         };
-        let sentinels = ports.iter().enumerate().map(run_one).collect();
-        let trio = Trio { first, second, ports, peer_ports, sentinels };
-        for port in &trio.ports {
-            // One that did not run for two seconds, as on a machine that was paused, trusts its clock again after this
-            // time, and does not switch before. It would be 30 s.
+        let processes = ports.iter().enumerate().map(run_one).collect();
+        let sentinels = Sentinels { first, second, ports, peer_ports, processes };
+        for port in &sentinels.ports {
+            // A Sentinel that did not run for two seconds, as on a machine that was paused, does not fail over for this
+            // time. The default is 30 s.
             wait_until("a Sentinel answers", || command(*port, "SENTINEL DEBUG tilt-period 1000").is_ok());
             wait_until("a Sentinel watches", || {
-                let told = command(*port, &format!("SENTINEL MASTER {NAME}")).unwrap_or_default();
-                told.contains("num-other-sentinels 2")
-                    && told.contains("num-slaves 1")
-                    && told.contains("flags master ")
+                let state = command(*port, &format!("SENTINEL MASTER {NAME}")).unwrap_or_default();
+                state.contains("num-other-sentinels 2")
+                    && state.contains("num-slaves 1")
+                    && state.contains("flags master ")
             });
         }
-        trio
+        sentinels
     }
 
-    pub(crate) fn hosts(&self) -> String {
+    /// Returns the addresses of the Sentinels, separated by commas. The ports are those with TLS if they have them.
+    pub fn hosts(&self) -> String {
         self.peer_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Has the Sentinels switch, whatever the primary says, and waits until one of them says so.
-    pub(crate) fn fail_over(&self) {
+    /// Forces a failover and waits until every Sentinel names the second server as the primary.
+    pub fn fail_over(&self) {
         let port = self.ports[0];
-        wait_until("the Sentinel accepts to switch", || command(port, &format!("SENTINEL FAILOVER {NAME}")).is_ok());
+        wait_until("the Sentinel accepts a failover", || command(port, &format!("SENTINEL FAILOVER {NAME}")).is_ok());
         self.wait_for_switch();
     }
 
-    /// Waits until every Sentinel names the second server.
-    pub(crate) fn wait_for_switch(&self) {
+    /// Waits until every Sentinel names the second server as the primary.
+    pub fn wait_for_switch(&self) {
         let second = format!("127.0.0.1 {}", self.second.peer_port());
         for port in &self.ports {
-            wait_until("the Sentinels switch", || {
-                command(*port, &format!("SENTINEL get-master-addr-by-name {NAME}")).is_ok_and(|told| told == second)
+            wait_until("the Sentinels name the new primary", || {
+                command(*port, &format!("SENTINEL get-master-addr-by-name {NAME}"))
+                    .is_ok_and(|primary| primary == second)
             });
         }
     }
 }
 
-/// A test that fails tells what the Sentinels said: why they did not switch stands nowhere else.
-impl Drop for Trio {
+/// Prints the logs of the Sentinels if the test fails: only they say why there was no failover.
+impl Drop for Sentinels {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for (directory, _) in &self.sentinels {
+            for (directory, _) in &self.processes {
                 eprintln!("{}", read_to_string(directory.path().join("log")).unwrap_or_default());
             }
         }
     }
 }
 
-/// One Sentinel that wants a password, and watches a server that wants another.
-pub(crate) struct Lone {
-    pub(crate) port: u16,
-    _sentinel: (TempDir, Process),
+/// One Sentinel with a password, which watches a server with another password.
+pub struct LoneSentinel {
+    /// The port of the Sentinel.
+    pub port: u16,
+    _sentinel: (TempDir, RedisProcess),
 }
 
-impl Lone {
-    /// `user` is one of its ACL, beside the one that has the password.
-    pub(crate) fn start(server: &Server, server_password: &str, password: &str, user: &str) -> Lone {
+impl LoneSentinel {
+    /// Starts a Sentinel. `user` is added to its ACL, beside the default user with the password.
+    pub fn start(server: &Server, server_password: &str, password: &str, user: &str) -> LoneSentinel {
         let port = free_port();
         let lines = [
             format!("port {port}"),
@@ -112,7 +119,7 @@ impl Lone {
         ];
         let sentinel = run(&lines);
         wait_until("the Sentinel answers", || admin(port, Some(password)).is_some());
-        Lone { port, _sentinel: sentinel }
+        LoneSentinel { port, _sentinel: sentinel }
     }
 }
 
@@ -132,10 +139,10 @@ fn sentinel(index: usize, ports: &[u16], first: &Server, second: &Server) -> Vec
     lines
 }
 
-fn run(lines: &[String]) -> (TempDir, Process) {
+fn run(lines: &[String]) -> (TempDir, RedisProcess) {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path().join("sentinel.conf"), lines.join("\n")).unwrap();
     let arguments = ["sentinel.conf".to_owned(), "--sentinel".to_owned()];
-    let process = Process::redis(&program(), directory.path(), &arguments, &[]);
+    let process = RedisProcess::start(&program(), directory.path(), &arguments, &[]);
     (directory, process)
 }

@@ -1,20 +1,23 @@
-//! A Cluster of three primaries with a replica each.
+//! A Redis Cluster.
 
-use super::{Certificates, Server, Setup, command, free_port, wait_until};
+use super::{Certificates, Server, Setup, command};
+use crate::ports::free_port;
+use crate::wait::wait_until;
 
-pub(crate) struct Cluster {
-    /// Three primaries, then the replica of each.
-    pub(crate) nodes: Vec<Server>,
+/// A Redis Cluster of three primaries with one replica each.
+pub struct Cluster {
+    /// The three primaries, then the replica of each, in the same order.
+    pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// Starts it, and waits until every node knows the whole of it.
-    pub(crate) fn start(node_timeout_millis: u32) -> Cluster {
+    /// Starts a Cluster and waits until every node knows all others and every replica has its data.
+    pub fn start(node_timeout_millis: u32) -> Cluster {
         Cluster::start_with(node_timeout_millis, None)
     }
 
-    /// The same whose nodes speak TLS to each other, and to clients on ports of its own.
-    pub(crate) fn start_with(node_timeout_millis: u32, tls: Option<&Certificates>) -> Cluster {
+    /// Starts a Cluster whose nodes speak TLS to each other, and to clients on a second port each.
+    pub fn start_with(node_timeout_millis: u32, tls: Option<&Certificates>) -> Cluster {
         let nodes: Vec<(Server, u16)> = (0..6).map(|_| node(node_timeout_millis, tls)).collect();
         for (index, (node, _)) in nodes.iter().take(3).enumerate() {
             node.command(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
@@ -52,13 +55,13 @@ impl Cluster {
         }
     }
 
-    /// Where clients find it: with TLS if it has that.
-    pub(crate) fn hosts(&self) -> String {
+    /// Returns the addresses of the nodes, separated by commas. The ports are those with TLS if the nodes have them.
+    pub fn hosts(&self) -> String {
         self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.peer_port())).collect::<Vec<_>>().join(",")
     }
 
-    /// The primary that has a slot at the start.
-    pub(crate) fn primary_of(&self, slot: u16) -> usize {
+    /// Returns the number of the node that is the primary of a slot when the Cluster starts.
+    pub fn primary_of(&self, slot: u16) -> usize {
         match slot {
             ..=5460 => 0,
             5461..=10922 => 1,

@@ -1,4 +1,4 @@
-//! Real servers on loopback, axum's and tonic's, and clients of them.
+//! Servers of axum and tonic on the loopback address, and clients of them.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic_health::server::HealthReporter;
 use tower::{Layer, Service};
 
-/// A server that ends with its value.
-pub(crate) struct Serving {
+/// A server, which stops when the value is dropped.
+pub struct Serving {
     address: SocketAddr,
     task: JoinHandle<()>,
-    /// Without it a health check that is watched ends.
+    /// It keeps health checks that are watched open.
     _reporter: Option<HealthReporter>,
 }
 
@@ -31,8 +31,8 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Serves what axum routes.
-    pub(crate) async fn axum(app: Router) -> Serving {
+    /// Serves a router of axum on a free port.
+    pub async fn axum(app: Router) -> Serving {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let service = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -40,8 +40,8 @@ impl Serving {
         Serving { address, task, _reporter: None }
     }
 
-    /// Serves the health check of gRPC behind a layer.
-    pub(crate) async fn tonic<L, B>(layer: L) -> Serving
+    /// Serves the health check of gRPC behind a layer, by tonic, on a free port.
+    pub async fn tonic<L, B>(layer: L) -> Serving
     where
         L: Layer<Routes> + Clone + Send + Sync + 'static,
         L::Service: Service<Request<Body>, Response = Response<B>, Error: Into<Boxed> + Send, Future: Send>,
@@ -58,8 +58,8 @@ impl Serving {
         Serving { address, task, _reporter: Some(reporter) }
     }
 
-    /// The whole answer to a request, with its head.
-    pub(crate) async fn fetch(&self) -> String {
+    /// Sends `GET /` over HTTP/1.1 and returns the whole response, with its head.
+    pub async fn fetch(&self) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();
@@ -67,8 +67,8 @@ impl Serving {
         answer
     }
 
-    /// A connection for calls.
-    pub(crate) async fn channel(&self) -> Channel {
+    /// Connects to the server for gRPC calls.
+    pub async fn channel(&self) -> Channel {
         Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
 }

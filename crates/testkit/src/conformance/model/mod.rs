@@ -1,18 +1,18 @@
-//! Literal, exact models of the seven algorithms, written from the pages in `spec/` and in another form than the code:
-//! a bucket holds a fraction of tokens, a window is a map from its number to a count, a log is a list of charges.
+//! Literal, exact models of the seven algorithms and of permits, written from the pages in `spec/` and in another form than
+//! the code: a bucket holds a fraction of tokens, a window is a map from its number to a count, a log is a list of charges.
 //! They are slow and plain on purpose.
-
-#![allow(dead_code, reason = "each test uses its part of the models")]
 
 mod fixed_window;
 mod gcra;
-pub(crate) mod history;
 mod leaky_bucket;
+mod permits;
 mod ratio;
 mod sliced_window;
 mod sliding_counter;
 mod sliding_log;
 mod token_bucket;
+
+pub use permits::PermitModel;
 
 use std::time::Duration;
 
@@ -20,32 +20,37 @@ use tidegate_core::{Algorithm, Decision, Limit, Op, Rate, Receipt, Retry};
 
 /// The numbers of a limit, spelled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
-    pub(crate) algorithm: Algorithm,
+pub struct Numbers {
+    /// The algorithm.
+    pub algorithm: Algorithm,
     /// The burst, capacity or limit.
-    pub(crate) units: u64,
+    pub units: u64,
     /// The window, or the period of a bucket's rate, in nanoseconds.
-    pub(crate) window: u64,
-    /// Units a period, for buckets.
-    pub(crate) rate: u64,
-    /// For a sliced window.
-    pub(crate) slices: u64,
+    pub window: u64,
+    /// The units a period of a bucket.
+    pub rate: u64,
+    /// The slices of a sliced window.
+    pub slices: u64,
 }
 
 impl Numbers {
-    pub(crate) fn bucket(algorithm: Algorithm, rate: u64, period: u64, units: u64) -> Numbers {
+    /// The numbers of a bucket: `rate` units a period of nanoseconds, at most `units` at once.
+    pub fn bucket(algorithm: Algorithm, rate: u64, period: u64, units: u64) -> Numbers {
         Numbers { algorithm, units, window: period, rate, slices: 1 }
     }
 
-    pub(crate) fn window(algorithm: Algorithm, units: u64, window: u64) -> Numbers {
+    /// The numbers of a window of nanoseconds.
+    pub fn window(algorithm: Algorithm, units: u64, window: u64) -> Numbers {
         Numbers { algorithm, units, window, rate: 1, slices: 1 }
     }
 
-    pub(crate) fn sliced(units: u64, window: u64, slices: u64) -> Numbers {
+    /// The numbers of a sliced window of nanoseconds.
+    pub fn sliced(units: u64, window: u64, slices: u64) -> Numbers {
         Numbers { slices, ..Numbers::window(Algorithm::SlicedWindow, units, window) }
     }
 
-    pub(crate) fn limit(&self) -> Limit {
+    /// Makes the limit.
+    pub fn limit(&self) -> Limit {
         let window = Duration::from_nanos(self.window);
         let rate = || Rate::from_nanos(self.rate, self.window).unwrap();
         match self.algorithm {
@@ -61,7 +66,8 @@ impl Numbers {
         .unwrap()
     }
 
-    pub(crate) fn model(&self) -> Box<dyn Model> {
+    /// Makes the model of a key that was never seen.
+    pub fn model(&self) -> Box<dyn Model> {
         match self.algorithm {
             Algorithm::FixedWindow => Box::new(fixed_window::FixedWindow::new(*self)),
             Algorithm::SlidingLog => Box::new(sliding_log::SlidingLog::new(*self)),
@@ -74,27 +80,28 @@ impl Numbers {
         }
     }
 
-    pub(crate) fn is_bucket(&self) -> bool {
+    /// Returns whether the algorithm is one of the buckets.
+    pub fn is_bucket(&self) -> bool {
         matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra)
     }
 
-    /// The emission interval T of a bucket, in nanoseconds.
-    pub(crate) fn interval(&self) -> u64 {
+    /// Returns the emission interval T of a bucket, in nanoseconds.
+    pub fn interval(&self) -> u64 {
         self.window.div_ceil(self.rate)
     }
 
-    /// The length of a slice, in nanoseconds.
-    pub(crate) fn slice(&self) -> u64 {
+    /// Returns the length of a slice, in nanoseconds.
+    pub fn slice(&self) -> u64 {
         self.window.div_ceil(self.slices)
     }
 
-    /// The time in which a limit comes back as a whole: a burst's, or the window's.
-    pub(crate) fn span(&self) -> u64 {
+    /// Returns the time in which the whole limit comes back, in nanoseconds: that of a burst, or the window.
+    pub fn span(&self) -> u64 {
         if self.is_bucket() { self.units * self.interval() } else { self.window }
     }
 
-    /// The worst case of the specification in an interval of this length that excludes its first instant.
-    pub(crate) fn worst_case(&self, length: u64) -> u64 {
+    /// Returns the most units that the specification admits in an interval of this length that excludes its first instant.
+    pub fn worst_case(&self, length: u64) -> u64 {
         match self.algorithm {
             Algorithm::FixedWindow => 2 * self.units,
             Algorithm::SlidingCounter => 2 * self.units - 1,
@@ -103,9 +110,9 @@ impl Numbers {
         }
     }
 
-    /// The longest that a key may stay shut after a clock jumped back by `jump`, from the first charge after it on:
-    /// the formula of `spec/README.md`.
-    pub(crate) fn lockout(&self, jump: u64) -> u64 {
+    /// Returns the longest time that a key may stay denied after a clock jumped back by `jump`, from the first charge after
+    /// the jump on, in nanoseconds: the formula of `spec/README.md`.
+    pub fn lockout(&self, jump: u64) -> u64 {
         let window = self.window;
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => self.span(),
@@ -118,34 +125,43 @@ impl Numbers {
     }
 }
 
-/// The most units that any interval `(end − length, end]` holds, of units with the instants they were admitted at.
-pub(crate) fn most_in_trailing(admitted: &[(u64, u64)], length: u64) -> u64 {
+/// Returns the most units in any interval `(end − length, end]`. `admitted` has instants and the units admitted then.
+pub fn most_in_trailing(admitted: &[(u64, u64)], length: u64) -> u64 {
     let within = |end: u64| admitted.iter().filter(move |(at, _)| *at <= end && end - *at < length);
     admitted.iter().map(|(end, _)| within(*end).map(|(_, units)| units).sum()).max().unwrap_or(0)
 }
 
-/// An answer in plain numbers.
+/// A decision in plain numbers, whose times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) verdict: Verdict,
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) reset_after: u64,
-    /// Told only where units were taken.
-    pub(crate) receipt: Option<u64>,
+pub struct Answer {
+    /// Whether it may pass.
+    pub verdict: Verdict,
+    /// The units of the limit.
+    pub limit: u64,
+    /// The units that would pass now.
+    pub remaining: u64,
+    /// The time until the key equals one that was never seen.
+    pub reset_after: u64,
+    /// The receipt, if units were taken.
+    pub receipt: Option<u64>,
 }
 
+/// Whether a charge may pass, and when to ask again, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// It may pass.
     Allow,
+    /// The cost exceeds the whole limit.
     Never,
+    /// It may pass after this time.
     After(u64),
-    /// An exact store never answers this.
+    /// It may pass after about this time. No exact store answers this.
     Unknown(u64),
 }
 
 impl Answer {
-    pub(crate) fn of(op: Op, decision: &Decision) -> Answer {
+    /// Returns the numbers of a decision about an operation.
+    pub fn of(op: Op, decision: &Decision) -> Answer {
         let nanos = |wait: Duration| u64::try_from(wait.as_nanos()).unwrap();
         let takes = matches!(op, Op::Take(1..) | Op::Debit(1..)) && decision.is_allowed();
         Answer {
@@ -162,7 +178,8 @@ impl Answer {
         }
     }
 
-    pub(crate) fn is_allowed(&self) -> bool {
+    /// Returns whether the charge may pass.
+    pub fn is_allowed(&self) -> bool {
         self.verdict == Verdict::Allow
     }
 
@@ -173,15 +190,16 @@ impl Answer {
     }
 }
 
-/// One key under one limit.
-pub(crate) trait Model {
+/// A key under a limit.
+pub trait Model {
+    /// Decides an operation at an instant in nanoseconds. `Op::Ask` is unknown to the models.
     fn apply(&mut self, now: u64, op: Op) -> Answer;
 
-    /// Changes the numbers and keeps what was counted. The algorithm, window length and slices stay.
+    /// Changes the numbers and keeps what was counted. The algorithm, window length and slices must stay.
     fn change(&mut self, numbers: Numbers);
 }
 
-/// A number that the arithmetic of a model says fits.
+/// Converts a number that fits by the arithmetic of the model.
 fn nanos(number: i128) -> u64 {
     u64::try_from(number).unwrap()
 }

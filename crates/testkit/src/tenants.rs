@@ -1,23 +1,25 @@
-//! Eleven tenants before a service that has just enough for all, some of which ask for far more than their share.
+//! Eleven tenants of a service that has just enough capacity for all of them, while some send far more than their share.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Ten places of 10 ms each can do 1,000 requests a second, for eleven tenants.
-pub(crate) const PLACES: u64 = 10;
+/// The concurrency of the service: with 10 ms a request it serves 1,000 requests a second, for eleven tenants.
+pub const PLACES: u64 = 10;
 const TENANTS: usize = 11;
 const FAIR_SHARE: f64 = 1000.0 / TENANTS as f64;
 
-/// The share of its fair share that the worst off of those gets who ask for just that, while the first `greedy` ask for a
-/// hundred times as much. `ask` sends a request of a tenant, and tells whether it was served.
-pub(crate) async fn worst_share<F>(seconds: f64, greedy: usize, ask: impl Fn(String) -> F) -> f64
+/// Runs all tenants for some seconds of Tokio's clock: the first `greedy` tenants send a hundred times their fair share, all
+/// others exactly their share. `ask` sends a request of a tenant and returns whether it was served.
+///
+/// Returns the part of its fair share that was served of the one that fared worst among the tenants that are not greedy.
+pub async fn worst_share<F>(seconds: f64, greedy: usize, ask: impl Fn(String) -> F) -> f64
 where
     F: Future<Output = bool> + Send + 'static,
 {
     let start = Instant::now();
     let mut sent = Vec::new();
-    // Each at an even pace, none at the same instants as another.
+    // Each tenant sends at an even pace, and no two send at the same instant.
     let mut next: Vec<f64> = (0..TENANTS).map(|tenant| tenant as f64 * 0.000_37).collect();
     loop {
         let (tenant, at) = next.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();

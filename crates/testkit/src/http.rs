@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client, and an application to stand behind proxies.
+//! A small HTTP/1.1 client, and an application to put behind proxies.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,43 +6,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Nobody needs longer for one answer.
+/// The timeout to connect, and to read.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A response that was read to its end.
 #[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    /// Names are in lower case.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The headers; their names are in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
 }
 
 impl Response {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn number(&self, name: &str) -> u64 {
+    /// Returns the value of a header as a number.
+    ///
+    /// # Panics
+    /// If there is no such header, or it is not a number.
+    pub fn number(&self, name: &str) -> u64 {
         let value = self.header(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
         value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
     }
 }
 
 /// A connection that stays open between requests.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Connection> {
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// If nobody accepts the connection within 10 s.
+    pub fn open(address: SocketAddr) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream: BufReader::new(stream) })
     }
 
-    /// Asks, with header lines and a body.
-    pub(crate) fn ask(&mut self, method: &str, path: &str, headers: &[&str], body: &str) -> io::Result<Response> {
+    /// Sends a request with header lines and a body, and reads the response.
+    ///
+    /// # Errors
+    /// If the connection ends before the response does, or no part of it comes for 10 s.
+    pub fn ask(&mut self, method: &str, path: &str, headers: &[&str], body: &str) -> io::Result<Response> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
         for header in headers {
             head.push_str(header);
@@ -59,8 +74,8 @@ impl Connection {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("not a status line: {first:?}")))?;
-        // An answer that has begun must be whole.
-        self.rest(status).map_err(|error| io::Error::other(format!("half an answer: {error}")))
+        // A response that has begun must be whole.
+        self.rest(status).map_err(|error| io::Error::other(format!("half a response: {error}")))
     }
 
     fn rest(&mut self, status: u16) -> io::Result<Response> {
@@ -108,25 +123,33 @@ impl Connection {
     }
 }
 
-/// Asks on a connection of its own.
-pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &str) -> Response {
+/// Sends a request on a new connection and returns the response.
+///
+/// # Panics
+/// If there is none.
+pub fn ask(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &str) -> Response {
     let asked = Connection::open(address).and_then(|mut connection| connection.ask(method, path, headers, body));
     asked.unwrap_or_else(|error| panic!("{method} http://{address}{path}: {error}"))
 }
 
-pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
+/// Sends a GET request on a new connection and returns the response.
+///
+/// # Panics
+/// If there is none.
+pub fn get(address: SocketAddr, path: &str) -> Response {
     ask(address, "GET", path, &[], "")
 }
 
-/// An application that answers everything alike, and counts what reached it.
-pub(crate) struct Application {
-    pub(crate) address: SocketAddr,
+/// An application that sends the same response to every request, and counts the requests.
+pub struct Application {
+    /// The address that it listens on.
+    pub address: SocketAddr,
     reached: Arc<AtomicUsize>,
 }
 
 impl Application {
-    /// Starts it, on a thread that lives as long as the tests.
-    pub(crate) fn start() -> Application {
+    /// Starts an application on a thread that lives as long as the process.
+    pub fn start() -> Application {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let reached = Arc::new(AtomicUsize::new(0));
@@ -140,13 +163,13 @@ impl Application {
         Application { address, reached }
     }
 
-    /// How many requests reached it.
-    pub(crate) fn reached(&self) -> usize {
+    /// Returns the number of requests that reached it.
+    pub fn reached(&self) -> usize {
         self.reached.load(Ordering::SeqCst)
     }
 }
 
-/// Answers one request after the other until the client closes. `/bytes/N` is answered with so many.
+/// Serves one request after the other until the client closes the connection. The body for `/bytes/N` has N bytes.
 fn serve(stream: TcpStream, reached: &AtomicUsize) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut lines = BufReader::new(stream).lines();
