@@ -20,7 +20,7 @@
 //! | why somebody is not let in | `refusal.rs` |
 //! | bodies, and what is held until they end | `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
-//! | numbers as Prometheus reads them | `exposition.rs` |
+//! | what the metrics of layers have in common | `exposition.rs` |
 //! | time as the runtime's timers have it | `runtime_clock.rs` |
 //! | time for what is only measured | `stopwatch.rs` |
 //! | locks over arithmetic, and numbers that outlive their layer | `lock.rs`, `spare.rs` |

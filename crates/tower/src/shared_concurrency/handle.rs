@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::Key;
+use tidegate_engine::exposition;
 
 use super::{Shared, SharedPermit, Whose, holder, keyed, metrics};
-use crate::exposition::CONTENT_TYPE;
 use crate::refusal::Refusal;
 use crate::switch::Switch;
 
@@ -68,7 +68,7 @@ impl Counters {
 
 impl SharedConcurrencyHandle {
     /// The content type of what [`SharedConcurrencyHandle::render`] makes.
-    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
+    pub const CONTENT_TYPE: &'static str = exposition::CONTENT_TYPE;
 
     pub(super) fn new(shared: Arc<Shared>) -> SharedConcurrencyHandle {
         SharedConcurrencyHandle(shared)
