@@ -89,7 +89,7 @@ impl SharedConcurrencyHandle {
     /// Whether it acts, and what it has refused.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// What became of the places of this layer, in this process.
@@ -98,8 +98,8 @@ impl SharedConcurrencyHandle {
         let counters = &self.0.counters;
         SharedConcurrencyCounts {
             in_flight: counters.in_flight.load(Ordering::Relaxed),
-            refused: self.0.switch.refused(),
-            would_refuse: self.0.switch.would_refuse(),
+            refused: self.0.refuser.switch.refused(),
+            would_refuse: self.0.refuser.switch.would_refuse(),
             acquired: counters.of(Counter::Acquired),
             renewed: counters.of(Counter::Renewed),
             lost: counters.of(Counter::Lost),
