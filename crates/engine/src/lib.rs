@@ -11,6 +11,7 @@
 //! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
 //! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
 //! | what answers tell of limits: headers and problem bodies | `http_headers/` |
+//! | numbers as Prometheus reads them | `exposition.rs` |
 //! | keys that stay denied | `penalty.rs` |
 //! | so many at once, each with a lease | `permits.rs` |
 //! | one after the other | `shape.rs` |
@@ -23,6 +24,7 @@
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
+pub mod exposition;
 pub mod http_headers;
 
 mod active;

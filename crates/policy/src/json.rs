@@ -3,8 +3,6 @@
 //! The HTTP API and `tidegate decide` read what they are told with this. An object is read once into its [`Fields`], with
 //! their values unread; whoever takes them says what they must be, and [`Fields::finish`] refuses what nobody took.
 
-mod plain;
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -75,10 +73,7 @@ impl<'a> Fields<'a> {
             };
             return Err(FieldError::new(name, problem, format_args!("write an object like {example}")));
         }
-        let left = match plain::fields(text) {
-            Some(left) => left,
-            None => grammar::<Object<'a>>(name, text, example)?.0,
-        };
+        let Object(left) = grammar(name, text, example)?;
         Ok(Fields { left, taken: Vec::new() })
     }
 

@@ -30,6 +30,10 @@ pub const TRAFFIC_SHARDS: usize = tidegate_engine::bounds::COUNTER_SHARDS_MAX;
 /// written to it: longer than any honest client needs, short enough that silent sockets do not pile up.
 pub const STALL: Duration = Duration::from_secs(10);
 
+/// How long a write waits before it is offered to the system though that has not told of room: it tells only once a third of
+/// all is free. Long enough that a connection that only gives way to others has had its turn.
+pub const WRITE_LOOK: Duration = Duration::from_millis(100);
+
 /// How long connections may finish their work after the server was told to stop: orchestrators mostly kill after 30
 /// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
@@ -128,7 +132,7 @@ pub const LINGER: Duration = Duration::from_secs(1);
 pub const HTTP_IDLE: Duration = Duration::from_secs(90);
 
 /// How often HTTP connections are looked at for silence, so that none outlives its bound by more than twice this, counted
-/// from its last sign of life. What the system has room for is one, though nobody reads.
+/// from its last sign of life.
 pub const HTTP_WATCH: Duration = Duration::from_secs(2);
 
 /// Pages of a kind that may be read at a time before newcomers share one: pages about thousands of rules have megabytes.

@@ -14,6 +14,7 @@
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
+//! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -39,6 +40,7 @@ mod tls;
 mod trace_parent;
 mod traffic;
 mod validity;
+mod write_stall;
 
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};

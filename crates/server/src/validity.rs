@@ -1,56 +1,25 @@
 //! Until when a certificate is valid.
-//!
-//! Of X.509 only the way to that date is read, a few fields from the start: who trusts the certificate reads the rest.
 
 use std::fmt;
 
 use tidegate_core::Time;
-
-const INTEGER: u8 = 0x02;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-/// The version, which old certificates do not have.
-const VERSION: u8 = 0xa0;
+use x509_cert::Certificate;
+use x509_cert::der::{DateTime, Decode};
 
 /// The last second that a certificate is valid, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct End {
-    year: i64,
-    month: i64,
-    day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-}
+pub(crate) struct End(DateTime);
 
 impl End {
-    /// That of a certificate in DER, if it can be read.
+    /// Reads that of a certificate in DER. Returns `None` if it cannot be read.
     pub(crate) fn of_certificate(der: &[u8]) -> Option<End> {
-        let (certificate, _) = element(der, SEQUENCE)?;
-        let (mut fields, _) = element(certificate, SEQUENCE)?;
-        if fields.first() == Some(&VERSION) {
-            fields = element(fields, VERSION)?.1;
-        }
-        // The serial number, the algorithm of the signature and the issuer come before.
-        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-            fields = element(fields, tag)?.1;
-        }
-        let (validity, _) = element(fields, SEQUENCE)?;
-        let (_, after) = time(validity)?;
-        Some(time(after)?.0)
+        let certificate = Certificate::from_der(der).ok()?;
+        Some(End(certificate.tbs_certificate().validity().not_after.to_date_time()))
     }
 
-    /// Whole seconds since the epoch; 0 for what ended before it.
+    /// Whole seconds since the epoch. A certificate that ended before it cannot be read.
     pub(crate) fn seconds(self) -> u64 {
-        // Years begin in March here, so that the day that not all have is the last one.
-        let year = if self.month > 2 { self.year } else { self.year - 1 };
-        let month = (self.month + 9) % 12;
-        let day_of_year = (153 * month + 2) / 5 + self.day - 1;
-        let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-        let days = year * 365 + leap_days + day_of_year - 719_468;
-        let seconds = days * 86_400 + self.hour * 3_600 + self.minute * 60 + self.second;
-        u64::try_from(seconds).unwrap_or(0)
+        self.0.unix_duration().as_secs()
     }
 
     /// How many seconds are left; none if it has ended.
@@ -61,69 +30,8 @@ impl End {
 
 impl fmt::Display for End {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let End { year, month, day, hour, minute, second } = self;
-        write!(formatter, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        self.0.fmt(formatter)
     }
-}
-
-/// The content of the first element, which has this tag, and what follows it.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, rest) = bytes.split_first()?;
-    let (length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0..=0x7f => (usize::from(*length), rest),
-        // So many bytes tell the length: more than four would be more than any file.
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            (digits.iter().try_fold(0_usize, |all, digit| all.checked_mul(256)?.checked_add((*digit).into()))?, rest)
-        }
-        _ => return None,
-    };
-    if *found == tag { rest.split_at_checked(length) } else { None }
-}
-
-/// The time that stands first, and what follows it.
-fn time(bytes: &[u8]) -> Option<(End, &[u8])> {
-    let tag = *bytes.first()?;
-    let (text, rest) = element(bytes, tag)?;
-    let (year, text) = match tag {
-        // Two digits of a year from 1950 on.
-        UTC_TIME => text.split_at_checked(2).and_then(|(year, text)| {
-            let year = number(year)?;
-            Some((if year < 50 { 2000 + year } else { 1900 + year }, text))
-        })?,
-        GENERALIZED_TIME => text.split_at_checked(4).and_then(|(year, text)| Some((number(year)?, text)))?,
-        _ => return None,
-    };
-    // A digit too many is no date either.
-    let (fields, []) = text.strip_suffix(b"Z")?.as_chunks::<2>() else { return None };
-    let [month, day, hour, minute, second] = fields else { return None };
-    let field = |digits: &[u8; 2], least, most| number(digits).filter(|number| (least..=most).contains(number));
-    let month = field(month, 1, 12)?;
-    let end = End {
-        year,
-        month,
-        day: field(day, 1, days_of_month(year, month))?,
-        hour: field(hour, 0, 23)?,
-        minute: field(minute, 0, 59)?,
-        second: field(second, 0, 59)?,
-    };
-    Some((end, rest))
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-fn number(digits: &[u8]) -> Option<i64> {
-    let is_number = digits.iter().all(u8::is_ascii_digit);
-    is_number.then(|| digits.iter().fold(0, |all, digit| all * 10 + i64::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -133,11 +41,29 @@ mod tests {
 
     use super::*;
 
+    const UTC_TIME: u8 = 0x17;
+    const GENERALIZED_TIME: u8 = 0x18;
+
     fn certificate(year: i32, month: u8, day: u8) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_before = date_time_ymd(1999, 1, 1);
         params.not_after = date_time_ymd(year, month, day);
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    /// A certificate whose end is this text.
+    fn certificate_until(tag: u8, text: &str) -> Vec<u8> {
+        let (mut der, until) = (certificate(2025, 1, 1), [&[UTC_TIME, 13][..], b"250101000000Z"].concat());
+        let start = der.windows(until.len()).position(|part| part == until).unwrap();
+        let element = [&[tag, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        der.splice(start..start + until.len(), element);
+        // Three sequences have it within them: the whole, what is signed of it, and the two times of 15 bytes.
+        der[start - 16] = u8::try_from(17 + text.len()).unwrap();
+        for place in [2, 6] {
+            let length = u16::from_be_bytes([der[place], der[place + 1]]) + u16::try_from(text.len()).unwrap() - 13;
+            der[place..place + 2].copy_from_slice(&length.to_be_bytes());
+        }
+        der
     }
 
     #[test]
@@ -159,10 +85,7 @@ mod tests {
 
     #[test]
     fn only_dates_that_exist_are_read() {
-        let read = |tag: u8, text: &str| {
-            let element = [&[tag, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-            time(&element).map(|(end, _)| end.to_string())
-        };
+        let read = |tag: u8, text: &str| End::of_certificate(&certificate_until(tag, text)).map(|end| end.to_string());
         for (tag, text, expected) in [
             (UTC_TIME, "250228235959Z", Some("2025-02-28T23:59:59Z")),
             (UTC_TIME, "240229000000Z", Some("2024-02-29T00:00:00Z")),

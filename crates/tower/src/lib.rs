@@ -17,10 +17,10 @@
 //! | requests that do not tell who they are from | `missing_key.rs` |
 //! | what a closure sees of a request, of a response and of an end | `head.rs`, `response.rs`, `ended.rs` |
 //! | denials and refusals as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs` |
-//! | why somebody is not let in | `refusal.rs` |
+//! | why somebody is not let in, and how layers refuse | `refusal.rs`, `refuser.rs` |
 //! | bodies, and what is held until they end | `body.rs` |
 //! | whether a layer acts, and what it has done | `switch.rs` |
-//! | numbers as Prometheus reads them | `exposition.rs` |
+//! | what the metrics of layers have in common | `exposition.rs` |
 //! | time as the runtime's timers have it | `runtime_clock.rs` |
 //! | time for what is only measured | `stopwatch.rs` |
 //! | locks over arithmetic, and numbers that outlive their layer | `lock.rs`, `spare.rs` |
@@ -47,6 +47,7 @@ mod lock;
 mod missing_key;
 mod rate;
 mod refusal;
+mod refuser;
 mod response;
 mod retry;
 mod runtime_clock;

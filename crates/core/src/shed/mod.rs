@@ -22,7 +22,7 @@ pub use codel::{CoDel, CoDelConfig};
 pub use error::ShedError;
 pub use fleet::FleetShedder;
 pub use queue::{QueueRejection, QueueRejectionConfig};
-pub use throttle::{ClientThrottle, ClientThrottleConfig, WindowCounts};
+pub use throttle::{ClientThrottle, ClientThrottleConfig};
 pub use worker::{WorkerShedder, WorkerShedderConfig};
 
 use crate::dice::fraction;

@@ -62,17 +62,6 @@ pub struct ClientThrottle {
     width_nanos: u64,
 }
 
-/// What counts in a window, for those who go on counting by themselves: see [`ClientThrottle::catch_up`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WindowCounts {
-    /// Requests.
-    pub requests: u64,
-    /// Those that were accepted.
-    pub accepts: u64,
-    /// The instants at which nothing of it leaves the window.
-    pub hold: Range<Time>,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     requests: u64,
@@ -111,15 +100,6 @@ impl ClientThrottle {
     pub fn probability(&mut self, now: Time) -> f64 {
         self.move_on(now);
         self.config.probability(self.sum.requests, self.sum.accepts)
-    }
-
-    /// Adds what a caller has counted by itself since it was told what counts, and tells it anew. So many can count without
-    /// a lock as long as nothing leaves the window.
-    pub fn catch_up(&mut self, requests: u64, accepts: u64, now: Time) -> WindowCounts {
-        self.add(Bucket { requests, accepts });
-        self.move_on(now);
-        let hold = Time::from_nanos(self.latest_nanos.start)..Time::from_nanos(self.latest_nanos.end);
-        WindowCounts { requests: self.sum.requests, accepts: self.sum.accepts, hold }
     }
 
     fn add(&mut self, more: Bucket) {
@@ -254,20 +234,6 @@ mod tests {
                 all.push((latest, is_accept));
             }
         }
-    }
-
-    #[test]
-    fn who_counts_by_itself_catches_up() {
-        let mut throttle = throttle();
-        let counts = |requests, accepts, hold: Range<u64>| WindowCounts {
-            requests,
-            accepts,
-            hold: at(hold.start)..at(hold.end),
-        };
-        assert_eq!(throttle.catch_up(0, 0, at(1001)), counts(0, 0, 1000..1002));
-        // What it counted belongs to the bucket that it was told of, not to that of now.
-        assert_eq!(throttle.catch_up(5, 3, at(1118)), counts(5, 3, 1118..1120));
-        assert_eq!(throttle.catch_up(2, 1, at(1120)), counts(2, 1, 1120..1122));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! of series is bounded: by the rules of the configuration and by the engine's bound on values of entries.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
 
+use tidegate_engine::exposition::{self, Page};
 use tidegate_engine::{Breaker, CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, StoreView, Totals};
 use tidegate_policy::{Action, Mode};
 
@@ -13,7 +13,7 @@ use crate::decision_log::DecisionLog;
 use crate::service::{Protocol, Service};
 use crate::traffic::{TIME_BOUNDS, TimesTold};
 
-pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const KIND: &str = exposition::CONTENT_TYPE;
 
 /// Our own names.
 pub(super) const DECISIONS: &str = "tidegate_decisions_total";
@@ -75,7 +75,7 @@ const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
 
 /// Everything that was counted.
 pub(super) fn page(service: &Service) -> String {
-    let mut page = Page(String::with_capacity(4096));
+    let mut page = Page::default();
     let views = service.engine.rules();
     rules(&mut page, &views);
     stores(&mut page, service);
@@ -85,7 +85,7 @@ pub(super) fn page(service: &Service) -> String {
     configuration(&mut page, service);
     process(&mut page, service);
     reference(&mut page, service, &views);
-    page.0
+    page.into_text()
 }
 
 fn rules(page: &mut Page, views: &[RuleView]) {
@@ -143,7 +143,7 @@ fn stores(page: &mut Page, service: &Service) {
         page.line(STORE_CONNECTIONS, &[("store", store), ("node", &node.name)], node.connections as u64);
     }
     page.head(STORE_CALLS, "counter", "Calls by what became of them.");
-    page.totals(&stores, STORE_CALLS, "result", |totals| {
+    totals(page, &stores, STORE_CALLS, "result", |totals| {
         [
             ("answered", totals.answered),
             ("not_sent", totals.not_sent),
@@ -160,7 +160,7 @@ fn stores(page: &mut Page, service: &Service) {
         }
     }
     page.head(STORE_EVENTS, "counter", "What happened to connections and calls.");
-    page.totals(&stores, STORE_EVENTS, "event", |totals| {
+    totals(page, &stores, STORE_EVENTS, "event", |totals| {
         [
             ("connected", totals.connected),
             ("connection_lost", totals.lost),
@@ -323,98 +323,17 @@ fn path_of(view: &RuleView, values: Option<&[Box<str>]>) -> Vec<String> {
     view.metric_path.iter().map(|one| level(one)).chain(others).collect()
 }
 
-/// A page in the text format.
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// `within` has a count for each bound, and then that of all.
-    fn histogram(&mut self, name: &str, label: (&str, &str), bounds: &[u64], within: &[u64], nanos: u64) {
-        let bounds = bounds.iter().map(|bound| Seconds(*bound).to_string()).chain(["+Inf".to_owned()]);
-        let bucket = format!("{name}_bucket");
-        for (bound, count) in bounds.zip(within) {
-            self.line(&bucket, &[label, ("le", &bound)], count);
-        }
-        self.line(&format!("{name}_sum"), &[label], Seconds(nanos));
-        self.line(&format!("{name}_count"), &[label], within.last().copied().unwrap_or_default());
-    }
-
-    /// Some totals of each store, under one label.
-    fn totals<const N: usize>(
-        &mut self,
-        stores: &[StoreView],
-        name: &str,
-        label: &str,
-        of: fn(&Totals) -> [(&'static str, u64); N],
-    ) {
-        for store in stores {
-            for (value, count) in of(&store.health.totals) {
-                self.line(name, &[("store", &store.name), (label, value)], count);
-            }
-        }
-    }
-
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
-        self.0.push_str(name);
-        for (number, (label, text)) in labels.iter().enumerate() {
-            self.0.push_str(if number == 0 { "{" } else { "," });
-            self.0.push_str(label);
-            self.0.push_str("=\"");
-            self.escaped(text);
-            self.0.push('"');
-        }
-        let end = if labels.is_empty() { " " } else { "} " };
-        let _ = writeln!(self.0, "{end}{value}");
-    }
-
-    fn escaped(&mut self, text: &str) {
-        for letter in text.chars() {
-            match letter {
-                '\\' => self.0.push_str("\\\\"),
-                '"' => self.0.push_str("\\\""),
-                '\n' => self.0.push_str("\\n"),
-                other => self.0.push(other),
-            }
-        }
-    }
-}
-
-/// Nanoseconds, told as seconds without zeros at the end.
-struct Seconds(u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NANOS: u64 = 1_000_000_000;
-        let rest = format!("{:09}", self.0 % NANOS);
-        match rest.trim_end_matches('0') {
-            "" => write!(formatter, "{}", self.0 / NANOS),
-            rest => write!(formatter, "{}.{rest}", self.0 / NANOS),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        let mut page = Page(String::new());
-        page.line("a", &[("b", "c\\\"\nd\r"), ("e", "é")], 7);
-        page.line("f", &[], 8_u64);
-        assert_eq!(page.0, "a{b=\"c\\\\\\\"\\nd\r\",e=\"é\"} 7\nf 8\n");
-    }
-
-    #[test]
-    fn times_are_told_in_seconds() {
-        for (nanos, told) in
-            [(0, "0"), (5_000, "0.000005"), (1_500_000_000, "1.5"), (10_000_000_000, "10"), (1, "0.000000001")]
-        {
-            assert_eq!(Seconds(nanos).to_string(), told);
+/// Some totals of each store, under one label.
+fn totals<const N: usize>(
+    page: &mut Page,
+    stores: &[StoreView],
+    name: &str,
+    label: &str,
+    of: fn(&Totals) -> [(&'static str, u64); N],
+) {
+    for store in stores {
+        for (value, count) in of(&store.health.totals) {
+            page.line(name, &[("store", &store.name), (label, value)], count);
         }
     }
 }

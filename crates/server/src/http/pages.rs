@@ -1,10 +1,10 @@
 //! Pages about all rules, which are long where rules are many: they are written aside, one at a time, and readers who
 //! dawdle hold the same few of them.
 //!
-//! Those who wait while a page is written share the next one, which is as fresh as if each had one written. When readers
-//! pile up, newcomers within [`PAGE_SHARED`] get the newest page; and who has not taken a page after [`PAGE_READ`] is cut
-//! off (`pulse.rs`). So there are never more than some ten of a kind, whatever the number of connections, and nobody is
-//! refused.
+//! Those who wait while a page is written share the next one for as long as somebody reads it, which is as fresh as if each
+//! had one written. When readers pile up, newcomers within [`PAGE_SHARED`] get the newest page; and who has not taken a page
+//! after [`PAGE_READ`] is cut off (`pulse.rs`). So there are never more than some ten of a kind, whatever the number of
+//! connections, and nobody is refused.
 //!
 //! [`PAGE_READ`]: crate::bounds::PAGE_READ
 
@@ -82,9 +82,6 @@ struct State {
     number: u64,
     made: Time,
     newest: Weak<Page>,
-    /// The newest again while somebody waits, who may want it.
-    kept: Option<Arc<Page>>,
-    waiting: usize,
 }
 
 /// A page, for as long as somebody reads it.
@@ -112,32 +109,14 @@ impl AsRef<[u8]> for Copy {
     }
 }
 
-/// Somebody who waits for a page.
-struct Waiting<'a> {
-    shelf: &'a Shelf,
-    /// How many pages were begun before: any later one is fresh.
-    begun: u64,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shelf.state();
-        state.waiting -= 1;
-        if state.waiting == 0 {
-            state.kept = None;
-        }
-    }
-}
-
 impl Shelf {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self) -> Waiting<'_> {
-        let mut state = self.state();
-        state.waiting += 1;
-        Waiting { shelf: self, begun: state.begun }
+    /// How many pages were begun: any later one is fresh for who asks now.
+    fn begun(&self) -> u64 {
+        self.state().begun
     }
 
     /// The number of a page that is written now.
@@ -152,7 +131,6 @@ impl Shelf {
         let page = Arc::new(Page { bytes, held: Arc::clone(&self.held) });
         let mut state = self.state();
         (state.number, state.made, state.newest) = (number, made, Arc::downgrade(&page));
-        state.kept = (state.waiting > 0).then(|| Arc::clone(&page));
         page
     }
 
@@ -180,10 +158,10 @@ async fn find(
     write: impl FnOnce(&Service) -> Vec<u8> + Send + 'static,
 ) -> Option<Arc<Page>> {
     let shelf = service.pages.shelves.get(kind as usize)?;
-    let waiting = shelf.wait();
+    let begun = shelf.begun();
     let turn = Arc::clone(&service.pages.turn).acquire_owned().await.ok()?;
     let now = service.engine.clock().now();
-    if let Some(page) = shelf.share(waiting.begun, now) {
+    if let Some(page) = shelf.share(begun, now) {
         return Some(page);
     }
     let service = Arc::clone(service);
@@ -260,7 +238,7 @@ mod tests {
         assert_eq!(WRITTEN.load(Ordering::Relaxed), 2, "who comes later needs another");
         drop(third);
         let shelf = &service.pages.shelves[Kind::Rules as usize];
-        assert_eq!(shelf.held.load(Ordering::Relaxed), 0, "nobody waits, so none is kept");
+        assert_eq!(shelf.held.load(Ordering::Relaxed), 0, "nobody reads, so none is kept");
     }
 
     #[tokio::test]
@@ -308,8 +286,7 @@ mod tests {
         let mut most = 0;
         for _ in 0..1_000 {
             now = now.plus(step);
-            let waiting = shelf.wait();
-            let page = shelf.share(waiting.begun, now).unwrap_or_else(|| shelf.put(Vec::new(), shelf.begin(), now));
+            let page = shelf.share(shelf.begun(), now).unwrap_or_else(|| shelf.put(Vec::new(), shelf.begin(), now));
             readers.push((now.plus(PAGE_READ + 2 * HTTP_WATCH), page));
             readers.retain(|(end, _)| *end >= now);
             most = most.max(shelf.held.load(Ordering::Relaxed));

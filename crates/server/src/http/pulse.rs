@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::bounds::{HTTP_IDLE, HTTP_WATCH, PAGE_READ, STALL};
+use crate::write_stall::WriteStall;
 
 /// What a connection did.
 #[derive(Debug, Default)]
@@ -22,9 +23,8 @@ pub(super) struct Pulse {
     answers: AtomicU64,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
-    /// Whether bytes wait that it does not take, and how often it took some that had waited.
+    /// Whether bytes wait that it does not take: for how long they may, `write_stall.rs` knows.
     blocked: AtomicBool,
-    took: AtomicU64,
     /// Pages that were given to it, and those that it has taken whole.
     pages: AtomicU64,
     pages_taken: AtomicU64,
@@ -38,11 +38,10 @@ impl Pulse {
         self.heard.store(false, Ordering::Relaxed);
     }
 
-    /// Notes what became of writing to it. While it takes what is written, this only reads.
+    /// Notes whether it takes what is written. While it does, this only reads.
     fn wrote(&self, is_blocked: bool) {
         if self.is_blocked() != is_blocked {
             self.blocked.store(is_blocked, Ordering::Relaxed);
-            self.took.fetch_add(u64::from(!is_blocked), Ordering::Relaxed);
         }
     }
 
@@ -71,7 +70,6 @@ impl Drop for Reading {
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     answers: u64,
-    took: u64,
     is_waiting: bool,
     length: Duration,
     /// Pages that it had taken when it was given another, and how long ago that was.
@@ -95,13 +93,12 @@ impl Silence {
         if self.dawdles_over_a_page(pulse) {
             return Next::Drop;
         }
-        let (answers, took) = (pulse.answers.load(Ordering::Relaxed), pulse.took.load(Ordering::Relaxed));
-        // Who has just connected has a request to make. Who does not take an answer is in the middle of it, however little was
-        // read since.
-        let is_at_it = pulse.heard.load(Ordering::Relaxed) || pulse.is_blocked();
-        let is_waiting = answers > 0 && !is_at_it;
-        if (answers, took, is_waiting) != (self.answers, self.took, self.is_waiting) {
-            (self.answers, self.took, self.is_waiting, self.length) = (answers, took, is_waiting, Duration::ZERO);
+        // Who has just connected has a request to make.
+        let answers = pulse.answers.load(Ordering::Relaxed);
+        let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
+        // Who does not take an answer yet is in the middle of it, however little was read since.
+        if pulse.is_blocked() || (answers, is_waiting) != (self.answers, self.is_waiting) {
+            (self.answers, self.is_waiting, self.length) = (answers, is_waiting, Duration::ZERO);
             return Next::Wait;
         }
         self.length += HTTP_WATCH;
@@ -126,59 +123,20 @@ impl Silence {
     }
 }
 
-/// A stream whose pulse is felt.
+/// A stream that records when it was read from, and whether what is written to it waits.
 #[derive(Debug)]
 pub(super) struct Io {
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<WriteStall>,
     pulse: Arc<Pulse>,
-    /// Whether what was written last went to the system unasked: then there may be room for more.
-    had_room: bool,
 }
 
 impl Io {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Io {
-        Io { stream: TokioIo::new(stream), pulse, had_room: false }
+        Io { stream: TokioIo::new(WriteStall::new(stream)), pulse }
     }
 
     pub(super) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner()
-    }
-
-    /// Notes what became of writing. The system says that there is room only once a third of all is free, for which who
-    /// reads slowly may need longer than anybody has to read nothing. So what is still blocked when it is looked at again,
-    /// as each connection is from time to time, is offered to the system unasked, and more of it until there is no room: an
-    /// answer at a time would be a sign of life for as long as the room lasts, though nobody reads.
-    fn wrote(&mut self, polled: Poll<io::Result<usize>>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = match polled {
-            Poll::Pending if self.had_room || self.pulse.is_blocked() => {
-                let offered = offer(self.stream.inner(), bytes);
-                self.had_room = offered.is_ready();
-                offered
-            }
-            polled => {
-                self.had_room = false;
-                polled
-            }
-        };
-        self.pulse.wrote(polled.is_pending());
-        polled
-    }
-}
-
-/// Writes what there is room for. If there is none, whoever waits for that goes on waiting.
-#[cold]
-fn offer(stream: &TcpStream, bytes: &[u8]) -> Poll<io::Result<usize>> {
-    use rustix::io::Errno;
-    use rustix::net::{SendFlags, send};
-
-    // Where sockets are told once and for all to send no signals, there is no flag for it.
-    #[cfg(target_vendor = "apple")]
-    let flags = SendFlags::DONTWAIT;
-    #[cfg(not(target_vendor = "apple"))]
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    match send(stream, bytes, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
-        sent => Poll::Ready(sent.map_err(io::Error::from)),
+        self.stream.into_inner().into_inner()
     }
 }
 
@@ -195,7 +153,8 @@ impl Read for Io {
 impl Write for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.wrote(polled, buf)
+        self.pulse.wrote(polled.is_pending());
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -216,15 +175,14 @@ impl Write for Io {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.wrote(polled, bufs.iter().find(|buf| !buf.is_empty()).map_or(&[], |buf| buf))
+        self.pulse.wrote(polled.is_pending());
+        polled
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::SEND_BYTES;
-    use crate::http::tests::narrow;
 
     /// Looks until something else than waiting comes out, and tells after how long.
     fn end(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
@@ -236,71 +194,6 @@ mod tests {
                 next => return (length, next),
             }
         }
-    }
-
-    /// Writes small pieces until there is no room, and tells how many there was room for.
-    fn fill(io: &mut Io) -> usize {
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        std::iter::from_fn(|| Pin::new(&mut *io).poll_write(&mut context, &[0; 100]).is_ready().then_some(())).count()
-    }
-
-    #[tokio::test]
-    async fn one_look_fills_all_the_room_that_there_is() {
-        let (mut client, stream, _) = narrow(SEND_BYTES);
-        stream.writable().await.unwrap();
-        let mut io = Io::new(stream, Arc::default());
-        // Until all has moved that moves though nobody reads.
-        while fill(&mut io) > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        for _ in 0..1_000 {
-            // There may be nothing to read yet.
-            let _ = io::Read::read(&mut client, &mut [0; 1024]);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            match fill(&mut io) {
-                0 => {}
-                filled => return assert!(filled > 1, "there is room for more"),
-            }
-        }
-        panic!("there is no room, whatever is read");
-    }
-
-    #[tokio::test]
-    async fn what_the_system_has_no_room_for_is_written_later() {
-        let (mut client, stream, _) = narrow(SEND_BYTES);
-        let mut io = Io::new(stream, Arc::default());
-        // It repeats itself after a prime number of bytes, so that what is left out shows.
-        let all: Vec<u8> = (0..1_000_003_u32).map(|number| (number % 251) as u8).collect();
-        let (mut written, mut read) = (0, Vec::new());
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        // Each time something is read, or a millisecond passes.
-        for _ in 0..10_000 {
-            if read.len() == all.len() {
-                break;
-            }
-            while let Poll::Ready(count) = Pin::new(&mut io).poll_write(&mut context, &all[written..])
-                && written < all.len()
-            {
-                written += count.unwrap();
-            }
-            let mut piece = [0; 4096];
-            match io::Read::read(&mut client, &mut piece) {
-                Ok(count) => read.extend_from_slice(&piece[..count]),
-                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
-        }
-        assert!(read == all, "bytes are lost, or out of order");
-    }
-
-    /// Else what waits because others are to have their turn would be offered too.
-    #[tokio::test]
-    async fn once_the_system_tells_of_room_nothing_is_offered_unasked() {
-        let (_client, stream, _) = narrow(SEND_BYTES);
-        stream.writable().await.unwrap();
-        let mut io = Io { had_room: true, ..Io::new(stream, Arc::default()) };
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(Pin::new(&mut io).poll_write(&mut context, &[0]).is_ready());
-        assert!(!io.had_room);
     }
 
     fn hear(pulse: &Pulse) {
@@ -326,31 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_to_be_taken_in_time() {
+    fn an_answer_that_waits_to_be_taken_is_no_silence() {
         let (pulse, mut silence) = (Pulse::default(), Silence::default());
-        pulse.answered();
+        hear(&pulse);
         pulse.wrote(true);
+        for _ in 0..100 {
+            assert_eq!(silence.look(&pulse), Next::Wait, "`write_stall.rs` bounds how long that takes");
+        }
+        pulse.wrote(false);
         let (length, next) = end(&mut silence, &pulse);
         assert!(next == Next::Drop && length > STALL && length < STALL + Duration::from_secs(5), "{length:?}");
-        pulse.wrote(false);
-        assert_eq!(end(&mut silence, &pulse).1, Next::Finish, "taken, it waits for the next request");
-    }
-
-    #[test]
-    fn who_takes_some_of_it_now_and_then_is_at_it() {
-        let (pulse, mut silence) = (Pulse::default(), Silence::default());
         pulse.answered();
-        for _ in 0..100 {
-            pulse.wrote(true);
-            assert_eq!(silence.look(&pulse), Next::Wait);
-            // It does not take all, and what is left waits again before anybody looks.
-            pulse.wrote(false);
-            pulse.wrote(true);
-            assert_eq!(silence.look(&pulse), Next::Wait);
-            assert_eq!(silence.look(&pulse), Next::Wait);
-        }
-        let (length, next) = end(&mut silence, &pulse);
-        assert!(next == Next::Drop && length < STALL + Duration::from_secs(5), "{length:?}");
+        assert_eq!(end(&mut silence, &pulse).1, Next::Finish, "taken, it waits for the next request");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMA
 use crate::drain::Drain;
 use crate::linger;
 use crate::service::Protocol;
+use crate::write_stall::WriteStall;
 
 use super::RespDoor;
 use super::command::{self, Context};
@@ -27,7 +28,7 @@ pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, 
     let authenticated = door.password.is_none();
     let connection = Connection {
         door,
-        stream,
+        stream: WriteStall::new(stream),
         input: Input::new(),
         parser: Parser::default(),
         session: Session::new(id, peer, authenticated),
@@ -38,7 +39,7 @@ pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, 
 
 struct Connection<'a> {
     door: &'a RespDoor,
-    stream: TcpStream,
+    stream: WriteStall,
     input: Input,
     parser: Parser,
     session: Session,
@@ -80,7 +81,7 @@ impl Connection<'_> {
             }
             watch.expect(patience.as_mut(), self.waits_for(), self.session.commands);
         }
-        linger::close(self.stream).await;
+        linger::close(self.stream.into_inner()).await;
     }
 
     /// Answers every command that was read whole.
@@ -143,11 +144,10 @@ impl Connection<'_> {
     }
 }
 
-/// Writes all replies. A client that does not read them is given up.
-async fn write(stream: &mut TcpStream, replies: &mut Replies) -> io::Result<()> {
+/// Writes all replies.
+async fn write(stream: &mut WriteStall, replies: &mut Replies) -> io::Result<()> {
     if !replies.as_bytes().is_empty() {
-        // The time is registered only if the socket does not take all at once.
-        timeout(STALL, stream.write_all(replies.as_bytes())).await??;
+        stream.write_all(replies.as_bytes()).await?;
         replies.clear(REPLIES_BYTES_MAX);
     }
     Ok(())

@@ -46,6 +46,7 @@ use crate::drain::Drain;
 use crate::listener::Door;
 use crate::service::Service;
 use crate::tls::Tls;
+use crate::write_stall::WriteStall;
 
 /// How the door for Envoy is set up.
 #[derive(Clone, Debug, Default)]
@@ -115,13 +116,13 @@ impl Door for RlsDoor {
     const NAME: &'static str = "grpc";
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        let Some(tls) = &self.tls else { return self.converse(stream, drain).await };
+        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), drain).await };
         let greeted = timeout(STALL, async {
             // Load balancers knock to see whether somebody listens, and go without a word: nothing failed.
             if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
                 return Ok(None);
             }
-            tls.accept(stream).await.map(Some)
+            tls.accept(WriteStall::new(stream)).await.map(Some)
         });
         let failed = |reason: &dyn fmt::Display| self.limits.service.note_tls_failure(Self::NAME, peer, reason);
         match greeted.await {

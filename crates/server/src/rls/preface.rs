@@ -1,9 +1,5 @@
 //! The first bytes of a connection. They are awaited here, since hyper waits for them without a deadline, and
 //! handed to it again.
-//!
-//! And its last: what is written waits for the client to read, and neither hyper nor h2 ever gives that up. A client that
-//! sends what has to be acknowledged and does not read, or asks and does not listen, would keep its connection for ever:
-//! the end that the keep-alive brings has to be written as well.
 
 use std::io;
 use std::pin::Pin;
@@ -12,9 +8,6 @@ use std::task::{Context, Poll};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::{Sleep, sleep};
-
-use crate::bounds::STALL;
 
 /// What each client of HTTP/2 says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -24,23 +17,6 @@ pub(super) struct Greeted<S> {
     /// What of the preface is still to be handed on.
     left: &'static [u8],
     stream: TokioIo<S>,
-    patience: Patience,
-}
-
-/// How long a write may still wait; none while nothing does.
-#[derive(Default)]
-struct Patience(Option<Pin<Box<Sleep>>>);
-
-impl Patience {
-    /// The same, or an error if it has waited for too long.
-    fn bound<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.0 = None;
-            return polled;
-        }
-        let left = self.0.get_or_insert_with(|| Box::pin(sleep(STALL)));
-        left.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
 }
 
 /// Reads the preface; an error if the client says something else.
@@ -55,7 +31,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<Gree
         let said = bytes.get(..count).unwrap_or_default();
         left = left.strip_prefix(said).ok_or(io::ErrorKind::InvalidData)?;
     }
-    Ok(Greeted { left: PREFACE, stream: TokioIo::new(stream), patience: Patience::default() })
+    Ok(Greeted { left: PREFACE, stream: TokioIo::new(stream) })
 }
 
 impl<S: AsyncRead + Unpin> Read for Greeted<S> {
@@ -76,18 +52,15 @@ impl<S: AsyncRead + Unpin> Read for Greeted<S> {
 
 impl<S: AsyncWrite + Unpin> Write for Greeted<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.patience.bound(polled, context)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.patience.bound(polled, context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.patience.bound(polled, context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -99,7 +72,6 @@ impl<S: AsyncWrite + Unpin> Write for Greeted<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.patience.bound(polled, context)
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 }

@@ -8,13 +8,12 @@ use tidegate_core::adaptive::{AdaptiveLimit, WindowConfig};
 use tidegate_core::shed::Mode;
 
 use super::{AdaptiveLayer, Judge, Lesson, PartitionOf, Places, Shared};
-use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
 use crate::ended::Ended;
-use crate::error::{ConfigError, check_time};
+use crate::error::ConfigError;
 use crate::gate::{DividedGate, Gate, Learner, Queue};
 use crate::head::Head;
+use crate::refuser::RefuserConfig;
 use crate::stopwatch::Stopwatch;
-use crate::switch::Switch;
 
 /// Sets an [`AdaptiveLayer`] up.
 pub struct AdaptiveBuilder {
@@ -23,8 +22,7 @@ pub struct AdaptiveBuilder {
     queue: Option<Queue>,
     partitions: Option<(Vec<f64>, PartitionOf)>,
     judge: Option<Judge>,
-    retry_after: Duration,
-    mode: Mode,
+    refuser: RefuserConfig,
 }
 
 impl AdaptiveBuilder {
@@ -35,8 +33,7 @@ impl AdaptiveBuilder {
             queue: None,
             partitions: None,
             judge: None,
-            retry_after: RETRY_AFTER_DEFAULT,
-            mode: Mode::Enforce,
+            refuser: RefuserConfig::default(),
         }
     }
 
@@ -95,13 +92,13 @@ impl AdaptiveBuilder {
     /// When those who are refused are told to come back: after a second, if nothing is said.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> AdaptiveBuilder {
-        AdaptiveBuilder { retry_after: after, ..self }
+        AdaptiveBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
     /// Whether it acts at first.
     #[must_use]
     pub fn mode(self, mode: Mode) -> AdaptiveBuilder {
-        AdaptiveBuilder { mode, ..self }
+        AdaptiveBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
     /// The layer.
@@ -109,7 +106,7 @@ impl AdaptiveBuilder {
     /// # Errors
     /// If a number is out of its range, shares add up to more than 1, or there are none.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
-        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let refuser = self.refuser.build()?;
         let learner = Learner::new(self.limit, self.window)?;
         let places = match self.partitions {
             None => Places::One(Gate::learning(learner, self.queue)?),
@@ -125,14 +122,7 @@ impl AdaptiveBuilder {
                 Places::Divided { gate, partition, learner: Mutex::new(Box::new(learner)) }
             }
         };
-        let switch = Switch::in_mode(self.mode);
-        Ok(AdaptiveLayer(Arc::new(Shared {
-            places,
-            judge: self.judge,
-            clock: Stopwatch::shared(),
-            switch,
-            retry_after: self.retry_after,
-        })))
+        Ok(AdaptiveLayer(Arc::new(Shared { places, judge: self.judge, clock: Stopwatch::shared(), refuser })))
     }
 }
 

@@ -28,6 +28,7 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
+use crate::refuser::Refuser;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
@@ -59,8 +60,7 @@ struct Shared {
     /// How the user judges a request. [`lesson::by_default`] is not boxed, so that it can be inlined.
     judge: Option<Judge>,
     clock: Stopwatch,
-    switch: Switch,
-    retry_after: Duration,
+    refuser: Refuser,
 }
 
 enum Places {
@@ -93,8 +93,7 @@ impl AdaptiveLayer {
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
-        self.switch.count(Judgement::Shed);
-        Refusal::unavailable(reason, self.retry_after)
+        self.refuser.refuse(reason, false)
     }
 
     fn permit_at_gate(self: &Arc<Shared>, granted: Granted) -> AdaptivePermit {
@@ -103,7 +102,7 @@ impl Shared {
     }
 
     fn enter_gate(self: &Arc<Shared>, gate: &Arc<Gate>) -> Entered<AdaptivePermit, AdaptiveWait> {
-        match gate.enter(&self.switch, None) {
+        match gate.enter(&self.refuser.switch, None) {
             Entry::In(granted) => Entered::In(self.permit_at_gate(granted)),
             Entry::Wait(wait) => Entered::wait(AdaptiveWait::One(wait)),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
@@ -125,7 +124,7 @@ impl Shared {
             return Entered::In(match gate.try_enter(part) {
                 Ok(permit) => self.permit_of_part(permit),
                 Err(in_flight) => {
-                    self.switch.count(Judgement::WouldShed);
+                    self.refuser.switch.count(Judgement::WouldShed);
                     AdaptivePermit::uncounted(self, in_flight.saturating_add(1))
                 }
             });
@@ -140,7 +139,7 @@ impl Shared {
     /// For those who find no place, for partitions, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(self: &Arc<Shared>, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
-        match (self.switch.mode(), &self.places) {
+        match (self.refuser.switch.mode(), &self.places) {
             (Mode::Off, _) => Entered::Uncounted,
             (_, Places::One(gate)) => self.enter_gate(gate),
             (mode, Places::Divided { gate, partition, .. }) => self.enter_part(gate, partition(head), mode),
@@ -172,7 +171,7 @@ impl Doorkeeper for AdaptiveLayer {
     #[inline]
     fn enter(&self, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         let shared = &self.0;
-        if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.switch.mode()) {
+        if let (Places::One(gate), Mode::Enforce) = (&shared.places, shared.refuser.switch.mode()) {
             // Read before a place is taken: right behind an atomic operation that takes twice as long.
             let now = shared.clock.now();
             if let Some((place, in_flight)) = gate.try_enter_counted() {
@@ -188,7 +187,7 @@ impl Doorkeeper for AdaptiveLayer {
                 AdaptiveWait::One(wait) => wait.await.map(|granted| self.0.permit_at_gate(granted)),
                 AdaptiveWait::Part(wait) => wait.await.map(|permit| self.0.permit_of_part(permit)),
             };
-            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
+            waited(parts, told, &self.0.refuser.switch, |reason| self.0.refusal(reason))
         })
     }
 }
@@ -236,7 +235,7 @@ impl AdaptiveHandle {
     /// Whether it acts, and what it has refused.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// How many may be in progress.
@@ -282,14 +281,7 @@ impl AdaptiveHandle {
     /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
     pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
         let told = match &self.0.places {
-            Places::One(gate) => {
-                let told = match gate.enter_or_wait(None) {
-                    Entry::In(granted) => Ok(granted),
-                    Entry::Wait(wait) => wait.await,
-                    Entry::Refused(reason) => Err(reason),
-                };
-                told.map(|granted| self.0.permit_at_gate(granted))
-            }
+            Places::One(gate) => gate.acquire().await.map(|granted| self.0.permit_at_gate(granted)),
             Places::Divided { gate, .. } => {
                 let told = match gate.enter(None) {
                     DividedEntry::In(permit) => Ok(permit),

@@ -10,24 +10,22 @@ use tidegate_core::shed::Mode;
 
 use super::keyed::{KeyOf, Pool, Shared as KeyedShared};
 use super::{ConcurrencyLayer, KeyedConcurrencyLayer, Shared};
-use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
-use crate::error::{ConfigError, check_time};
+use crate::error::ConfigError;
 use crate::gate::{Gate, KeyedGate, Queue};
 use crate::missing_key::MissingKey;
-use crate::switch::Switch;
+use crate::refuser::RefuserConfig;
 
 /// Sets a [`ConcurrencyLayer`] up.
 #[derive(Debug)]
 pub struct ConcurrencyBuilder {
     limit: u64,
     queue: Option<Queue>,
-    retry_after: Duration,
-    mode: Mode,
+    refuser: RefuserConfig,
 }
 
 impl ConcurrencyBuilder {
     pub(super) fn new(limit: u64) -> ConcurrencyBuilder {
-        ConcurrencyBuilder { limit, queue: None, retry_after: RETRY_AFTER_DEFAULT, mode: Mode::Enforce }
+        ConcurrencyBuilder { limit, queue: None, refuser: RefuserConfig::default() }
     }
 
     /// Those who are not let in wait. Without a queue they are refused at once.
@@ -39,13 +37,13 @@ impl ConcurrencyBuilder {
     /// When those who are refused are told to come back: after a second, if nothing is said.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> ConcurrencyBuilder {
-        ConcurrencyBuilder { retry_after: after, ..self }
+        ConcurrencyBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
     /// Whether it acts at first.
     #[must_use]
     pub fn mode(self, mode: Mode) -> ConcurrencyBuilder {
-        ConcurrencyBuilder { mode, ..self }
+        ConcurrencyBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
     /// The layer.
@@ -53,10 +51,9 @@ impl ConcurrencyBuilder {
     /// # Errors
     /// If a number is zero or too large, or a time is zero or too long.
     pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
-        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let refuser = self.refuser.build()?;
         let gate = Gate::with_queue(self.limit, self.queue)?;
-        let switch = Switch::in_mode(self.mode);
-        Ok(ConcurrencyLayer(Arc::new(Shared { gate, switch, retry_after: self.retry_after })))
+        Ok(ConcurrencyLayer(Arc::new(Shared { gate, refuser })))
     }
 }
 
@@ -118,8 +115,8 @@ impl KeyedConcurrencyBuilder {
     /// # Errors
     /// If a number is zero or too large, or a time is zero or too long.
     pub fn build(self) -> Result<KeyedConcurrencyLayer, ConfigError> {
-        let ConcurrencyBuilder { limit, queue, retry_after, mode } = self.each;
-        check_time("retry_after", retry_after, RETRY_AFTER_MAX)?;
+        let ConcurrencyBuilder { limit, queue, refuser } = self.each;
+        let refuser = refuser.build()?;
         // First, since it calls the limit what the builder calls it.
         let nameless = Gate::with_queue(limit, queue)?;
         let pool = match queue {
@@ -132,8 +129,7 @@ impl KeyedConcurrencyBuilder {
             key: self.key,
             missing: self.missing,
             too_many: self.too_many,
-            switch: Switch::in_mode(mode),
-            retry_after,
+            refuser,
         })))
     }
 }

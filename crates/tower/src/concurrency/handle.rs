@@ -8,7 +8,6 @@ use tidegate_core::Key;
 
 use super::keyed::{KeyedConcurrencyPermit, Pool, Shared as KeyedShared};
 use super::{ConcurrencyPermit, Shared};
-use crate::gate::Entry;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
@@ -24,7 +23,7 @@ impl ConcurrencyHandle {
     /// Whether it acts, and what it has refused.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// How many may be in progress.
@@ -57,12 +56,7 @@ impl ConcurrencyHandle {
     /// # Errors
     /// If there is no place, in time.
     pub async fn acquire(&self) -> Result<ConcurrencyPermit, Refusal> {
-        let told = match self.0.gate.enter_or_wait(None) {
-            Entry::In(granted) => Ok(granted),
-            Entry::Wait(wait) => wait.await,
-            Entry::Refused(reason) => Err(reason),
-        };
-        told.map(ConcurrencyPermit::of).map_err(|reason| self.0.refusal(reason))
+        self.0.gate.acquire().await.map(ConcurrencyPermit::of).map_err(|reason| self.0.refusal(reason))
     }
 
     /// Takes a place if one is free and nobody waits.
@@ -97,7 +91,7 @@ impl KeyedConcurrencyHandle {
     /// Whether it acts, and what it has refused.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// How many of each key may be in progress.

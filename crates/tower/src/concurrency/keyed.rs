@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_core::shed::{Judgement, Mode};
@@ -16,7 +15,7 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
-use crate::switch::Switch;
+use crate::refuser::Refuser;
 
 /// Lets so many requests of each key in at once, as [`ConcurrencyLayer`](super::ConcurrencyLayer) does of all together.
 ///
@@ -37,8 +36,7 @@ pub(super) struct Shared {
     pub(super) missing: MissingKey,
     /// Whether who is refused hears 429 instead of 503.
     pub(super) too_many: bool,
-    pub(super) switch: Switch,
-    pub(super) retry_after: Duration,
+    pub(super) refuser: Refuser,
 }
 
 /// Places of each key. Without a queue they need no lock of their own, and no allocation.
@@ -70,17 +68,13 @@ impl KeyedConcurrencyLayer {
 
 impl Shared {
     pub(super) fn refusal(&self, reason: Reason) -> Refusal {
-        self.switch.count(Judgement::Shed);
-        match reason {
-            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
-            // A table of keys that is full is not the client's fault.
-            reason if self.too_many && reason != Reason::Busy => Refusal::too_many(reason, self.retry_after),
-            reason => Refusal::unavailable(reason, self.retry_after),
-        }
+        // A table of keys that is full is not the client's fault.
+        let is_clients_own = self.too_many && reason != Reason::Busy;
+        self.refuser.refuse(reason, is_clients_own)
     }
 
     fn enter(&self, head: &Head<'_>) -> Entering {
-        let mode = self.switch.mode();
+        let mode = self.refuser.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
@@ -106,7 +100,7 @@ impl Shared {
 
     /// Those without a key are as one client.
     fn enter_nameless(&self) -> Entering {
-        match self.nameless.enter(&self.switch, None) {
+        match self.nameless.enter(&self.refuser.switch, None) {
             Entry::In(granted) => Entered::In(KeyedConcurrencyPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(KeyedConcurrencyWait::Nameless(wait)),
             Entry::Refused(reason) => Entered::refused(self.refusal(as_client(reason))),
@@ -115,7 +109,7 @@ impl Shared {
 
     fn refuse(&self, mode: Mode, reason: Reason) -> Entering {
         if mode == Mode::Shadow {
-            self.switch.count(Judgement::WouldShed);
+            self.refuser.switch.count(Judgement::WouldShed);
             return Entered::Uncounted;
         }
         Entered::refused(self.refusal(reason))
@@ -157,7 +151,7 @@ impl Doorkeeper for KeyedConcurrencyLayer {
                 KeyedConcurrencyWait::Nameless(wait) => wait.await.map(KeyedConcurrencyPermit::of),
                 KeyedConcurrencyWait::Key(wait) => wait.await.map(KeyedConcurrencyPermit::from),
             };
-            waited(parts, told, &self.0.switch, |reason| self.0.refusal(as_client(reason)))
+            waited(parts, told, &self.0.refuser.switch, |reason| self.0.refusal(as_client(reason)))
         })
     }
 }
@@ -180,7 +174,7 @@ impl<S> Layer<S> for KeyedConcurrencyLayer {
 
 impl fmt::Debug for KeyedConcurrencyLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KeyedConcurrencyLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+        formatter.debug_struct("KeyedConcurrencyLayer").field("switch", &self.0.refuser.switch).finish_non_exhaustive()
     }
 }
 

@@ -13,10 +13,9 @@ mod keyed;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
-use tidegate_core::shed::{Judgement, Mode};
+use tidegate_core::shed::Mode;
 use tower_layer::Layer;
 
 use crate::error::ConfigError;
@@ -24,7 +23,7 @@ use crate::gate::{Entry, Gate, GatePermit, GateWait, Granted};
 use crate::guard::{Blind, Doorkeeper, Entered, GuardedUnseen, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
-use crate::switch::Switch;
+use crate::refuser::Refuser;
 
 pub use builder::{ConcurrencyBuilder, KeyedConcurrencyBuilder};
 pub use handle::{ConcurrencyHandle, KeyedConcurrencyHandle};
@@ -52,8 +51,7 @@ pub struct ConcurrencyLayer(Arc<Shared>);
 
 struct Shared {
     gate: Arc<Gate>,
-    switch: Switch,
-    retry_after: Duration,
+    refuser: Refuser,
 }
 
 impl ConcurrencyLayer {
@@ -80,18 +78,17 @@ impl ConcurrencyLayer {
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
-        self.switch.count(Judgement::Shed);
-        Refusal::unavailable(reason, self.retry_after)
+        self.refuser.refuse(reason, false)
     }
 
     /// For those who find no place, and for other modes than [`Mode::Enforce`].
     #[cold]
     #[inline(never)]
     fn enter(&self) -> Entered<ConcurrencyPermit, GateWait> {
-        if self.switch.mode() == Mode::Off {
+        if self.refuser.switch.mode() == Mode::Off {
             return Entered::Uncounted;
         }
-        match self.gate.enter(&self.switch, None) {
+        match self.gate.enter(&self.refuser.switch, None) {
             Entry::In(granted) => Entered::In(ConcurrencyPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(wait),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
@@ -112,7 +109,7 @@ impl Doorkeeper for ConcurrencyLayer {
     fn wait(self, wait: GateWait, parts: Parts) -> Waiting<ConcurrencyPermit> {
         Box::pin(async move {
             let told = wait.await.map(ConcurrencyPermit::of);
-            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
+            waited(parts, told, &self.0.refuser.switch, |reason| self.0.refusal(reason))
         })
     }
 }
@@ -123,7 +120,7 @@ impl Blind for ConcurrencyLayer {
     #[inline]
     fn enter_unseen(&self) -> Entered<ConcurrencyPermit, GateWait> {
         let shared = &*self.0;
-        if shared.switch.mode() == Mode::Enforce
+        if shared.refuser.switch.mode() == Mode::Enforce
             && let Some(permit) = shared.gate.try_enter()
         {
             return Entered::In(ConcurrencyPermit { _permit: permit });
@@ -142,7 +139,7 @@ impl<S> Layer<S> for ConcurrencyLayer {
 
 impl fmt::Debug for ConcurrencyLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ConcurrencyLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+        formatter.debug_struct("ConcurrencyLayer").field("switch", &self.0.refuser.switch).finish_non_exhaustive()
     }
 }
 

@@ -10,11 +10,11 @@ use tidegate_core::shed::Mode;
 use tidegate_core::{KeyBuf, KeyError};
 
 use super::{FairLayer, Shared, TenantOf};
-use crate::bounds::{DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX};
+use crate::bounds::{DEADLINE_DEFAULT, QUEUE_DEPTH_MAX, WAIT_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::gate::{Gate, Room};
 use crate::missing_key::MissingKey;
-use crate::switch::Switch;
+use crate::refuser::RefuserConfig;
 
 /// Sets a [`FairLayer`] up.
 pub struct FairBuilder {
@@ -23,8 +23,7 @@ pub struct FairBuilder {
     queue: FairConfig,
     deadline: Duration,
     missing: MissingKey,
-    retry_after: Duration,
-    mode: Mode,
+    refuser: RefuserConfig,
 }
 
 impl FairBuilder {
@@ -35,8 +34,7 @@ impl FairBuilder {
             queue: FairConfig::default(),
             deadline: DEADLINE_DEFAULT,
             missing: MissingKey::default(),
-            retry_after: RETRY_AFTER_DEFAULT,
-            mode: Mode::Enforce,
+            refuser: RefuserConfig::default(),
         }
     }
 
@@ -61,13 +59,13 @@ impl FairBuilder {
     /// When those who are refused are told to come back: after a second, if nothing is said.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> FairBuilder {
-        FairBuilder { retry_after: after, ..self }
+        FairBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
     /// Whether it acts at first.
     #[must_use]
     pub fn mode(self, mode: Mode) -> FairBuilder {
-        FairBuilder { mode, ..self }
+        FairBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
     /// The layer.
@@ -75,18 +73,16 @@ impl FairBuilder {
     /// # Errors
     /// If a number is zero or too large, or a time is zero or too long.
     pub fn build(self) -> Result<FairLayer, ConfigError> {
-        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let refuser = self.refuser.build()?;
         check_time("deadline", self.deadline, WAIT_MAX)?;
         check_count("total_max", self.queue.total_max as u64, QUEUE_DEPTH_MAX as u64)?;
         let gate = Gate::new(self.limit, Room::Fair(DeficitRoundRobin::new(self.queue)?), self.deadline)?;
-        let switch = Switch::in_mode(self.mode);
         Ok(FairLayer(Arc::new(Shared {
             gate,
             tenant: self.tenant,
             missing: self.missing,
             nameless: unguessable()?,
-            switch,
-            retry_after: self.retry_after,
+            refuser,
         })))
     }
 }

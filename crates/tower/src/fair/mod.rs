@@ -10,7 +10,6 @@ mod builder;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_core::KeyBuf;
@@ -22,6 +21,7 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting, waited};
 use crate::head::Head;
 use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
+use crate::refuser::Refuser;
 use crate::switch::Switch;
 
 pub use builder::FairBuilder;
@@ -51,8 +51,7 @@ struct Shared {
     missing: MissingKey,
     /// What those without a key wait as: bytes that nobody can guess.
     nameless: KeyBuf,
-    switch: Switch,
-    retry_after: Duration,
+    refuser: Refuser,
 }
 
 type TenantOf = Box<dyn for<'a> Fn(&Head<'a>) -> Option<Tenant<'a>> + Send + Sync>;
@@ -96,24 +95,20 @@ impl FairLayer {
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
-        self.switch.count(Judgement::Shed);
-        match reason {
-            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
-            reason => Refusal::unavailable(reason, self.retry_after),
-        }
+        self.refuser.refuse(reason, false)
     }
 
     /// While there is room, all who count are alike.
     #[inline]
     fn enter_unnamed(&self) -> Option<GatePermit> {
-        let all_count = self.missing == MissingKey::Share && self.switch.mode() == Mode::Enforce;
+        let all_count = self.missing == MissingKey::Share && self.refuser.switch.mode() == Mode::Enforce;
         if all_count { self.gate.try_enter() } else { None }
     }
 
     /// For those whose tenant makes a difference, and for other modes than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(&self, head: &Head<'_>) -> Entered<FairPermit, GateWait> {
-        let mode = self.switch.mode();
+        let mode = self.refuser.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
@@ -124,12 +119,12 @@ impl Shared {
             Named::Nobody => (self.nameless.as_key(), 1),
             Named::Skipped => return Entered::Uncounted,
             Named::Denied(_) if mode == Mode::Shadow => {
-                self.switch.count(Judgement::WouldShed);
+                self.refuser.switch.count(Judgement::WouldShed);
                 return Entered::Uncounted;
             }
             Named::Denied(reason) => return Entered::refused(self.refusal(reason)),
         };
-        match self.gate.enter(&self.switch, Some((key, weight))) {
+        match self.gate.enter(&self.refuser.switch, Some((key, weight))) {
             Entry::In(granted) => Entered::In(FairPermit::of(granted)),
             Entry::Wait(wait) => Entered::wait(wait),
             Entry::Refused(reason) => Entered::refused(self.refusal(reason)),
@@ -153,7 +148,7 @@ impl Doorkeeper for FairLayer {
     fn wait(self, wait: GateWait, parts: Parts) -> Waiting<FairPermit> {
         Box::pin(async move {
             let told = wait.await.map(FairPermit::of);
-            waited(parts, told, &self.0.switch, |reason| self.0.refusal(reason))
+            waited(parts, told, &self.0.refuser.switch, |reason| self.0.refusal(reason))
         })
     }
 }
@@ -176,7 +171,7 @@ impl FairHandle {
     /// Whether it acts, and what it has refused. In [`Mode::Shadow`] nobody waits; who would have had to is counted.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// How many may be in progress.
@@ -212,7 +207,7 @@ impl FairPermit {
 
 impl fmt::Debug for FairLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("FairLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+        formatter.debug_struct("FairLayer").field("switch", &self.0.refuser.switch).finish_non_exhaustive()
     }
 }
 

@@ -121,10 +121,19 @@ impl Gate {
     }
 
     /// The same whatever the mode.
-    pub(crate) fn enter_or_wait(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
+    fn enter_or_wait(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
         match self.counter.permits.try_acquire() {
             Some(in_flight) => Entry::In(Granted::new(self, in_flight)),
             None => self.join(tenant),
+        }
+    }
+
+    /// Lets somebody in who is no request, whatever the mode, waiting if there is a queue.
+    pub(crate) async fn acquire(self: &Arc<Gate>) -> Result<Granted, Reason> {
+        match self.enter_or_wait(None) {
+            Entry::In(granted) => Ok(granted),
+            Entry::Wait(wait) => wait.await,
+            Entry::Refused(reason) => Err(reason),
         }
     }
 

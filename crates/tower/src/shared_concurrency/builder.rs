@@ -13,13 +13,11 @@ use tidegate_engine::{Engine, new_permit_id};
 
 use super::handle::Counters;
 use super::{Choice, Shared, SharedConcurrencyLayer, Whose};
-use crate::bounds::{
-    RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN, WATCHED_MAX,
-};
-use crate::error::{ConfigError, check_count, check_name, check_time};
+use crate::bounds::{SHARED_LEASE_DEFAULT, SHARED_LEASE_MAX, SHARED_LEASE_MIN, WATCHED_MAX};
+use crate::error::{ConfigError, check_count, check_name};
 use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
-use crate::switch::Switch;
+use crate::refuser::RefuserConfig;
 
 /// What a [`SharedConcurrencyLayer`] does while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +42,7 @@ pub struct SharedConcurrencyBuilder {
     too_many: bool,
     lease: Duration,
     on_store_failure: OnStoreFailure,
-    retry_after: Duration,
-    mode: Mode,
+    refuser: RefuserConfig,
 }
 
 impl SharedConcurrencyBuilder {
@@ -60,8 +57,7 @@ impl SharedConcurrencyBuilder {
             too_many: false,
             lease: SHARED_LEASE_DEFAULT,
             on_store_failure: OnStoreFailure::Local(limit),
-            retry_after: RETRY_AFTER_DEFAULT,
-            mode: Mode::Enforce,
+            refuser: RefuserConfig::default(),
         }
     }
 
@@ -116,13 +112,13 @@ impl SharedConcurrencyBuilder {
     /// When those who are refused are told to come back: after a second, if nothing is said.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> SharedConcurrencyBuilder {
-        SharedConcurrencyBuilder { retry_after: after, ..self }
+        SharedConcurrencyBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
     /// Whether it acts at first.
     #[must_use]
     pub fn mode(self, mode: Mode) -> SharedConcurrencyBuilder {
-        SharedConcurrencyBuilder { mode, ..self }
+        SharedConcurrencyBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
     /// The layer.
@@ -131,7 +127,7 @@ impl SharedConcurrencyBuilder {
     /// If a number is zero or too large, a time is out of its bounds, the name or the key is at fault, or something was
     /// set that would have no effect.
     pub fn build(self) -> Result<SharedConcurrencyLayer, ConfigError> {
-        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let refuser = self.refuser.build()?;
         check_count("limit", self.limit, PERMIT_LIMIT_MAX)?;
         if !(SHARED_LEASE_MIN..=SHARED_LEASE_MAX).contains(&self.lease) {
             let hours = SHARED_LEASE_MAX.as_secs() / 3600;
@@ -160,7 +156,6 @@ impl SharedConcurrencyBuilder {
             None => Whose::All { key: nameless },
             Some(key) => Whose::Each { by: key.compile()?, missing: self.missing.unwrap_or_default(), nameless },
         };
-        let switch = Switch::in_mode(self.mode);
         Ok(SharedConcurrencyLayer(Arc::new(Shared {
             engine: self.engine,
             name: self.name,
@@ -171,8 +166,7 @@ impl SharedConcurrencyBuilder {
             ids: new_permit_id()?,
             next_id: AtomicU64::new(0),
             too_many: self.too_many,
-            retry_after: self.retry_after,
-            switch,
+            refuser,
             counters: Counters::default(),
             watchers: Arc::new(tokio::sync::Semaphore::new(WATCHED_MAX)),
         })))

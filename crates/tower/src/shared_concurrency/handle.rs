@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::Key;
+use tidegate_engine::exposition;
 
 use super::{Shared, SharedPermit, Whose, holder, keyed, metrics};
-use crate::exposition::CONTENT_TYPE;
 use crate::refusal::Refusal;
 use crate::switch::Switch;
 
@@ -68,7 +68,7 @@ impl Counters {
 
 impl SharedConcurrencyHandle {
     /// The content type of what [`SharedConcurrencyHandle::render`] makes.
-    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
+    pub const CONTENT_TYPE: &'static str = exposition::CONTENT_TYPE;
 
     pub(super) fn new(shared: Arc<Shared>) -> SharedConcurrencyHandle {
         SharedConcurrencyHandle(shared)
@@ -89,7 +89,7 @@ impl SharedConcurrencyHandle {
     /// Whether it acts, and what it has refused.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// What became of the places of this layer, in this process.
@@ -98,8 +98,8 @@ impl SharedConcurrencyHandle {
         let counters = &self.0.counters;
         SharedConcurrencyCounts {
             in_flight: counters.in_flight.load(Ordering::Relaxed),
-            refused: self.0.switch.refused(),
-            would_refuse: self.0.switch.would_refuse(),
+            refused: self.0.refuser.switch.refused(),
+            would_refuse: self.0.refuser.switch.would_refuse(),
             acquired: counters.of(Counter::Acquired),
             renewed: counters.of(Counter::Renewed),
             lost: counters.of(Counter::Lost),

@@ -138,7 +138,7 @@ impl Holder {
             // Those in progress are bounded by the service, and not by the store.
             (Hears::Nobody(watcher), Ok(_)) => drop(watcher),
             (Hears::Nobody(watcher), Err(_)) => {
-                self.shared.switch.count(Judgement::WouldShed);
+                self.shared.refuser.switch.count(Judgement::WouldShed);
                 asking = Some(watcher);
             }
         }

@@ -2,8 +2,10 @@
 //!
 //! Labels are the layer, a mode and a call to the store: never a key, since whoever sends requests chooses those.
 
+use tidegate_engine::exposition::Page;
+
 use super::handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
-use crate::exposition::Page;
+use crate::exposition::modes;
 
 /// A family of one series for each layer: its name, its kind, what it means, and its number.
 type Family = (&'static str, &'static str, &'static str, fn(&SharedConcurrencyCounts) -> u64);
@@ -40,12 +42,12 @@ pub(super) fn page(layers: &[SharedConcurrencyHandle]) -> String {
     let layers: Vec<_> = layers.iter().map(|layer| (layer, [("layer", layer.name())], layer.counts())).collect();
     let mut page = Page::default();
     for (name, kind, help, number) in FAMILIES {
-        page.family(name, kind, help);
+        page.head(name, kind, help);
         for (_, label, counts) in &layers {
-            page.series(label, number(counts));
+            page.line(name, label, number(counts));
         }
     }
-    page.family(FAILURES, "counter", "Calls that the store did not answer.");
+    page.head(FAILURES, "counter", "Calls that the store did not answer.");
     for (_, [label], counts) in &layers {
         let calls = [
             ("acquire", counts.store_failures),
@@ -53,16 +55,16 @@ pub(super) fn page(layers: &[SharedConcurrencyHandle]) -> String {
             ("release", counts.release_failures),
         ];
         for (call, number) in calls {
-            page.series(&[*label, ("call", call)], number);
+            page.line(FAILURES, &[*label, ("call", call)], number);
         }
     }
-    page.family(LIMIT, "gauge", "Requests that may be in progress over all processes, of each key if there are keys.");
+    page.head(LIMIT, "gauge", "Requests that may be in progress over all processes, of each key if there are keys.");
     for (layer, label, _) in &layers {
-        page.series(label, layer.limit());
+        page.line(LIMIT, label, layer.limit());
     }
-    page.family(MODE, "gauge", "What the layer does now.");
+    page.head(MODE, "gauge", "What the layer does now.");
     for (layer, label, _) in &layers {
-        page.modes(label, layer.switch().mode());
+        modes(&mut page, MODE, label, layer.switch().mode());
     }
     page.into_text()
 }

@@ -30,7 +30,7 @@ use crate::head::Head;
 use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{MissingKey, Named, named_by};
 use crate::refusal::{Reason, Refusal};
-use crate::switch::Switch;
+use crate::refuser::Refuser;
 
 pub use builder::{OnStoreFailure, SharedConcurrencyBuilder};
 use handle::Counters;
@@ -76,8 +76,7 @@ struct Shared {
     next_id: AtomicU64,
     /// Whether who is above the limit of its key hears 429 instead of 503.
     too_many: bool,
-    retry_after: Duration,
-    switch: Switch,
+    refuser: Refuser,
     counters: Counters,
     /// How many requests in shadow mode the store may be asked about at once.
     watchers: Arc<tokio::sync::Semaphore>,
@@ -178,12 +177,8 @@ fn keyed(name: &str, key: Key<'_>) -> Result<KeyBuf, Reason> {
 
 impl Shared {
     fn refusal(&self, reason: Reason) -> Refusal {
-        self.switch.count(Judgement::Shed);
-        match reason {
-            Reason::NoKey | Reason::KeyTooLong { .. } => Refusal::without_key(reason),
-            Reason::ClientBusy if self.too_many => Refusal::too_many(reason, self.retry_after),
-            reason => Refusal::unavailable(reason, self.retry_after),
-        }
+        let is_clients_own = self.too_many && matches!(reason, Reason::ClientBusy);
+        self.refuser.refuse(reason, is_clients_own)
     }
 
     /// Why somebody is refused who finds all places taken.
@@ -212,7 +207,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
 
     fn enter(&self, head: &Head<'_>) -> Entered<SharedPermit, Asked> {
         let shared = &self.0;
-        let mode = shared.switch.mode();
+        let mode = shared.refuser.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
@@ -221,7 +216,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
             (Counted::On(key), _) => Entered::wait(holder::ask(shared, key)),
             (Counted::Skipped, _) => Entered::Uncounted,
             (Counted::Denied(_), Mode::Shadow) => {
-                shared.switch.count(Judgement::WouldShed);
+                shared.refuser.switch.count(Judgement::WouldShed);
                 Entered::Uncounted
             }
             (Counted::Denied(reason), _) => Entered::refused(shared.refusal(reason)),
@@ -229,7 +224,7 @@ impl Doorkeeper for SharedConcurrencyLayer {
     }
 
     fn wait(self, asked: Asked, parts: Parts) -> Waiting<SharedPermit> {
-        Box::pin(async move { waited(parts, asked.await, &self.0.switch, |reason| self.0.refusal(reason)) })
+        Box::pin(async move { waited(parts, asked.await, &self.0.refuser.switch, |reason| self.0.refusal(reason)) })
     }
 }
 
@@ -246,6 +241,6 @@ impl<S> Layer<S> for SharedConcurrencyLayer {
 impl fmt::Debug for SharedConcurrencyLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("SharedConcurrencyLayer");
-        shown.field("limit", &self.0.limit).field("switch", &self.0.switch).finish_non_exhaustive()
+        shown.field("limit", &self.0.limit).field("switch", &self.0.refuser.switch).finish_non_exhaustive()
     }
 }

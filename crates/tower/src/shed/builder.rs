@@ -12,18 +12,17 @@ use super::layer::{BacklogOf, ClassOf, Kind, Measure, Shared, ShedLayer};
 use super::seed;
 use super::tally::Tally;
 use super::worker::Worker;
-use crate::bounds::{RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, WAIT_MAX, WORKERS_MAX};
+use crate::bounds::{WAIT_MAX, WORKERS_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::head::Head;
+use crate::refuser::RefuserConfig;
 use crate::stopwatch::Stopwatch;
-use crate::switch::Switch;
 
 /// Sets a [`ShedLayer`] up.
 pub struct ShedBuilder {
     planned: Planned,
     class: ClassOf,
-    retry_after: Duration,
-    mode: Mode,
+    refuser: RefuserConfig,
     seed: Option<u64>,
 }
 
@@ -47,13 +46,7 @@ impl ShedBuilder {
     }
 
     fn new(planned: Planned) -> ShedBuilder {
-        ShedBuilder {
-            planned,
-            class: Box::new(by_method),
-            retry_after: RETRY_AFTER_DEFAULT,
-            mode: Mode::Enforce,
-            seed: None,
-        }
+        ShedBuilder { planned, class: Box::new(by_method), refuser: RefuserConfig::default(), seed: None }
     }
 
     /// How much a request matters. If nothing is said: GET, HEAD, OPTIONS and TRACE read, all else writes, and nothing
@@ -69,13 +62,13 @@ impl ShedBuilder {
     /// When those who are shed are told to come back: after a second, if nothing is said.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> ShedBuilder {
-        ShedBuilder { retry_after: after, ..self }
+        ShedBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
     /// Whether it acts at first.
     #[must_use]
     pub fn mode(self, mode: Mode) -> ShedBuilder {
-        ShedBuilder { mode, ..self }
+        ShedBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
     /// What chance follows from, for tests. If nothing is said, it is another in each process. A fleet's shedder
@@ -90,7 +83,7 @@ impl ShedBuilder {
     /// # Errors
     /// If a number is out of its range.
     pub fn build(self) -> Result<ShedLayer, ConfigError> {
-        check_time("retry_after", self.retry_after, RETRY_AFTER_MAX)?;
+        let refuser = self.refuser.build()?;
         let dice = Dice::new(self.seed.unwrap_or_else(seed));
         let kind = match self.planned {
             Planned::Fleet { capacity, reserved } => Kind::Fleet(FleetShedder::new(capacity, reserved)?),
@@ -106,15 +99,13 @@ impl ShedBuilder {
                 Kind::Queue { ramp: QueueRejection::new(config)?, dice: Mutex::new(dice), backlog }
             }
         };
-        let switch = Switch::in_mode(self.mode);
         Ok(ShedLayer(Arc::new(Shared {
             kind,
             class: self.class,
             tally: Tally::new(),
             shed: Default::default(),
             clock: Stopwatch::shared(),
-            switch,
-            retry_after: self.retry_after,
+            refuser,
         })))
     }
 }

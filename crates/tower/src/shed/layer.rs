@@ -18,6 +18,7 @@ use crate::guard::{Doorkeeper, Entered, Guarded, Learns, Waiting};
 use crate::head::Head;
 use crate::lock::lock;
 use crate::refusal::{Reason, Refusal};
+use crate::refuser::Refuser;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
@@ -53,8 +54,7 @@ pub(super) struct Shared {
     pub(super) tally: &'static Tally,
     pub(super) shed: [AtomicU64; 4],
     pub(super) clock: Stopwatch,
-    pub(super) switch: Switch,
-    pub(super) retry_after: Duration,
+    pub(super) refuser: Refuser,
 }
 
 pub(super) enum Kind {
@@ -202,12 +202,12 @@ impl Shared {
     #[inline(never)]
     fn shed(&self, mode: Mode, class: Criticality) -> Entered<ShedPermit, Infallible> {
         let judgement = mode.judge(|| true);
-        self.switch.count(judgement);
+        self.refuser.switch.count(judgement);
         if let Some(count) = self.shed.get(class as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         match judgement {
-            Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), self.retry_after)),
+            Judgement::Shed => Entered::refused(Refusal::unavailable(Reason::Shed(class), self.refuser.retry_after)),
             Judgement::Pass | Judgement::WouldShed => Entered::In(ShedPermit { _place: self.tally.enter() }),
         }
     }
@@ -228,7 +228,7 @@ impl Doorkeeper for ShedLayer {
     #[inline]
     fn enter(&self, head: &Head<'_>) -> Entered<ShedPermit, Infallible> {
         let shared = &*self.0;
-        let mode = shared.switch.mode();
+        let mode = shared.refuser.switch.mode();
         if mode == Mode::Off {
             return Entered::Uncounted;
         }
@@ -256,7 +256,7 @@ impl<S> Layer<S> for ShedLayer {
 
 impl fmt::Debug for ShedLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ShedLayer").field("switch", &self.0.switch).finish_non_exhaustive()
+        formatter.debug_struct("ShedLayer").field("switch", &self.0.refuser.switch).finish_non_exhaustive()
     }
 }
 
@@ -268,7 +268,7 @@ impl ShedHandle {
     /// Whether it acts, and what it has shed.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.0.switch
+        &self.0.refuser.switch
     }
 
     /// How many of a class were shed, or would have been in [`Mode::Shadow`].
@@ -313,7 +313,7 @@ impl ShedHandle {
 impl fmt::Debug for ShedHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("ShedHandle");
-        shown.field("switch", &self.0.switch).field("in_flight", &self.in_flight()).finish_non_exhaustive()
+        shown.field("switch", &self.0.refuser.switch).field("in_flight", &self.in_flight()).finish_non_exhaustive()
     }
 }
 

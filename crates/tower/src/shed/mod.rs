@@ -7,13 +7,11 @@
 //! | who is in progress behind it | `tally.rs` |
 //! | the worker's shedder, for many requests at once | `worker.rs` |
 //! | the layer for clients, which hold back when they are refused | `throttle.rs` |
-//! | what such a client has sent, counted without a lock | `sent.rs` |
 //!
 //! A queue that has stood too long is shed by the queue itself: [`Queue::codel`](crate::Queue::codel).
 
 mod builder;
 mod layer;
-mod sent;
 mod tally;
 mod throttle;
 mod worker;

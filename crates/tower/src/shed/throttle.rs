@@ -14,7 +14,6 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::seed;
-use super::sent::{Counts, InProgress, SentCounter};
 use crate::ended::Ended;
 use crate::error::ConfigError;
 use crate::grpc::code;
@@ -36,12 +35,16 @@ use crate::switch::Switch;
 pub struct ThrottleLayer(Arc<Shared>);
 
 struct Shared {
-    config: ClientThrottleConfig,
-    sent: &'static SentCounter,
-    dice: Mutex<Dice>,
+    counts: Mutex<Counts>,
     accepted: Option<Accepted>,
     clock: Stopwatch,
     switch: Switch,
+}
+
+/// What the client has sent, and the dice that hold it back. What is throttled crosses a network, so a lock is cheap enough.
+struct Counts {
+    throttle: ClientThrottle,
+    dice: Dice,
 }
 
 /// What the user takes for accepted.
@@ -63,8 +66,8 @@ impl ThrottleLayer {
     /// How probably the next request is held back.
     #[must_use]
     pub fn probability(&self) -> f64 {
-        let Counts { requests, accepts } = self.0.sent.catch_up(|| self.0.clock.now());
-        self.0.config.probability(requests, accepts)
+        let mut counts = lock(&self.0.counts);
+        counts.throttle.probability(self.0.clock.now())
     }
 }
 
@@ -105,10 +108,10 @@ impl ThrottleBuilder {
     /// # Errors
     /// If a number is out of its range.
     pub fn build(self) -> Result<ThrottleLayer, ConfigError> {
-        let sent = SentCounter::of(ClientThrottle::new(self.config)?);
-        let dice = Mutex::new(Dice::new(self.seed.unwrap_or_else(seed)));
+        let throttle = ClientThrottle::new(self.config)?;
+        let counts = Mutex::new(Counts { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
         let (switch, clock) = (Switch::in_mode(self.mode), Stopwatch::shared());
-        Ok(ThrottleLayer(Arc::new(Shared { config: self.config, sent, dice, accepted: self.accepted, clock, switch })))
+        Ok(ThrottleLayer(Arc::new(Shared { counts, accepted: self.accepted, clock, switch })))
     }
 }
 
@@ -123,33 +126,44 @@ fn by_default(end: Ended<'_>) -> bool {
     }
 }
 
-impl Shared {
-    /// The place of a request that is sent; nothing if it is held back.
-    #[inline]
-    fn send(&self) -> Option<InProgress> {
-        let mode = self.switch.mode();
-        if mode == Mode::Off {
-            // Neither it nor its answer is counted.
-            return Some(self.sent.enter());
-        }
-        let (Counts { requests, accepts }, place) = self.sent.request(|| self.clock.now());
-        let judgement = mode.judge(|| self.config.probability(requests, accepts) > 0.0 && self.holds_back());
-        self.switch.count(judgement);
-        (judgement != Judgement::Shed).then_some(place)
-    }
-
-    /// Whether a request that has been counted is held back: nobody is by numbers that may not belong together.
-    #[cold]
-    fn holds_back(&self) -> bool {
-        let Counts { requests, accepts } = self.sent.catch_up(|| self.clock.now());
-        // The request itself comes after those.
-        self.config.sheds(requests.saturating_sub(1), accepts, || lock(&self.dice).roll())
-    }
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    HeldBack,
+    Counted,
+    /// The layer is off: neither the request nor its answer counts.
+    Uncounted,
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.sent.close();
+impl Shared {
+    /// Counts a request, and decides whether it is sent.
+    fn send(&self) -> Sending {
+        let mode = self.switch.mode();
+        if mode == Mode::Off {
+            return Sending::Uncounted;
+        }
+        let judgement = mode.judge(|| self.sheds());
+        self.switch.count(judgement);
+        if judgement == Judgement::Shed { Sending::HeldBack } else { Sending::Counted }
+    }
+
+    fn sheds(&self) -> bool {
+        let Counts { throttle, dice } = &mut *lock(&self.counts);
+        // Read under the lock: a thread that was suspended before it would take the throttle's window for one of a clock that
+        // was set back, and all would be forgotten.
+        let now = self.clock.now();
+        // A number is rolled only if it matters.
+        let roll = if throttle.probability(now) > 0.0 { dice.roll() } else { 0 };
+        throttle.sheds(now, roll)
+    }
+
+    /// Counts the answer to a request that counts, if the server has accepted it.
+    fn answered(&self, end: Ended<'_>) {
+        // The user's own code runs outside of the lock.
+        if self.accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end)) {
+            let mut counts = lock(&self.counts);
+            counts.throttle.accepted(self.clock.now());
+        }
     }
 }
 
@@ -192,15 +206,12 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> ThrottleFuture<S::Future> {
-        let state = match self.shared.send() {
-            None => Sent::HeldBack,
-            Some(place) => Sent::On {
-                future: self.inner.call(request),
-                place: Some(place),
-                accepted: self.shared.accepted.clone(),
-                clock: self.shared.clock,
-            },
+        let counted = match self.shared.send() {
+            Sending::HeldBack => return ThrottleFuture { state: Sent::HeldBack },
+            Sending::Counted => Some(Arc::clone(&self.shared)),
+            Sending::Uncounted => None,
         };
+        let state = Sent::On { future: self.inner.call(request), counted };
         ThrottleFuture { state }
     }
 }
@@ -216,7 +227,7 @@ pin_project! {
 pin_project! {
     #[project = SentProjection]
     enum Sent<F> {
-        On { #[pin] future: F, place: Option<InProgress>, accepted: Option<Accepted>, clock: Stopwatch },
+        On { #[pin] future: F, counted: Option<Arc<Shared>> },
         HeldBack,
     }
 }
@@ -229,12 +240,10 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            SentProjection::On { future, place, accepted, clock } => {
+            SentProjection::On { future, counted } => {
                 let result = ready!(future.poll(context));
-                if let Some(place) = place.take() {
-                    let end = Ended::of(&result);
-                    let is_accepted = || accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end));
-                    place.answered(is_accepted, || clock.now());
+                if let Some(shared) = counted.take() {
+                    shared.answered(Ended::of(&result));
                 }
                 Poll::Ready(result.map_err(Throttled::Inner))
             }
@@ -263,32 +272,21 @@ impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sent::tests::{ALONE, mistake};
     use super::*;
 
     fn layer() -> ThrottleLayer {
-        ThrottleLayer::builder(ClientThrottleConfig::default()).seed(3).build().unwrap()
+        ThrottleLayer::builder(ClientThrottleConfig::default()).seed(3).mode(Mode::Shadow).build().unwrap()
     }
 
-    /// Has a request of this layer answered.
-    fn accept(layer: &ThrottleLayer, place: InProgress) {
-        place.answered(|| true, || layer.0.clock.now());
+    /// Has the server accept a request of this layer.
+    fn accept(layer: &ThrottleLayer) {
+        layer.0.answered(Ended::of(&Ok::<_, String>(Response::new(()))));
     }
 
-    fn counts(layer: &ThrottleLayer) -> Counts {
-        layer.0.sent.catch_up(|| layer.0.clock.now())
-    }
-
-    #[test]
-    fn nobody_is_held_back_by_numbers_that_do_not_belong_together() {
-        let _alone = lock(&ALONE);
-        let layer = layer();
-        (0..100).for_each(|_| accept(&layer, layer.0.send().unwrap()));
-        for step in 0..100 {
-            mistake(layer.0.sent);
-            assert!(layer.0.send().is_some(), "step {step}");
-        }
-        assert_eq!(counts(&layer), Counts { requests: 200, accepts: 100 });
+    /// Counts do not go beyond a hundred thousand here, so that different ones have different probabilities.
+    fn check_counts(layer: &ThrottleLayer, requests: u64, accepts: u64) {
+        let expected = ClientThrottleConfig::default().probability(requests, accepts);
+        assert_eq!(layer.probability(), expected, "{requests} requests, {accepts} accepts");
     }
 
     #[test]
@@ -315,36 +313,53 @@ mod tests {
 
     #[test]
     fn what_is_sent_while_it_is_off_does_not_count() {
-        let _alone = lock(&ALONE);
-        let layer = ThrottleLayer::builder(ClientThrottleConfig::default()).mode(Mode::Off).build().unwrap();
-        accept(&layer, layer.0.send().unwrap());
-        drop(layer.0.send());
-        assert_eq!(counts(&layer), Counts::default());
+        let layer = layer();
+        layer.switch().set_mode(Mode::Off);
+        assert_eq!(layer.0.send(), Sending::Uncounted);
+        check_counts(&layer, 0, 0);
     }
 
     #[test]
-    fn a_layer_that_is_gone_leaves_its_counter_to_the_next() {
-        let _alone = lock(&ALONE);
-        let first = layer().0.sent;
-        assert!(std::ptr::eq(first, layer().0.sent));
+    fn many_at_once_are_all_counted() {
+        let (layer, each) = (layer(), 10_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in 0..each {
+                        assert_eq!(layer.0.send(), Sending::Counted);
+                        if number % 4 == 0 {
+                            accept(&layer);
+                        }
+                    }
+                });
+            }
+        });
+        check_counts(&layer, 4 * each, each);
+    }
+
+    #[test]
+    fn requests_and_answers_that_come_all_together_are_all_counted() {
+        let (layer, many) = (layer(), 100_000);
+        (0..many).for_each(|_| assert_eq!(layer.0.send(), Sending::Counted));
+        check_counts(&layer, many, 0);
+        (0..many / 4).for_each(|_| accept(&layer));
+        check_counts(&layer, many, many / 4);
     }
 
     #[test]
     fn holds_back_as_the_throttle_of_the_core_does() {
-        let _alone = lock(&ALONE);
         let layer = layer();
+        layer.switch().set_mode(Mode::Enforce);
         let (config, mut dice) = (ClientThrottleConfig::default(), Dice::new(3));
         let (mut requests, mut accepts, mut chance) = (0, 0, Dice::new(9));
         for step in 0..20_000 {
             let expected = config.sheds(requests, accepts, || dice.roll());
             let sent = layer.0.send();
-            assert_eq!(sent.is_none(), expected, "step {step}");
+            assert_eq!(sent == Sending::HeldBack, expected, "step {step}");
             requests += 1;
             // A third is accepted of what is sent.
-            if let Some(place) = sent
-                && chance.roll().is_multiple_of(3)
-            {
-                accept(&layer, place);
+            if sent == Sending::Counted && chance.roll().is_multiple_of(3) {
+                accept(&layer);
                 accepts += 1;
             }
         }

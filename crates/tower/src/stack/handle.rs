@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::shed::{Criticality, Mode};
+use tidegate_engine::exposition;
 
 use super::{Parts, metrics};
-use crate::exposition::CONTENT_TYPE;
 use crate::{ConcurrencyHandle, FairHandle, ShedHandle, Switch};
 
 /// A part of a stack.
@@ -44,7 +44,7 @@ pub struct StackHandle(Arc<Parts>);
 
 impl StackHandle {
     /// The content type of what [`StackHandle::render`] makes.
-    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
+    pub const CONTENT_TYPE: &'static str = exposition::CONTENT_TYPE;
 
     pub(super) fn new(parts: Arc<Parts>) -> StackHandle {
         StackHandle(parts)

@@ -2,8 +2,10 @@
 //!
 //! Labels are the stack, its part, a mode and a class: never a tenant, since whoever sends requests chooses those.
 
+use tidegate_engine::exposition::Page;
+
 use super::handle::{PartStats, StackStats};
-use crate::exposition::Page;
+use crate::exposition::modes;
 
 /// A family of series: its name, its kind, what it means, and its number, where a part has one.
 type Family = (&'static str, &'static str, &'static str, fn(&PartStats) -> Option<u64>);
@@ -34,21 +36,21 @@ pub(super) fn page(stacks: &[(&str, StackStats)]) -> String {
     let mut page = Page::default();
     let parts = || stacks.iter().flat_map(|(stack, stats)| stats.parts().map(move |part| (*stack, part)));
     for (name, kind, help, number) in FAMILIES {
-        page.family(name, kind, help);
+        page.head(name, kind, help);
         for (stack, part) in parts() {
             if let Some(number) = number(part) {
-                page.series(&[("stack", stack), ("part", part.part.name())], number);
+                page.line(name, &[("stack", stack), ("part", part.part.name())], number);
             }
         }
     }
-    page.family(MODE, "gauge", "What the part does now.");
+    page.head(MODE, "gauge", "What the part does now.");
     for (stack, part) in parts() {
-        page.modes(&[("stack", stack), ("part", part.part.name())], part.mode);
+        modes(&mut page, MODE, &[("stack", stack), ("part", part.part.name())], part.mode);
     }
-    page.family(SHED, "counter", "Requests of a class that were shed, or would have been in shadow mode.");
+    page.head(SHED, "counter", "Requests of a class that were shed, or would have been in shadow mode.");
     for (stack, stats) in stacks {
         for (class, number) in stats.shed_by_class.iter().flatten() {
-            page.series(&[("stack", stack), ("class", class.name())], *number);
+            page.line(SHED, &[("stack", stack), ("class", class.name())], *number);
         }
     }
     page.into_text()
