@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tidegate_core::Limit;
 use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX, OWN_KEY_BYTES_MAX};
+use tidegate_engine::{HttpHost, HttpRequest, HttpTarget};
 use tidegate_policy::json::{FieldError, Raw, shortened};
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
-    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_duration, read_json_limit,
-    read_limit,
+    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, read_duration, read_json_limit, read_limit,
 };
 
 use super::answer::{Failure, quote};
@@ -147,15 +147,9 @@ impl<'a> Subject<'a> {
         all
     }
 
-    pub(super) fn headers(&self) -> Vec<(&str, &str)> {
-        let all = self.http.iter().flat_map(|http| &http.headers);
-        all.map(|(name, value)| (name.as_str(), value.as_ref())).collect()
-    }
-
-    pub(super) fn http<'e>(&'e self, headers: &'e [(&'e str, &'e str)]) -> Option<Http<'e>> {
-        let told = self.http.as_ref()?;
-        let DescribedHttp { method, host, path, query, address, .. } = told;
-        Some(Http { method, host, path, query, headers, address: *address })
+    /// The HTTP request that is described, if any is, with the address of its client.
+    pub(super) fn http(&self) -> Option<(HttpRequest<'_>, Option<IpAddr>)> {
+        self.http.as_ref().map(|described| (described.request(), described.address))
     }
 
     pub(super) fn request<'e>(&'e self, descriptors: &'e [Descriptor<'e>], http: Option<&'e Http<'e>>) -> Request<'e> {
@@ -203,10 +197,6 @@ impl<'a> DescribedHttp<'a> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
-        let path = match canonical_path(&path) {
-            Cow::Owned(canonical) => Cow::Owned(canonical),
-            Cow::Borrowed(_) => path,
-        };
         let address = part("address")?;
         let headers = match fields.take("headers") {
             None => Vec::new(),
@@ -223,10 +213,19 @@ impl<'a> DescribedHttp<'a> {
         Ok(DescribedHttp { method, host, path, query, headers, address })
     }
 
+    /// The request as rules look at it. Its host stays as it was described.
+    fn request(&self) -> HttpRequest<'_> {
+        let DescribedHttp { method, host, path, query, headers, address: _ } = self;
+        let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_ref())).collect();
+        HttpRequest::described(HttpTarget { method, host: HttpHost::Described(host), path, query }, headers)
+    }
+
     /// Whom and what it is about, for logs.
     pub(super) fn in_brief(&self) -> String {
-        let address = self.address.map(|address| address.to_string()).unwrap_or_default();
-        let parts = [address, shortened(&self.method), shortened(&self.host), shortened(&self.path)];
+        let request = self.request();
+        let Http { method, host, path, address, .. } = request.http(self.address);
+        let address = address.map(|address| address.to_string()).unwrap_or_default();
+        let parts = [address, shortened(method), shortened(host), shortened(path)];
         let told: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
         told.join(" ")
     }

@@ -33,8 +33,8 @@ pub(super) async fn get(service: &Service, query: Option<&str>) -> Answered {
 async fn by_rules(service: &Service, via: Via<'_>, subject: &Subject<'_>) -> Answered {
     let entries = subject.entries();
     let descriptors = subject.descriptors(&entries);
-    let headers = subject.headers();
-    let http = subject.http(&headers);
+    let described = subject.http();
+    let http = described.as_ref().map(|(http, address)| http.http(*address));
     let checked = service.check_known(via, &subject.request(&descriptors, http.as_ref())).await?;
     let outcome = checked.ok_or_else(|| unknown_domain(&subject.domain))?;
     Ok(told::outcome(&outcome, service.engine.clock().now()))
