@@ -22,7 +22,7 @@ use tidegate_policy::{Ask, Mode, Request};
 use crate::bounds::{
     DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES,
 };
-use crate::service::Protocol;
+use crate::protocol::Protocol;
 
 /// Who may read the file: it holds what descriptors hold, perhaps names and addresses.
 const PERMISSIONS: u32 = 0o640;

@@ -1,4 +1,4 @@
-//! Tidegate as a service: three protocols in front of one engine. A front end decodes, asks the engine and encodes.
+//! Tidegate as a service: several protocols in front of one engine. A front end decodes, asks the engine and encodes.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -7,7 +7,8 @@
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs`, `loads.rs` |
-//! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
+//! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
+//! | how much comes in | `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
@@ -28,6 +29,7 @@ mod lanes;
 mod linger;
 mod listener;
 mod loads;
+mod protocol;
 mod refusals;
 mod reload;
 mod resp;
@@ -44,11 +46,12 @@ pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
+pub use protocol::{Protocol, Via};
 pub use reload::BadConfig;
 pub use resp::RespDoor;
 pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
-pub use service::{Protocol, Service, Via};
+pub use service::Service;
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use traffic::Traffic;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
 use tidegate_core::Time;
 use tidegate_engine::{Engine, Outcome, RequestError};
 use tidegate_policy::Request;
@@ -17,65 +16,12 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
+use crate::protocol::{Protocol, Via};
 use crate::refusals::Refusals;
 use crate::telemetry::TRACE_TARGET;
 use crate::tls::Tls;
 use crate::trace_parent;
 use crate::traffic::Traffic;
-
-/// A way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// The protocol of Redis.
-    Resp,
-    /// Envoy's rate limit service.
-    Grpc,
-    /// HTTP.
-    Http,
-}
-
-impl Protocol {
-    /// Its name in logs and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::Resp => "resp",
-            Protocol::Grpc => "grpc",
-            Protocol::Http => "http",
-        }
-    }
-}
-
-/// How a request came in.
-#[derive(Clone, Copy, Debug)]
-pub struct Via<'a> {
-    /// The way.
-    pub protocol: Protocol,
-    /// What may name the caller's trace.
-    headers: Option<&'a HeaderMap>,
-}
-
-impl From<Protocol> for Via<'_> {
-    fn from(protocol: Protocol) -> Self {
-        Via { protocol, headers: None }
-    }
-}
-
-impl<'a> Via<'a> {
-    /// With the trace of these headers, if they name one.
-    pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
-        Via { protocol, headers: Some(headers) }
-    }
-
-    /// The caller's `traceparent`, as it was sent. It is looked for only where something traces.
-    fn traceparent(&self) -> Option<&'a [u8]> {
-        let mut all = self.headers?.get_all(trace_parent::HEADER).iter();
-        match (all.next(), all.next()) {
-            (Some(only), None) => Some(only.as_bytes()),
-            _ => None,
-        }
-    }
-}
 
 /// The engine, and what is known of the server as a whole.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::bounds::TRAFFIC_SHARDS;
 use crate::listener::Listener;
-use crate::service::Protocol;
+use crate::protocol::{PerProtocol, Protocol};
 
 /// The statuses that are counted apart; all others are counted together.
 const STATUSES: [u16; 13] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
@@ -54,9 +54,15 @@ pub struct Traffic {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    requests: [AtomicU64; 3],
+    front_ends: PerProtocol<FrontEnd>,
     statuses: [AtomicU64; STATUSES.len() + 1],
-    times: [Times; 3],
+}
+
+/// What is counted of each front end.
+#[derive(Debug, Default)]
+struct FrontEnd {
+    requests: AtomicU64,
+    times: Times,
 }
 
 /// How long answers took.
@@ -99,17 +105,15 @@ impl Traffic {
 
     /// Counts several requests that came in this way.
     pub(crate) fn count_many(&self, protocol: Protocol, requests: u64) {
-        if let Some(counter) = self.shard().requests.get(protocol as usize) {
-            counter.fetch_add(requests, Ordering::Relaxed);
-        }
+        self.shard().front_ends[protocol].requests.fetch_add(requests, Ordering::Relaxed);
     }
 
     /// Counts so many answers that were made together in this time.
     pub(crate) fn count_time(&self, protocol: Protocol, answers: u64, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let number = TIME_BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(TIME_BOUNDS.len());
-        let times = self.shard().times.get(protocol as usize);
-        if let Some((times, counter)) = times.and_then(|times| Some((times, times.within.get(number)?))) {
+        let times = &self.shard().front_ends[protocol].times;
+        if let Some(counter) = times.within.get(number) {
             counter.fetch_add(answers, Ordering::Relaxed);
             times.nanos.fetch_add(nanos.wrapping_mul(answers), Ordering::Relaxed);
         }
@@ -141,16 +145,16 @@ impl Traffic {
     }
 
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
-        self.sum(|shard| shard.requests.get(protocol as usize))
+        self.sum(|shard| Some(&shard.front_ends[protocol].requests))
     }
 
     pub(crate) fn times(&self, protocol: Protocol) -> TimesTold {
         let mut so_far = 0_u64;
         let within = std::array::from_fn(|number| {
-            so_far = so_far.wrapping_add(self.sum(|shard| shard.times.get(protocol as usize)?.within.get(number)));
+            so_far = so_far.wrapping_add(self.sum(|shard| shard.front_ends[protocol].times.within.get(number)));
             so_far
         });
-        TimesTold { within, nanos: self.sum(|shard| Some(&shard.times.get(protocol as usize)?.nanos)) }
+        TimesTold { within, nanos: self.sum(|shard| Some(&shard.front_ends[protocol].times.nanos)) }
     }
 
     /// Answers over HTTP by status; those of status 0 are all others.

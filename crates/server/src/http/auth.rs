@@ -17,7 +17,8 @@ use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching
 use super::asked::{COSTS, check_cost};
 use super::query::Query;
 use super::told;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 const DOMAIN_DEFAULT: &str = "default";

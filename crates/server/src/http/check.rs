@@ -9,7 +9,8 @@ use super::body::{list, utf8};
 use super::query::Query;
 use super::told;
 use crate::bounds::CHECKS_MAX;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"user:42","limit":"1000/day"}]"#;
 

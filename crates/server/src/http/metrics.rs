@@ -10,7 +10,8 @@ use tidegate_engine::{Breaker, CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, St
 use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
-use crate::service::{Protocol, Service};
+use crate::protocol::Protocol;
+use crate::service::Service;
 use crate::traffic::{TIME_BOUNDS, TimesTold};
 
 pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -197,7 +198,7 @@ fn permits(page: &mut Page, service: &Service) {
 fn traffic(page: &mut Page, service: &Service) {
     let traffic = &service.traffic;
     page.head(REQUESTS, "counter", "Requests by the protocol they came in with.");
-    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+    for &protocol in Protocol::ALL {
         page.line(REQUESTS, &[("protocol", protocol.name())], traffic.requests(protocol));
     }
     page.head(HTTP_RESPONSES, "counter", "Answers over HTTP by status.");
@@ -206,7 +207,7 @@ fn traffic(page: &mut Page, service: &Service) {
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
     page.head(RESPONSE_TIME, "histogram", "How long answers take, from the last byte of the request to the answer.");
-    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+    for &protocol in Protocol::ALL {
         let TimesTold { within, nanos } = traffic.times(protocol);
         page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &TIME_BOUNDS, &within, nanos);
     }

@@ -51,7 +51,8 @@ use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPAR
 use crate::drain::Drain;
 use crate::linger;
 use crate::listener::Door;
-use crate::service::{Protocol, Service, Via};
+use crate::protocol::{Protocol, Via};
+use crate::service::Service;
 use answer::{Answered, Failure, Reply};
 use pages::Kind;
 pub(crate) use pages::Pages;
@@ -220,7 +221,7 @@ async fn timed(service: &Service, answer: Pin<&mut impl Future<Output = Answered
 }
 
 impl Door for HttpDoor {
-    const NAME: &'static str = "http";
+    const NAME: &'static str = Protocol::Http.name();
     const SPARE: usize = SPARE_CONNECTIONS;
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {

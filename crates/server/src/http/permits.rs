@@ -20,7 +20,8 @@ use super::query::{Query, decode, whole};
 use super::routes;
 use super::told::{self, nanos};
 use crate::headers::{self, OWN_LIMIT_NAME};
-use crate::service::{Protocol, Service};
+use crate::protocol::Protocol;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
 const KEYS: &str = "name what is shared, like key=job:42";

@@ -18,7 +18,8 @@ use super::unary::{self, Answer};
 use super::{decode, encode};
 use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
 use crate::drain::Drain;
-use crate::service::{Protocol, Service, Via};
+use crate::protocol::{Protocol, Via};
+use crate::service::Service;
 
 /// The one method of Envoy's rate limit service.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

@@ -12,7 +12,8 @@ use tidegate_policy::json::{FieldError, Fields, Raw, flag, list, quote, text, wh
 use tonic::Status;
 
 use super::calls::decide;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"42"}]}]}"#;
 

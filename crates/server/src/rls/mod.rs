@@ -44,6 +44,7 @@ use crate::bounds::{
 };
 use crate::drain::Drain;
 use crate::listener::Door;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use crate::tls::Tls;
 
@@ -112,7 +113,7 @@ impl RlsDoor {
 }
 
 impl Door for RlsDoor {
-    const NAME: &'static str = "grpc";
+    const NAME: &'static str = Protocol::Grpc.name();
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         let Some(tls) = &self.tls else { return self.converse(stream, drain).await };
