@@ -8,18 +8,19 @@
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs`, `loads.rs` |
 //! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
-//! | how much comes in | `traffic.rs` |
+//! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
 mod body;
+mod checks;
 mod decision_log;
 mod descriptors;
 mod drain;

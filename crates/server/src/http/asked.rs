@@ -18,6 +18,7 @@ use tidegate_policy::{
 use super::answer::{Failure, quote};
 use super::body::{Fields, list, text};
 use super::query::Query;
+use crate::decision_log::{InlineCharge, InlineLimit};
 use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
 
@@ -271,6 +272,17 @@ impl<'a> Inline<'a> {
         };
         let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
         Ok(Inline { wait, ..Inline::unnamed(key, read, check_cost(cost)?) })
+    }
+
+    /// The limit, with its name if the caller gave one.
+    pub(super) fn named_limit(&self) -> (Option<&str>, &Limit) {
+        (self.is_named.then_some(&*self.name), &self.limit)
+    }
+
+    /// What it charges, for the decision log.
+    pub(super) fn charge(&self) -> InlineCharge<'_> {
+        let (name, limit) = self.named_limit();
+        InlineCharge { key: self.key.as_bytes(), name, limit: InlineLimit::Rate(limit), cost: self.cost }
     }
 
     fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {

@@ -129,7 +129,7 @@ impl HttpDoor {
                 let body = body::read(body).await?;
                 timed(service, pin!(check::post(service, via, &body))).await
             }
-            (&Method::GET, "/v1/check") => timed(service, pin!(check::get(service, query))).await,
+            (&Method::GET, "/v1/check") => timed(service, pin!(check::get(service, via, query))).await,
             (_, "/v1/auth") => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
             (&Method::POST, "/v1/report") => Box::pin(report::post(service, &body::read(body).await?)).await,
             (&Method::GET, "/metrics") => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
@@ -142,7 +142,7 @@ impl HttpDoor {
             }
             (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
             (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
-            (_, path) if path.starts_with("/v1/permits") => Box::pin(permits::any(service, parts, body)).await,
+            (_, path) if path.starts_with("/v1/permits") => Box::pin(permits::any(service, via, parts, body)).await,
             // Boxed: what is rare needs no room in every request.
             _ => Box::pin(self.route_admin(caller, parts, body)).await,
         }

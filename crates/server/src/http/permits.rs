@@ -20,7 +20,7 @@ use super::query::{Query, decode, whole};
 use super::routes;
 use super::told::{self, nanos};
 use crate::headers::{self, OWN_LIMIT_NAME};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Via};
 use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
@@ -52,7 +52,7 @@ pub(super) fn of_path(path: &str) -> Option<&str> {
 }
 
 /// All that is asked below `/v1/permits`.
-pub(super) async fn any(service: &Service, parts: &Parts, body: Incoming) -> Answered {
+pub(super) async fn any(service: &Service, via: Via<'_>, parts: &Parts, body: Incoming) -> Answered {
     let path = parts.uri.path();
     let route = routes::find(path).ok_or_else(|| routes::unknown(path))?;
     if !route.methods.contains(&parts.method.as_str()) {
@@ -62,7 +62,7 @@ pub(super) async fn any(service: &Service, parts: &Parts, body: Incoming) -> Ans
     let reply = match of_path(path) {
         None => {
             let body = body::read(body).await?;
-            service.timed(Protocol::Http, pin!(acquire(service, &body))).await?
+            service.timed(Protocol::Http, pin!(acquire(service, via, &body))).await?
         }
         Some(id) if parts.method == Method::PUT => {
             service.timed(Protocol::Http, pin!(renew(service, id, query))).await?
@@ -97,10 +97,10 @@ fn asked(body: &[u8]) -> Result<Asked<'_>, Failure> {
 }
 
 /// Takes a permit, if one is free.
-async fn acquire(service: &Service, body: &[u8]) -> Answered {
+async fn acquire(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let Asked { key, limit, lease, id } = asked(body)?;
     let id = id.as_deref().map(str::as_bytes);
-    let Acquired { id, permits } = service.engine.acquire_permit(key.as_bytes(), limit, lease, id).await?;
+    let Acquired { id, permits } = service.acquire_permit(via, key.as_bytes(), limit, lease, id).await?;
     if !permits.done {
         let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end) };
         return Ok(full(&members, permits.next_end));
