@@ -202,7 +202,7 @@ fn traffic(page: &mut Page, service: &Service) {
         page.line(REQUESTS, &[("protocol", protocol.name())], traffic.requests(protocol));
     }
     page.head(HTTP_RESPONSES, "counter", "Answers over HTTP by status.");
-    for (status, count) in traffic.statuses() {
+    for (status, count) in traffic.statuses(Protocol::Http) {
         let code = if status == 0 { "other".to_owned() } else { status.to_string() };
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
@@ -296,7 +296,7 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
     let TimesTold { within, nanos } = service.traffic.times(Protocol::Grpc);
     page.histogram(REFERENCE_TIME, METHOD, &TIME_BOUNDS, &within, nanos);
     page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
-    page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.grpc_errors());
+    page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.errors(Protocol::Grpc));
     let (loads, errors) = service.config_loads();
     page.head(REFERENCE_LOADS, "counter", "Configurations that were loaded.");
     page.line(REFERENCE_LOADS, &[], loads);

@@ -111,7 +111,7 @@ impl HttpDoor {
         let (parts, body) = request.into_parts();
         let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
         self.service.traffic.count(Protocol::Http);
-        self.service.traffic.count_status(reply.status());
+        self.service.traffic.count_status(Protocol::Http, reply.status());
         answer::keep_map(parts.headers);
         caller.pulse.answered();
         Ok(reply)

@@ -124,7 +124,7 @@ impl Limits {
         match decided.await {
             Ok(response) => unary::ok(&response),
             Err(status) => {
-                self.service.traffic.count_grpc_error();
+                self.service.traffic.count_error(Protocol::Grpc);
                 unary::refused(&status)
             }
         }
