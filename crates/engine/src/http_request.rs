@@ -73,21 +73,13 @@ impl Default for HttpHost<'_> {
     }
 }
 
-impl<'a> HttpTarget<'a> {
-    /// The target of a request that was received. The host in its URL, if there is one, is preferred to the `Host` header.
-    #[must_use]
-    pub fn received(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> HttpTarget<'a> {
-        let named = || headers.get(HOST).and_then(header_text).unwrap_or_default();
-        HttpTarget {
-            method: method.as_str(),
-            host: HttpHost::Authority(uri.host().unwrap_or_else(named)),
-            path: uri.path(),
-            query: uri.query().unwrap_or_default(),
-        }
-    }
-}
-
 impl<'a> HttpHost<'a> {
+    /// The host of a request that was received. One in its URL is preferred to the `Host` header.
+    fn received(uri: &'a Uri, headers: &'a HeaderMap) -> HttpHost<'a> {
+        let named = || headers.get(HOST).and_then(header_text).unwrap_or_default();
+        HttpHost::Authority(uri.host().unwrap_or_else(named))
+    }
+
     fn canonical(self) -> Cow<'a, str> {
         match self {
             HttpHost::Described(host) => Cow::Borrowed(host),
@@ -107,12 +99,11 @@ impl<'a> HttpRequest<'a> {
     /// not known which the rules look at.
     #[must_use]
     pub fn received(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, parts: HttpParts) -> HttpRequest<'a> {
-        let target = HttpTarget::received(method, uri, headers);
         HttpRequest {
-            method: target.method,
-            host: if parts.host { target.host.canonical() } else { Cow::default() },
-            path: if parts.path { canonical_path(target.path) } else { Cow::default() },
-            query: target.query,
+            method: method.as_str(),
+            host: if parts.host { HttpHost::received(uri, headers).canonical() } else { Cow::default() },
+            path: if parts.path { canonical_path(uri.path()) } else { Cow::default() },
+            query: uri.query().unwrap_or_default(),
             headers: if parts.headers { header_texts(headers) } else { Vec::new() },
         }
     }
