@@ -1,12 +1,14 @@
 //! From an HTTP request to what rules look at: the one adapter of all front ends.
 //!
-//! Front ends differ in where the target of a request comes from, and in nothing else:
+//! Paths, queries and headers are read alike for all front ends. They differ in where the rest comes from:
 //!
-//! | front end | constructor | target | address |
-//! |---|---|---|---|
-//! | a layer, a gateway | [`HttpRequest::received`] | the request itself | of the peer, behind trusted proxies |
-//! | forward auth | [`HttpRequest::forwarded`] | headers of the proxy | of the peer, behind trusted proxies |
-//! | the check API | [`HttpRequest::described`] | as the caller describes it | as the caller describes it |
+//! | front end | constructor | method, host, path | form of the host | address |
+//! |---|---|---|---|---|
+//! | a layer, a gateway | [`HttpRequest::received`] | of the request itself | lower case, no port | of the client behind the peer |
+//! | forward auth | [`HttpRequest::forwarded`] | what the proxy says in headers | lower case, no port | of the client behind the peer |
+//! | the check API | [`HttpRequest::described`] | what the caller says | as it is | what the caller says, or none |
+//!
+//! A front end that knows which parts the rules look at may leave the others empty; only a layer does.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -158,7 +158,7 @@ impl Service {
         self.engine.decide_batch(batch, limit, Op::Take(cost), decisions).await;
     }
 
-    #[cold]
+    /// Decides as [`Service::decide_batch`] does, with a span and perhaps a line for each key.
     async fn decide_batch_observed(
         &self,
         via: Via<'_>,
@@ -172,9 +172,12 @@ impl Service {
         let before = decisions.len();
         self.engine.decide_batch(batch, limit, Op::Take(cost), decisions).await;
         for ((key, decision), span) in batch.keys().zip(decisions.iter().skip(before)).zip(&spans) {
-            let charge = InlineCharge { key, name: None, limit: InlineLimit::Rate(limit), cost };
-            let verdict = InlineVerdict::of([decision], decision.retry());
-            self.note_inline(via.protocol, span, &[charge], Ok(&verdict));
+            span.record("allowed", decision.is_allowed());
+            if let Some(log) = &self.decision_log {
+                let charge = InlineCharge { key, name: None, limit: InlineLimit::Rate(limit), cost };
+                let verdict = || InlineVerdict::of([decision], decision.retry());
+                log.record(|| by_inline_limits(self.engine.clock().now(), via.protocol, &[charge], Ok(verdict())));
+            }
         }
     }
 
@@ -222,25 +225,13 @@ impl Service {
         let span = span(via, None);
         let decided = decided.instrument(span.clone()).await;
         let answered = decided.as_ref().map(verdict).map_err(ToString::to_string);
-        let answered = answered.as_ref().map_err(String::as_str);
-        self.note_inline(via.protocol, &span, charges().as_ref(), answered);
-        decided
-    }
-
-    /// Traces and logs what was answered to charges that were made together.
-    fn note_inline(
-        &self,
-        protocol: Protocol,
-        span: &Span,
-        charges: &[InlineCharge<'_>],
-        answered: Result<&InlineVerdict, &str>,
-    ) {
-        if let Ok(verdict) = answered {
+        if let Ok(verdict) = &answered {
             span.record("allowed", verdict.allowed);
         }
         if let Some(log) = &self.decision_log {
-            log.record(|| by_inline_limits(self.engine.clock().now(), protocol, charges, answered));
+            log.record(|| by_inline_limits(self.engine.clock().now(), via.protocol, charges().as_ref(), answered));
         }
+        decided
     }
 }
 

@@ -62,7 +62,7 @@ struct InlineLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
+    error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     denial: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,16 +174,20 @@ pub(crate) fn by_rules<'a>(
 pub(crate) fn by_inline_limits<'a>(
     now: Time,
     protocol: Protocol,
-    charges: &'a [InlineCharge<'a>],
-    answered: Result<&'a InlineVerdict, &'a str>,
+    charges: &[InlineCharge<'a>],
+    answered: Result<InlineVerdict, String>,
 ) -> impl Serialize + use<'a> {
-    let verdict = answered.ok();
+    let (verdict, error) = match answered {
+        Ok(verdict) => (Some(verdict), None),
+        Err(error) => (None, Some(error)),
+    };
+    let verdict = verdict.as_ref();
     let answer = |number| verdict.and_then(|verdict| verdict.answers.get(number));
     InlineLine {
         at_ns: now.as_nanos(),
         protocol: protocol.name(),
         allowed: verdict.map(|verdict| verdict.allowed),
-        error: answered.err(),
+        error,
         denial: verdict.filter(|verdict| !verdict.allowed).map(|_| denial_name(Denial::OverLimit)),
         retry_after_ns: verdict.and_then(|verdict| verdict.retry).and_then(retry_nanos),
         wait_ns: verdict.and_then(|verdict| verdict.wait).and_then(nanos),
