@@ -31,6 +31,12 @@ impl Batch {
         Ok(())
     }
 
+    /// The keys, as they were added.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
+    }
+
     /// How many keys there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -142,6 +148,8 @@ mod tests {
         assert_eq!(batch.push(&[b'a'; 4096]), Err(KeyError::TooLong { length: 4096, max: 4095 }));
         assert!(batch.is_empty());
         batch.push(&[b'a'; 4095]).unwrap();
-        assert_eq!(batch.len(), 1);
+        batch.push(b"b").unwrap();
+        assert_eq!(batch.keys().collect::<Vec<_>>(), [&[b'a'; 4095][..], b"b"]);
+        assert_eq!(batch.len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | what front ends call | `engine.rs`, `at_once.rs` |
+//! | from an HTTP request to what rules look at, for all front ends | `http_request.rs` |
 //! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
 //! | the policy in force, with all that its rules need | `active.rs` |
 //! | one rule that judges a request alone and lets it pass, as is mostly so | `sole.rs` |
@@ -26,6 +27,7 @@
 pub mod bounds;
 pub mod exposition;
 pub mod http_headers;
+pub mod http_request;
 
 mod active;
 mod admin;
@@ -64,6 +66,7 @@ pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use engine::{Engine, Options};
 pub use error::RequestError;
+pub use http_request::{HttpHost, HttpRequest, HttpTarget};
 pub use keys::caller_phase;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use pace::MessagePace;

@@ -1,4 +1,4 @@
-//! Tidegate as a service: three protocols in front of one engine. A front end decodes, asks the engine and encodes.
+//! Tidegate as a service: several protocols in front of one engine. A front end decodes, asks the engine and encodes.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -7,12 +7,13 @@
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
 //! | rules that change while it runs | `reload.rs`, `loads.rs` |
-//! | what all three share, and how much comes in | `service.rs`, `traffic.rs` |
+//! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
+//! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
-//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log.rs` |
+//! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -20,6 +21,7 @@
 pub mod bounds;
 
 mod body;
+mod checks;
 mod decision_log;
 mod descriptors;
 mod drain;
@@ -29,6 +31,7 @@ mod lanes;
 mod linger;
 mod listener;
 mod loads;
+mod protocol;
 mod refusals;
 mod reload;
 mod resp;
@@ -46,11 +49,12 @@ pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;
 pub use listener::{Door, Listener, ListenerError};
+pub use protocol::{Protocol, Via};
 pub use reload::BadConfig;
 pub use resp::RespDoor;
 pub use rls::{RlsDoor, RlsOptions};
 pub use run::{Addresses, Options, RunError, run};
-pub use service::{Protocol, Service, Via};
+pub use service::Service;
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use traffic::Traffic;

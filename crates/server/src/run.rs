@@ -187,9 +187,9 @@ struct Listeners {
 impl Listeners {
     /// Opens all of them, for this many threads.
     fn bind(options: &Options, threads: usize) -> Result<Listeners, ListenerError> {
-        let http = Listener::bind("http", options.http)?;
-        let grpc = Listener::bind("grpc", options.grpc).map_err(|error| error.beside(&[&http]))?;
-        let resp = Listener::bind("resp", options.resp).map_err(|error| error.beside(&[&http, &grpc]))?;
+        let http = Listener::bind(HttpDoor::NAME, options.http)?;
+        let grpc = Listener::bind(RlsDoor::NAME, options.grpc).map_err(|error| error.beside(&[&http]))?;
+        let resp = Listener::bind(RespDoor::NAME, options.resp).map_err(|error| error.beside(&[&http, &grpc]))?;
         // After all that may fail: a start that does says one line.
         let connections = descriptors::connections(threads);
         Ok(Listeners {

@@ -1,81 +1,22 @@
-//! What the front ends share: the engine, and what is known of the server as a whole.
+//! What the front ends share: the engine, and what is known of the server as a whole. `checks.rs` has how they ask.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
 use tidegate_core::Time;
-use tidegate_engine::{Engine, Outcome, RequestError};
-use tidegate_policy::Request;
+use tidegate_engine::Engine;
 use tokio::sync::watch;
-use tracing::Instrument;
-use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
+use crate::protocol::Protocol;
 use crate::refusals::Refusals;
-use crate::telemetry::TRACE_TARGET;
 use crate::tls::Tls;
-use crate::trace_parent;
 use crate::traffic::Traffic;
-
-/// A way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// The protocol of Redis.
-    Resp,
-    /// Envoy's rate limit service.
-    Grpc,
-    /// HTTP.
-    Http,
-}
-
-impl Protocol {
-    /// Its name in logs and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::Resp => "resp",
-            Protocol::Grpc => "grpc",
-            Protocol::Http => "http",
-        }
-    }
-}
-
-/// How a request came in.
-#[derive(Clone, Copy, Debug)]
-pub struct Via<'a> {
-    /// The way.
-    pub protocol: Protocol,
-    /// What may name the caller's trace.
-    headers: Option<&'a HeaderMap>,
-}
-
-impl From<Protocol> for Via<'_> {
-    fn from(protocol: Protocol) -> Self {
-        Via { protocol, headers: None }
-    }
-}
-
-impl<'a> Via<'a> {
-    /// With the trace of these headers, if they name one.
-    pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
-        Via { protocol, headers: Some(headers) }
-    }
-
-    /// The caller's `traceparent`, as it was sent. It is looked for only where something traces.
-    fn traceparent(&self) -> Option<&'a [u8]> {
-        let mut all = self.headers?.get_all(trace_parent::HEADER).iter();
-        match (all.next(), all.next()) {
-            (Some(only), None) => Some(only.as_bytes()),
-            _ => None,
-        }
-    }
-}
 
 /// The engine, and what is known of the server as a whole.
 #[derive(Debug)]
@@ -173,83 +114,5 @@ impl Service {
     pub(crate) fn count_time(&self, protocol: Protocol, answers: u64, start: Time) {
         let nanos = self.engine.clock().now().as_nanos().saturating_sub(start.as_nanos());
         self.traffic.count_time(protocol, answers, Duration::from_nanos(nanos));
-    }
-
-    /// Decides a request that came in this way.
-    ///
-    /// # Errors
-    /// If the request itself is at fault.
-    pub async fn check(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.traced(via, request, pin!(self.engine.check(request))).await;
-        self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
-        checked
-    }
-
-    /// The same for who would let the request pass after an error: a key that is too long is denied.
-    ///
-    /// # Errors
-    /// If the request itself is at fault in another way.
-    pub async fn check_or_deny(&self, via: Via<'_>, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        let checked = self.traced(via, request, pin!(self.engine.check_or_deny(request))).await;
-        self.record(via.protocol, request, checked.as_ref().map_err(ToString::to_string));
-        checked
-    }
-
-    /// The same where a domain without rules is a mistake: then there is no outcome.
-    ///
-    /// # Errors
-    /// If the request itself is at fault.
-    pub async fn check_known(&self, via: Via<'_>, request: &Request<'_>) -> Result<Option<Outcome>, RequestError> {
-        let checked = self.traced(via, request, pin!(self.engine.check(request))).await;
-        let checked = checked.map(|outcome| Some(outcome).filter(Outcome::is_known_domain));
-        let answered = match &checked {
-            Ok(Some(outcome)) => Ok(outcome),
-            Ok(None) => Err("domain: it has no rules".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        self.record(via.protocol, request, answered);
-        checked
-    }
-
-    /// Traces how a request is decided.
-    async fn traced(
-        &self,
-        via: Via<'_>,
-        request: &Request<'_>,
-        decided: Pin<&mut impl Future<Output = Result<Outcome, RequestError>>>,
-    ) -> Result<Outcome, RequestError> {
-        let span = tracing::trace_span!(
-            target: TRACE_TARGET,
-            "check",
-            protocol = via.protocol.name(),
-            domain = request.domain,
-            allowed = tracing::field::Empty,
-            rule = tracing::field::Empty,
-        );
-        if !span.is_disabled()
-            && let Some(parent) = via.traceparent().and_then(trace_parent::parse)
-        {
-            // Fails only where nothing traces, or too late, and it is neither.
-            let _ = span.set_parent(parent);
-        }
-        let outcome = decided.instrument(span.clone()).await?;
-        if !span.is_disabled() {
-            span.record("allowed", outcome.is_allowed());
-            if let Some(rule) = outcome.strictest_among(|_| true).and_then(|judgement| judgement.rule) {
-                span.record("rule", &*rule.name);
-            }
-        }
-        if !outcome.is_known_domain() {
-            self.traffic.count_unknown_domain();
-        }
-        Ok(outcome)
-    }
-
-    /// Writes what was answered to the decision log, if there is one.
-    fn record(&self, protocol: Protocol, request: &Request<'_>, answered: Result<&Outcome, String>) {
-        if let Some(log) = &self.decision_log {
-            let answered = answered.as_ref().map(|outcome| *outcome).map_err(String::as_str);
-            log.record(self.engine.clock().now(), protocol, request, answered);
-        }
     }
 }

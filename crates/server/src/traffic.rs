@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::bounds::TRAFFIC_SHARDS;
 use crate::listener::Listener;
-use crate::service::Protocol;
+use crate::protocol::{PerProtocol, Protocol};
 
 /// The statuses that are counted apart; all others are counted together.
 const STATUSES: [u16; 13] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
@@ -45,7 +45,6 @@ pub(crate) const TIME_BOUNDS: [u64; 19] = {
 #[derive(Debug, Default)]
 pub struct Traffic {
     shards: [Shard; TRAFFIC_SHARDS],
-    grpc_errors: AtomicU64,
     unknown_domains: AtomicU64,
     listeners: Mutex<Vec<Watched>>,
 }
@@ -53,10 +52,17 @@ pub struct Traffic {
 /// Counters on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard {
-    requests: [AtomicU64; 3],
+struct Shard(PerProtocol<FrontEnd>);
+
+/// What is counted of each front end.
+#[derive(Debug, Default)]
+struct FrontEnd {
+    requests: AtomicU64,
+    times: Times,
+    /// Answers by their HTTP status, where they have one.
     statuses: [AtomicU64; STATUSES.len() + 1],
-    times: [Times; 3],
+    /// Messages that were at fault, where an answer has no status that says so.
+    errors: AtomicU64,
 }
 
 /// How long answers took.
@@ -99,33 +105,31 @@ impl Traffic {
 
     /// Counts several requests that came in this way.
     pub(crate) fn count_many(&self, protocol: Protocol, requests: u64) {
-        if let Some(counter) = self.shard().requests.get(protocol as usize) {
-            counter.fetch_add(requests, Ordering::Relaxed);
-        }
+        self.front_end(protocol).requests.fetch_add(requests, Ordering::Relaxed);
     }
 
     /// Counts so many answers that were made together in this time.
     pub(crate) fn count_time(&self, protocol: Protocol, answers: u64, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let number = TIME_BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(TIME_BOUNDS.len());
-        let times = self.shard().times.get(protocol as usize);
-        if let Some((times, counter)) = times.and_then(|times| Some((times, times.within.get(number)?))) {
+        let times = &self.front_end(protocol).times;
+        if let Some(counter) = times.within.get(number) {
             counter.fetch_add(answers, Ordering::Relaxed);
             times.nanos.fetch_add(nanos.wrapping_mul(answers), Ordering::Relaxed);
         }
     }
 
-    /// Counts an answer over HTTP.
-    pub(crate) fn count_status(&self, status: StatusCode) {
+    /// Counts an answer with an HTTP status.
+    pub(crate) fn count_status(&self, protocol: Protocol, status: StatusCode) {
         let number = STATUSES.iter().position(|one| *one == status.as_u16()).unwrap_or(STATUSES.len());
-        if let Some(counter) = self.shard().statuses.get(number) {
+        if let Some(counter) = self.front_end(protocol).statuses.get(number) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts a message of Envoy that was at fault.
-    pub(crate) fn count_grpc_error(&self) {
-        self.grpc_errors.fetch_add(1, Ordering::Relaxed);
+    /// Counts a message that was at fault.
+    pub(crate) fn count_error(&self, protocol: Protocol) {
+        self.front_end(protocol).errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that no rules stand under the domain of.
@@ -141,26 +145,26 @@ impl Traffic {
     }
 
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
-        self.sum(|shard| shard.requests.get(protocol as usize))
+        self.sum(protocol, |counted| Some(&counted.requests))
     }
 
     pub(crate) fn times(&self, protocol: Protocol) -> TimesTold {
         let mut so_far = 0_u64;
         let within = std::array::from_fn(|number| {
-            so_far = so_far.wrapping_add(self.sum(|shard| shard.times.get(protocol as usize)?.within.get(number)));
+            so_far = so_far.wrapping_add(self.sum(protocol, |counted| counted.times.within.get(number)));
             so_far
         });
-        TimesTold { within, nanos: self.sum(|shard| Some(&shard.times.get(protocol as usize)?.nanos)) }
+        TimesTold { within, nanos: self.sum(protocol, |counted| Some(&counted.times.nanos)) }
     }
 
-    /// Answers over HTTP by status; those of status 0 are all others.
-    pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> {
+    /// Answers by HTTP status; those of status 0 are all others.
+    pub(crate) fn statuses(&self, protocol: Protocol) -> impl Iterator<Item = (u16, u64)> {
         let all = STATUSES.iter().copied().chain([0]).enumerate();
-        all.map(|(number, status)| (status, self.sum(|shard| shard.statuses.get(number))))
+        all.map(move |(number, status)| (status, self.sum(protocol, |counted| counted.statuses.get(number))))
     }
 
-    pub(crate) fn grpc_errors(&self) -> u64 {
-        self.grpc_errors.load(Ordering::Relaxed)
+    pub(crate) fn errors(&self, protocol: Protocol) -> u64 {
+        self.sum(protocol, |counted| Some(&counted.errors))
     }
 
     pub(crate) fn unknown_domains(&self) -> u64 {
@@ -177,18 +181,20 @@ impl Traffic {
         listeners.iter().map(told).collect()
     }
 
-    fn sum<'a>(&'a self, counter: impl Fn(&'a Shard) -> Option<&'a AtomicU64>) -> u64 {
-        let counts = self.shards.iter().filter_map(counter).map(|counter| counter.load(Ordering::Relaxed));
+    fn sum<'a>(&'a self, protocol: Protocol, counter: impl Fn(&'a FrontEnd) -> Option<&'a AtomicU64>) -> u64 {
+        let counters = self.shards.iter().filter_map(|shard| counter(&shard.0[protocol]));
+        let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
         counts.fold(0, u64::wrapping_add)
     }
 
-    fn shard(&self) -> &Shard {
+    /// The counters of a front end that this thread adds to.
+    fn front_end(&self, protocol: Protocol) -> &FrontEnd {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % TRAFFIC_SHARDS;
         }
         // The remainder keeps it in bounds.
-        &self.shards[NUMBER.with(|number| *number) % TRAFFIC_SHARDS]
+        &self.shards[NUMBER.with(|number| *number) % TRAFFIC_SHARDS].0[protocol]
     }
 }
 

@@ -1,11 +1,11 @@
 //! The client's address, behind proxies. What headers say is read by the code that reads it for rules.
 
 use std::fmt;
-use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_engine::http_request::counted_address;
 use tidegate_policy::schema::{self, AddressHeader};
 use tidegate_policy::{Clients, Diagnostics, Location, compile_clients};
 
@@ -160,10 +160,7 @@ impl Address {
 
     pub(crate) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = self.known(self.peer.find(head))?;
-        // Looked up when the first is asked for: where no proxy is trusted nobody asks.
-        let lines = iter::once_with(|| head.headers().get_all(self.clients.header_name()));
-        let lines = lines.flat_map(|lines| lines.iter().rev());
-        Some(self.clients.address(peer, lines.filter_map(|line| str::from_utf8(line.as_bytes()).ok())))
+        Some(counted_address(&self.clients, peer, head.headers()))
     }
 
     #[inline]

@@ -359,3 +359,100 @@ fn logs_are_json_where_asked_for_and_say_whom_a_change_was_about() {
     assert!(changes[1]["request"].as_str().unwrap().starts_with(r#""/c\nxxx"#), "{log}");
     assert!(changes[1].to_string().len() < 500, "{log}");
 }
+
+/// The lines of a decision log without their instants, when the server has ended.
+fn lines(log: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let line = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line.as_object_mut().unwrap().remove("at_ns").is_some_and(|at| at.is_u64()), "{line}");
+        line
+    };
+    text.lines().map(line).collect()
+}
+
+/// Asks with limits of its own, over HTTP and as a pipeline of a Redis client.
+fn ask_with_own_limits(tidegate: &Tidegate) {
+    let get = |query: &str| tidegate.get(&format!("/v1/check?{query}")).status;
+    assert_eq!(get("key=a&rate=1/hour&cost=2"), 429);
+    let list = r#"[{"key":"a","limit":{"name":"day","rate":"9/day"}},{"key":"b","limit":"1/hour"}]"#;
+    let parent = format!("traceparent: {}", parent(7, true));
+    assert_eq!(post_with(tidegate.http, "/v1/check", &[&parent], list), 200);
+    assert_eq!(get("key=c&rate=1/hour&algorithm=leaky_bucket&capacity=2&wait=1m"), 200);
+    assert_eq!(post(tidegate.http, "/v1/check", r#"{"key":"","limit":"1/hour"}"#), 400);
+    assert_eq!(post(tidegate.http, "/v1/permits", r#"{"key":"job","limit":2,"lease":"1m"}"#), 201);
+    let mut stream = TcpStream::connect(tidegate.resp).unwrap();
+    stream
+        .write_all(b"CL.THROTTLE d 0 1 60\r\nCL.THROTTLE d 0 1 60\r\nTIDEGATE.ACQUIRE job 1 60000\r\nQUIT\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n*5\r\n:1\r\n"), "{answer}");
+}
+
+#[test]
+fn decisions_by_limits_of_callers_are_logged() {
+    let place = directory();
+    let log = place.path().join("decisions.jsonl");
+    let (mut tidegate, _rules) = start(&["--decision-log", log.to_str().unwrap()]);
+    ask_with_own_limits(&tidegate);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let mut lines = lines(&log);
+    // A wait is as long as it takes.
+    for line in &mut lines {
+        if let Some(wait) = line.get_mut("retry_after_ns") {
+            assert!(wait.as_u64().is_some_and(|wait| (1..=60_000_000_000).contains(&wait)), "{wait}");
+            *wait = "under a minute".into();
+        }
+    }
+    let own = |limits: serde_json::Value, protocol: &str, allowed: bool| serde_json::json!({"protocol": protocol, "allowed": allowed, "limits": limits});
+    let with = |mut line: serde_json::Value, more: serde_json::Value| {
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let denied = serde_json::json!({"denial": "over_limit", "retry_after_ns": "under a minute"});
+    let one = |key: &str, algorithm: &str, numbers: [u64; 3], allowed: bool| {
+        let [units, cost, remaining] = numbers;
+        serde_json::json!({"key": key, "algorithm": algorithm, "units": units, "cost": cost, "allowed": allowed, "remaining": remaining})
+    };
+    let named = with(one("a", "gcra", [9, 1, 8], true), serde_json::json!({"limit": "day"}));
+    let never = serde_json::json!({"denial": "over_limit"});
+    let error = "key: empty; a key has at least 1 byte (skip or refuse a request without an identity)";
+    let refused = serde_json::json!({"key": "", "algorithm": "gcra", "units": 1, "cost": 1});
+    let expected = [
+        with(own([one("a", "gcra", [1, 2, 1], false)].into(), "http", false), never),
+        own([named, one("b", "gcra", [1, 1, 0], true)].into(), "http", true),
+        with(own([one("c", "leaky_bucket", [2, 1, 1], true)].into(), "http", true), serde_json::json!({"wait_ns": 0})),
+        serde_json::json!({"protocol": "http", "error": error, "limits": [refused]}),
+        own([one("job", "concurrency", [2, 1, 1], true)].into(), "http", true),
+        own([one("d", "gcra", [1, 1, 0], true)].into(), "resp", true),
+        with(own([one("d", "gcra", [1, 1, 0], false)].into(), "resp", false), denied.clone()),
+        with(own([one("job", "concurrency", [1, 1, 0], false)].into(), "resp", false), denied),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn decisions_by_limits_of_callers_are_traced() {
+    let (address, collector) = Collector::start();
+    let (mut tidegate, _rules) = start(&["--otlp", &format!("http://{address}")]);
+    ask_with_own_limits(&tidegate);
+    tidegate.process.signal(Signal::TERM);
+    assert!(tidegate.process.ended().success());
+    let (http, resp) = ("check http None", "check resp None");
+    let expected = [
+        format!("{http} false"),
+        format!("{http} true"),
+        format!("{http} true"),
+        format!("{http} None"),
+        format!("{http} true"),
+        format!("{resp} true"),
+        format!("{resp} false"),
+        format!("{resp} false"),
+    ];
+    assert_eq!(collector.told(), expected);
+    let mut spans = collector.0.lock().unwrap().clone();
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    assert_eq!(spans[1].parent_span_id, 7_u64.to_be_bytes().to_vec(), "the list has a traceparent");
+}

@@ -32,8 +32,8 @@ macro_rules! on_rules {
     ($service:expr, $subject:expr, |$request:ident| $work:expr) => {{
         let entries = $subject.entries();
         let descriptors = $subject.descriptors(&entries);
-        let headers = $subject.headers();
-        let http = $subject.http(&headers);
+        let described = $subject.http();
+        let http = described.as_ref().map(|(http, address)| http.http(*address));
         let $request = known($service, $subject.request(&descriptors, http.as_ref()))?;
         $work
     }};

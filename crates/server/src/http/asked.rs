@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use tidegate_core::Limit;
 use tidegate_engine::bounds::{COST_MAX, DESCRIPTORS_MAX, OWN_KEY_BYTES_MAX};
+use tidegate_engine::{HttpHost, HttpRequest, HttpTarget};
 use tidegate_policy::json::{FieldError, Raw, shortened};
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
-    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, canonical_path, read_duration, read_json_limit,
-    read_limit,
+    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, read_duration, read_json_limit, read_limit,
 };
 
 use super::answer::{Failure, quote};
 use super::body::{Fields, list, text};
 use super::query::Query;
+use crate::decision_log::{InlineCharge, InlineLimit};
 use crate::headers::OWN_LIMIT_NAME;
 use crate::service::Service;
 
@@ -147,15 +148,9 @@ impl<'a> Subject<'a> {
         all
     }
 
-    pub(super) fn headers(&self) -> Vec<(&str, &str)> {
-        let all = self.http.iter().flat_map(|http| &http.headers);
-        all.map(|(name, value)| (name.as_str(), value.as_ref())).collect()
-    }
-
-    pub(super) fn http<'e>(&'e self, headers: &'e [(&'e str, &'e str)]) -> Option<Http<'e>> {
-        let told = self.http.as_ref()?;
-        let DescribedHttp { method, host, path, query, address, .. } = told;
-        Some(Http { method, host, path, query, headers, address: *address })
+    /// The HTTP request that is described, if any is, with the address of its client.
+    pub(super) fn http(&self) -> Option<(HttpRequest<'_>, Option<IpAddr>)> {
+        self.http.as_ref().map(|described| (described.request(), described.address))
     }
 
     pub(super) fn request<'e>(&'e self, descriptors: &'e [Descriptor<'e>], http: Option<&'e Http<'e>>) -> Request<'e> {
@@ -203,10 +198,6 @@ impl<'a> DescribedHttp<'a> {
         let mut fields = Fields::parse("request", value.get(), HTTP_EXAMPLE)?;
         let mut part = |name| Ok::<_, Failure>(fields.text(name, "use text")?.unwrap_or_default());
         let (method, host, path, query) = (part("method")?, part("host")?, part("path")?, part("query")?);
-        let path = match canonical_path(&path) {
-            Cow::Owned(canonical) => Cow::Owned(canonical),
-            Cow::Borrowed(_) => path,
-        };
         let address = part("address")?;
         let headers = match fields.take("headers") {
             None => Vec::new(),
@@ -223,10 +214,19 @@ impl<'a> DescribedHttp<'a> {
         Ok(DescribedHttp { method, host, path, query, headers, address })
     }
 
+    /// The request as rules look at it. Its host stays as it was described.
+    fn request(&self) -> HttpRequest<'_> {
+        let DescribedHttp { method, host, path, query, headers, address: _ } = self;
+        let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_ref())).collect();
+        HttpRequest::described(HttpTarget { method, host: HttpHost::Described(host), path, query }, headers)
+    }
+
     /// Whom and what it is about, for logs.
     pub(super) fn in_brief(&self) -> String {
-        let address = self.address.map(|address| address.to_string()).unwrap_or_default();
-        let parts = [address, shortened(&self.method), shortened(&self.host), shortened(&self.path)];
+        let request = self.request();
+        let Http { method, host, path, address, .. } = request.http(self.address);
+        let address = address.map(|address| address.to_string()).unwrap_or_default();
+        let parts = [address, shortened(method), shortened(host), shortened(path)];
         let told: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
         told.join(" ")
     }
@@ -272,6 +272,17 @@ impl<'a> Inline<'a> {
         };
         let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
         Ok(Inline { wait, ..Inline::unnamed(key, read, check_cost(cost)?) })
+    }
+
+    /// The limit, with its name if the caller gave one.
+    pub(super) fn named_limit(&self) -> (Option<&str>, &Limit) {
+        (self.is_named.then_some(&*self.name), &self.limit)
+    }
+
+    /// What it charges, for the decision log.
+    pub(super) fn charge(&self) -> InlineCharge<'_> {
+        let (name, limit) = self.named_limit();
+        InlineCharge { key: self.key.as_bytes(), name, limit: InlineLimit::Rate(limit), cost: self.cost }
     }
 
     fn unnamed(key: Cow<'a, str>, (limit, shown): Read, cost: u64) -> Inline<'a> {

@@ -8,14 +8,17 @@ use std::borrow::Cow;
 use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tidegate_policy::{Descriptor, Entry, Headers, Http, Request, canonical_path, without_port};
+use tidegate_engine::http_request::header_text;
+use tidegate_engine::{HttpHost, HttpRequest, HttpTarget};
+use tidegate_policy::{Descriptor, Entry, Headers, Request};
 
 use super::Caller;
 use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching, quote};
 use super::asked::{COSTS, check_cost};
 use super::query::Query;
 use super::told;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 const DOMAIN_DEFAULT: &str = "default";
@@ -52,18 +55,9 @@ impl<'a> Options<'a> {
 /// Answers a proxy: 200, or why not.
 pub(super) async fn any(service: &Service, via: Via<'_>, caller: &Caller, parts: &Parts) -> Answered {
     let options = Options::parse(parts.uri.query())?;
-    let original = Original::of(parts)?;
-    let headers: Vec<(&str, &str)> =
-        parts.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
-    let address = service.engine.policy().client_address(caller.address, &headers);
-    let http = Http {
-        method: original.method,
-        host: &original.host,
-        path: &original.path,
-        query: original.query,
-        headers: &headers,
-        address: Some(address),
-    };
+    let original = HttpRequest::forwarded(target(parts)?, &parts.headers);
+    let address = original.client_address(&service.engine.policy(), caller.address);
+    let http = original.http(Some(address));
     let entries: Vec<Entry<'_>> = options.entries.iter().map(|(key, value)| Entry { key, value }).collect();
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain: &options.domain, descriptors: &descriptors, http: Some(&http), cost: options.cost };
@@ -93,30 +87,16 @@ fn say_status(reply: &mut Reply, deny: Option<StatusCode>) {
     }
 }
 
-/// The request that the proxy asks about.
-#[derive(Debug, PartialEq, Eq)]
-struct Original<'a> {
-    method: &'a str,
-    host: Cow<'a, str>,
-    path: Cow<'a, str>,
-    query: &'a str,
-}
-
-impl<'a> Original<'a> {
-    fn of(parts: &'a Parts) -> Result<Original<'a>, Failure> {
-        let headers = &parts.headers;
-        let method = one_of(headers, &["x-forwarded-method", "x-original-method"], |method| method)?;
-        let target = one_of(headers, &["x-forwarded-uri", "x-original-uri", "x-original-url"], without_origin)?;
-        let (path, query) = target.unwrap_or_default().split_once('?').unwrap_or((target.unwrap_or_default(), ""));
-        let host = one_of(headers, &["x-forwarded-host"], |host| host)?;
-        let host = host.or_else(|| headers.get(HOST).and_then(text)).map_or("", without_port);
-        let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => Cow::Owned(host.to_ascii_lowercase()),
-            false => Cow::Borrowed(host),
-        };
-        let path = canonical_path(path);
-        Ok(Original { method: method.unwrap_or(parts.method.as_str()), host, path, query })
-    }
+/// What the request asks for that the proxy asks about.
+fn target(parts: &Parts) -> Result<HttpTarget<'_>, Failure> {
+    let headers = &parts.headers;
+    let method = one_of(headers, &["x-forwarded-method", "x-original-method"], |method| method)?;
+    let url = one_of(headers, &["x-forwarded-uri", "x-original-uri", "x-original-url"], without_origin)?;
+    let (path, query) = url.unwrap_or_default().split_once('?').unwrap_or((url.unwrap_or_default(), ""));
+    let host = one_of(headers, &["x-forwarded-host"], |host| host)?;
+    let host = host.or_else(|| headers.get(HOST).and_then(header_text)).unwrap_or_default();
+    let method = method.unwrap_or(parts.method.as_str());
+    Ok(HttpTarget { method, host: HttpHost::Authority(host), path, query })
 }
 
 /// The value that some headers agree on. A proxy sets one of them and hands on what the client wrote into the others:
@@ -130,7 +110,7 @@ fn one_of<'a>(
     for name in names {
         for value in headers.get_all(*name) {
             let unreadable = || Failure::bad(name, "not text", "send printable ASCII or UTF-8");
-            let value = read(text(value).ok_or_else(unreadable)?);
+            let value = read(header_text(value).ok_or_else(unreadable)?);
             match found {
                 Some(other) if other != value => {
                     let problem = format_args!("{} is not {}", quote(value), quote(other));
@@ -154,10 +134,6 @@ fn without_origin(target: &str) -> &str {
     }
 }
 
-fn text(value: &HeaderValue) -> Option<&str> {
-    str::from_utf8(value.as_bytes()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,10 +144,12 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let told = |original: Original<'_>| {
-            format!("{} {} {} {}", original.method, original.host, original.path, original.query)
+        let told = |target: HttpTarget<'_>| {
+            let request = HttpRequest::forwarded(target, &parts.headers);
+            let http = request.http(None);
+            format!("{} {} {} {}", http.method, http.host, http.path, http.query)
         };
-        Original::of(&parts).map(told).map_err(|failure| format!("{failure:?}"))
+        target(&parts).map(told).map_err(|failure| format!("{failure:?}"))
     }
 
     #[test]

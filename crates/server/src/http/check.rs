@@ -9,7 +9,8 @@ use super::body::{list, utf8};
 use super::query::Query;
 use super::told;
 use crate::bounds::CHECKS_MAX;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"user:42","limit":"1000/day"}]"#;
 
@@ -17,24 +18,24 @@ const LIST_EXAMPLE: &str = r#"[{"key":"user:42","limit":"10/second"},{"key":"use
 pub(super) async fn post(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let text = utf8(body)?.trim_ascii_start();
     if text.starts_with('[') {
-        return Box::pin(several(service, text)).await;
+        return Box::pin(several(service, via, text)).await;
     }
     match Asked::parse(text)? {
         Asked::Rules(subject) => by_rules(service, via, &subject).await,
-        Asked::Inline(inline) => by_own_limit(service, &inline).await,
+        Asked::Inline(inline) => by_own_limit(service, via, &inline).await,
     }
 }
 
 /// A check in a query.
-pub(super) async fn get(service: &Service, query: Option<&str>) -> Answered {
-    by_own_limit(service, &Inline::of_query(Query::parse(query)?)?).await
+pub(super) async fn get(service: &Service, via: Via<'_>, query: Option<&str>) -> Answered {
+    by_own_limit(service, via, &Inline::of_query(Query::parse(query)?)?).await
 }
 
 async fn by_rules(service: &Service, via: Via<'_>, subject: &Subject<'_>) -> Answered {
     let entries = subject.entries();
     let descriptors = subject.descriptors(&entries);
-    let headers = subject.headers();
-    let http = subject.http(&headers);
+    let described = subject.http();
+    let http = described.as_ref().map(|(http, address)| http.http(*address));
     let checked = service.check_known(via, &subject.request(&descriptors, http.as_ref())).await?;
     let outcome = checked.ok_or_else(|| unknown_domain(&subject.domain))?;
     Ok(told::outcome(&outcome, service.engine.clock().now()))
@@ -46,18 +47,18 @@ pub(super) fn unknown_domain(domain: &str) -> Failure {
     Failure::new(StatusCode::NOT_FOUND, detail)
 }
 
-async fn by_own_limit(service: &Service, inline: &Inline<'_>) -> Answered {
+async fn by_own_limit(service: &Service, via: Via<'_>, inline: &Inline<'_>) -> Answered {
     if let Some(wait) = inline.wait {
         // Boxed: what is rare needs no room in every request.
-        let shaped = service.engine.shape(inline.key.as_bytes(), &inline.limit, inline.cost, wait);
+        let shaped = service.shape(via, inline.key.as_bytes(), inline.named_limit(), inline.cost, wait);
         return Ok(told::shaped(inline, &Box::pin(shaped).await?, now(service)));
     }
-    let decision = service.engine.decide(inline.key.as_bytes(), &inline.limit, Op::Take(inline.cost)).await?;
+    let decision = service.decide(via, inline.key.as_bytes(), inline.named_limit(), inline.cost).await?;
     Ok(told::decision(inline, &decision, now(service)))
 }
 
 /// Several keys under their own limits: all of them are charged, or none.
-async fn several(service: &Service, text: &str) -> Answered {
+async fn several(service: &Service, via: Via<'_>, text: &str) -> Answered {
     let items = list("body", text, LIST_EXAMPLE)?;
     if !(1..=CHECKS_MAX).contains(&items.len()) {
         let problem = format_args!("{} checks", items.len());
@@ -78,7 +79,7 @@ async fn several(service: &Service, text: &str) -> Answered {
     }
     let charges: Vec<_> =
         all.iter().map(|inline| (inline.key.as_bytes(), inline.limit, Op::Take(inline.cost))).collect();
-    let decisions = service.engine.decide_all(&charges).await?;
+    let decisions = service.decide_all(via, &charges, || all.iter().map(Inline::charge).collect()).await?;
     Ok(told::decisions(&all, &decisions, now(service)))
 }
 

@@ -10,7 +10,8 @@ use tidegate_engine::{Breaker, CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, St
 use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
-use crate::service::{Protocol, Service};
+use crate::protocol::Protocol;
+use crate::service::Service;
 use crate::traffic::{TIME_BOUNDS, TimesTold};
 
 pub(super) const KIND: &str = exposition::CONTENT_TYPE;
@@ -197,16 +198,16 @@ fn permits(page: &mut Page, service: &Service) {
 fn traffic(page: &mut Page, service: &Service) {
     let traffic = &service.traffic;
     page.head(REQUESTS, "counter", "Requests by the protocol they came in with.");
-    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+    for &protocol in Protocol::ALL {
         page.line(REQUESTS, &[("protocol", protocol.name())], traffic.requests(protocol));
     }
     page.head(HTTP_RESPONSES, "counter", "Answers over HTTP by status.");
-    for (status, count) in traffic.statuses() {
+    for (status, count) in traffic.statuses(Protocol::Http) {
         let code = if status == 0 { "other".to_owned() } else { status.to_string() };
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
     page.head(RESPONSE_TIME, "histogram", "How long answers take, from the last byte of the request to the answer.");
-    for protocol in [Protocol::Resp, Protocol::Grpc, Protocol::Http] {
+    for &protocol in Protocol::ALL {
         let TimesTold { within, nanos } = traffic.times(protocol);
         page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &TIME_BOUNDS, &within, nanos);
     }
@@ -295,7 +296,7 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
     let TimesTold { within, nanos } = service.traffic.times(Protocol::Grpc);
     page.histogram(REFERENCE_TIME, METHOD, &TIME_BOUNDS, &within, nanos);
     page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
-    page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.grpc_errors());
+    page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.errors(Protocol::Grpc));
     let (loads, errors) = service.config_loads();
     page.head(REFERENCE_LOADS, "counter", "Configurations that were loaded.");
     page.line(REFERENCE_LOADS, &[], loads);

@@ -2,7 +2,8 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | connections, and which request goes where | here |
+//! | connections, and what answers each call | here |
+//! | which request is which call | `routes.rs` |
 //! | when a connection is silent for too long | `pulse.rs`, `bell.rs` |
 //! | bodies, fields, queries | `body.rs`, `query.rs` |
 //! | what a request is about | `asked.rs` |
@@ -39,7 +40,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::request::Parts;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -51,11 +51,13 @@ use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPAR
 use crate::drain::Drain;
 use crate::linger;
 use crate::listener::Door;
-use crate::service::{Protocol, Service, Via};
-use answer::{Answered, Failure, Reply};
+use crate::protocol::{Protocol, Via};
+use crate::service::Service;
+use answer::{Answered, Reply};
 use pages::Kind;
 pub(crate) use pages::Pages;
 use pulse::{Io, Pulse, Silence};
+use routes::{AdminCall, Call, Parameters};
 
 /// Speaks HTTP/1.1 in front of a service.
 #[derive(Debug)]
@@ -110,63 +112,67 @@ impl HttpDoor {
         let (parts, body) = request.into_parts();
         let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
         self.service.traffic.count(Protocol::Http);
-        self.service.traffic.count_status(reply.status());
+        self.service.traffic.count_status(Protocol::Http, reply.status());
         answer::keep_map(parts.headers);
         caller.pulse.answered();
         Ok(reply)
     }
 
-    /// Which request goes where. `routes.rs` lists the same, for people and for the description.
+    /// Answers what a request asks for, by the table in `routes.rs`. What is rare is boxed: it needs no room in every request.
     async fn route(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
-        use http::Method;
-
+        let (call, parameters) = routes::find(&parts.method, parts.uri.path())?;
         let service = &*self.service;
         let query = parts.uri.query();
         let via = Via::with_headers(Protocol::Http, &parts.headers);
-        match (&parts.method, parts.uri.path()) {
-            (&Method::POST, "/v1/check") => {
+        match call {
+            Call::Check => {
                 let body = body::read(body).await?;
                 timed(service, pin!(check::post(service, via, &body))).await
             }
-            (&Method::GET, "/v1/check") => timed(service, pin!(check::get(service, query))).await,
-            (_, "/v1/auth") => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
-            (&Method::POST, "/v1/report") => Box::pin(report::post(service, &body::read(body).await?)).await,
-            (&Method::GET, "/metrics") => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
-            (&Method::GET | &Method::HEAD, "/healthz") => Ok(reference::alive()),
-            (&Method::GET | &Method::HEAD, "/readyz") => Ok(reference::ready(service, "ready\n", "not ready\n")),
-            (&Method::GET | &Method::HEAD, "/healthcheck") => Ok(reference::ready(service, "OK", "")),
-            (&Method::POST, "/json") => {
+            Call::CheckInQuery => timed(service, pin!(check::get(service, via, query))).await,
+            Call::Auth => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
+            Call::Report => Box::pin(report::post(service, &body::read(body).await?)).await,
+            Call::AcquirePermit => {
+                let body = body::read(body).await?;
+                timed(service, Box::pin(permits::acquire(service, via, &body)).as_mut()).await
+            }
+            Call::RenewPermit => timed(service, Box::pin(permits::renew(service, parameters, query)).as_mut()).await,
+            Call::ReleasePermit => {
+                timed(service, Box::pin(permits::release(service, parameters, query)).as_mut()).await
+            }
+            Call::Alive => Ok(reference::alive()),
+            Call::Ready => Ok(reference::ready(service, "ready\n", "not ready\n")),
+            Call::Metrics => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
+            Call::Description => Ok(routes::openapi()),
+            Call::EnvoyJson => {
                 let body = body::read(body).await?;
                 timed(service, Box::pin(reference::json(service, via, &body)).as_mut()).await
             }
-            (&Method::GET, "/openapi.json") => Ok(routes::openapi()),
-            (&Method::GET | &Method::HEAD, "/") => Ok(routes::page(&parts.headers, self.address)),
-            (_, path) if path.starts_with("/v1/permits") => Box::pin(permits::any(service, parts, body)).await,
-            // Boxed: what is rare needs no room in every request.
-            _ => Box::pin(self.route_admin(caller, parts, body)).await,
+            Call::EnvoyHealth => Ok(reference::ready(service, "OK", "")),
+            Call::Overview => Ok(routes::page(&parts.headers, self.address)),
+            Call::Admin(call) => Box::pin(self.administer(call, caller, parts, parameters, body)).await,
         }
     }
 
-    /// What only administrators may do.
-    async fn route_admin(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
-        use http::Method;
-
-        let path = parts.uri.path();
-        let Some(route) = routes::find(path) else { return Err(routes::unknown(path)) };
-        if !route.methods.contains(&parts.method.as_str()) {
-            return Err(Failure::method(&route.methods.join(", ")));
-        }
+    /// Answers what only administrators may ask for.
+    async fn administer(
+        &self,
+        call: AdminCall,
+        caller: &Caller,
+        parts: &Parts,
+        parameters: Parameters<'_>,
+        body: Incoming,
+    ) -> Answered {
         let service = &*self.service;
-        let guarded = guard::admit(self.admin_token.as_deref(), caller, parts)?;
-        match (&parts.method, path) {
-            (&Method::POST, "/v1/inspect") => admin::inspect(service, &body::read(body).await?).await,
-            (&Method::POST, "/v1/reset") => admin::reset(&guarded, service, &body::read(body).await?).await,
-            (&Method::POST, "/v1/grant") => admin::grant(&guarded, service, &body::read(body).await?).await,
-            (&Method::POST, "/v1/block") => admin::block(&guarded, service, &body::read(body).await?).await,
-            (&Method::GET, "/v1/rules") => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
-            (&Method::GET, "/rlconfig") => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
-            (&Method::PUT, path) => rules::set_mode(&guarded, service, path, &body::read(body).await?),
-            _ => Err(Failure::new(StatusCode::NOT_FOUND, "path: nothing here; GET / lists all")),
+        let admin = guard::admit(self.admin_token.as_deref(), caller, parts)?;
+        match call {
+            AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
+            AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,
+            AdminCall::Grant => admin::grant(&admin, service, &body::read(body).await?).await,
+            AdminCall::Block => admin::block(&admin, service, &body::read(body).await?).await,
+            AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
+            AdminCall::SetMode => rules::set_mode(&admin, service, parameters, &body::read(body).await?),
+            AdminCall::EnvoyLimits => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
         }
     }
 
@@ -220,7 +226,7 @@ async fn timed(service: &Service, answer: Pin<&mut impl Future<Output = Answered
 }
 
 impl Door for HttpDoor {
-    const NAME: &'static str = "http";
+    const NAME: &'static str = Protocol::Http.name();
     const SPARE: usize = SPARE_CONNECTIONS;
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {

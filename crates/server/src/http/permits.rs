@@ -1,12 +1,9 @@
 //! `/v1/permits`: so many at once for each key, each for the length of a lease.
 
 use std::borrow::Cow;
-use std::pin::pin;
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{Method, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use serde::Serialize;
 use tidegate_core::Retry;
 use tidegate_engine::bounds::{OWN_KEY_BYTES_MAX, PERMIT_LIMIT_MAX};
@@ -14,13 +11,14 @@ use tidegate_engine::{Acquired, Denial};
 use tidegate_policy::read_duration;
 
 use super::answer::{Answered, Failure, Reply, add_headers, empty, json, quote};
-use super::body::{self, Fields, text, utf8};
+use super::body::{Fields, text, utf8};
 use super::check::once;
 use super::query::{Query, decode, whole};
-use super::routes;
+use super::routes::Parameters;
 use super::told::{self, nanos};
 use crate::headers::{self, OWN_LIMIT_NAME};
-use crate::service::{Protocol, Service};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
 const KEYS: &str = "name what is shared, like key=job:42";
@@ -43,32 +41,6 @@ struct Full {
     in_use: u64,
     limit: u64,
     retry_after_ns: u64,
-}
-
-/// The name of a permit in a path like `/v1/permits/6f1c`, still encoded.
-pub(super) fn of_path(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/permits/").filter(|id| !id.is_empty() && !id.contains('/'))
-}
-
-/// All that is asked below `/v1/permits`.
-pub(super) async fn any(service: &Service, parts: &Parts, body: Incoming) -> Answered {
-    let path = parts.uri.path();
-    let route = routes::find(path).ok_or_else(|| routes::unknown(path))?;
-    if !route.methods.contains(&parts.method.as_str()) {
-        return Err(Failure::method(&route.methods.join(", ")));
-    }
-    let query = parts.uri.query();
-    let reply = match of_path(path) {
-        None => {
-            let body = body::read(body).await?;
-            service.timed(Protocol::Http, pin!(acquire(service, &body))).await?
-        }
-        Some(id) if parts.method == Method::PUT => {
-            service.timed(Protocol::Http, pin!(renew(service, id, query))).await?
-        }
-        Some(id) => service.timed(Protocol::Http, pin!(release(service, id, query))).await?,
-    };
-    Ok(once(reply))
 }
 
 /// A permit that is asked for.
@@ -96,20 +68,20 @@ fn asked(body: &[u8]) -> Result<Asked<'_>, Failure> {
 }
 
 /// Takes a permit, if one is free.
-async fn acquire(service: &Service, body: &[u8]) -> Answered {
+pub(super) async fn acquire(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let Asked { key, limit, lease, id } = asked(body)?;
     let id = id.as_deref().map(str::as_bytes);
-    let Acquired { id, permits } = service.engine.acquire_permit(key.as_bytes(), limit, lease, id).await?;
+    let Acquired { id, permits } = service.acquire_permit(via, key.as_bytes(), limit, lease, id).await?;
     if !permits.done {
         let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end) };
-        return Ok(full(&members, permits.next_end));
+        return Ok(once(full(&members, permits.next_end)));
     }
     let held = Held { id: &id, in_use: permits.in_use, limit: Some(limit), lease_ns: nanos(lease) };
-    Ok(json(StatusCode::CREATED, &held))
+    Ok(once(json(StatusCode::CREATED, &held)))
 }
 
-/// Holds a permit for another lease.
-async fn renew(service: &Service, id: &str, query: Option<&str>) -> Answered {
+/// Holds a permit for another lease. The parameter is its name, still encoded.
+pub(super) async fn renew(service: &Service, [id, _]: Parameters<'_>, query: Option<&str>) -> Answered {
     let mut query = Query::parse(query)?;
     let (key, written) = (query.need("key", KEYS)?, query.need("lease", "say for how long, like lease=30s")?);
     query.finish()?;
@@ -118,20 +90,20 @@ async fn renew(service: &Service, id: &str, query: Option<&str>) -> Answered {
     match permits.done {
         true => {
             let held = Held { id: &id, in_use: permits.in_use, limit: None, lease_ns: nanos(lease) };
-            Ok(json(StatusCode::OK, &held))
+            Ok(once(json(StatusCode::OK, &held)))
         }
         false => Err(gone(&id)),
     }
 }
 
-/// Gives a permit back.
-async fn release(service: &Service, id: &str, query: Option<&str>) -> Answered {
+/// Gives a permit back. The parameter is its name, still encoded.
+pub(super) async fn release(service: &Service, [id, _]: Parameters<'_>, query: Option<&str>) -> Answered {
     let mut query = Query::parse(query)?;
     let key = query.need("key", KEYS)?;
     query.finish()?;
     let id = decode(id, false)?;
     let permits = service.engine.release_permit(key.as_bytes(), id.as_bytes()).await?;
-    if permits.done { Ok(empty(StatusCode::NO_CONTENT)) } else { Err(gone(&id)) }
+    if permits.done { Ok(once(empty(StatusCode::NO_CONTENT))) } else { Err(gone(&id)) }
 }
 
 /// A time like `30s`, or whole seconds.
@@ -163,20 +135,6 @@ fn gone(id: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths() {
-        for (path, expected) in [
-            ("/v1/permits", None),
-            ("/v1/permits/", None),
-            ("/v1/permits/a", Some("a")),
-            ("/v1/permits/a%2Fb", Some("a%2Fb")),
-            ("/v1/permits/a/b", None),
-            ("/v1/permitsa", None),
-        ] {
-            assert_eq!(of_path(path), expected, "{path}");
-        }
-    }
 
     #[test]
     fn leases() {

@@ -4,8 +4,9 @@ use http::StatusCode;
 
 use super::answer::{Answered, Failure, JSON, Reply, TEXT, forbid_caching, reply};
 use super::body::utf8;
+use crate::protocol::Via;
 use crate::rls;
-use crate::service::{Service, Via};
+use crate::service::Service;
 
 /// The process answers.
 pub(super) fn alive() -> Reply {

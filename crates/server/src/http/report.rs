@@ -38,8 +38,8 @@ pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
     };
     let entries = subject.entries();
     let descriptors = subject.descriptors(&entries);
-    let headers = subject.headers();
-    let http = subject.http(&headers);
+    let described = subject.http();
+    let http = described.as_ref().map(|(http, address)| http.http(*address));
     let request = subject.request(&descriptors, http.as_ref());
     if service.engine.policy().domain(request.domain).is_none() {
         return Err(unknown_domain(request.domain));

@@ -9,6 +9,7 @@ use super::answer::{Answered, Failure, json, quote};
 use super::body::{Fields, utf8};
 use super::guard::Admin;
 use super::query::decode;
+use super::routes::Parameters;
 use crate::service::Service;
 
 const MODES: &str = "use enforce, shadow, off or configured";
@@ -104,15 +105,8 @@ struct Switched<'a> {
     mode: Mode,
 }
 
-/// The domain and the rule of a path like `/v1/rules/api/per-user/mode`.
-pub(super) fn of_path(path: &str) -> Option<(&str, &str)> {
-    let (domain, rule) = path.strip_prefix("/v1/rules/")?.strip_suffix("/mode")?.split_once('/')?;
-    (!domain.is_empty() && !rule.is_empty() && !rule.contains('/')).then_some((domain, rule))
-}
-
-/// Switches a rule.
-pub(super) fn set_mode(admin: &Admin, service: &Service, path: &str, body: &[u8]) -> Answered {
-    let (domain, rule) = of_path(path).ok_or_else(|| super::routes::unknown(path))?;
+/// Switches a rule: the parameters are its domain and its name, still encoded.
+pub(super) fn set_mode(admin: &Admin, service: &Service, [domain, rule]: Parameters<'_>, body: &[u8]) -> Answered {
     let (domain, rule) = (decode(domain, false)?, decode(rule, false)?);
     let mut fields = Fields::parse("body", utf8(body)?, r#"{"mode":"shadow"}"#)?;
     let name = fields.text("mode", MODES)?.ok_or_else(|| Failure::bad("mode", "missing", MODES))?;
@@ -130,24 +124,4 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, path: &str, body: &[u8]
     let (who, asked) = (admin.who, &*name);
     tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
     Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths() {
-        assert_eq!(of_path("/v1/rules/api/per%2Fuser/mode"), Some(("api", "per%2Fuser")));
-        for path in [
-            "/v1/rules",
-            "/v1/rules/",
-            "/v1/rules/api/mode",
-            "/v1/rules//a/mode",
-            "/v1/rules/a//mode",
-            "/v1/rules/a/b/c/mode",
-        ] {
-            assert_eq!(of_path(path), None, "{path}");
-        }
-    }
 }

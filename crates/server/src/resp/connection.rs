@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::linger;
-use crate::service::Protocol;
+use crate::protocol::Protocol;
 use crate::write_stall::WriteStall;
 
 use super::RespDoor;

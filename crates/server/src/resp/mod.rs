@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 
 use crate::drain::Drain;
 use crate::listener::Door;
+use crate::protocol::Protocol;
 use crate::service::Service;
 
 /// The way in for Redis clients.
@@ -58,7 +59,7 @@ impl RespDoor {
 }
 
 impl Door for RespDoor {
-    const NAME: &'static str = "resp";
+    const NAME: &'static str = Protocol::Resp.name();
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         self.open.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use http::HeaderMap;
 use hyper::body::Incoming;
 use tidegate_engine::RequestError;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
@@ -18,7 +19,8 @@ use super::unary::{self, Answer};
 use super::{decode, encode};
 use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
 use crate::drain::Drain;
-use crate::service::{Protocol, Service, Via};
+use crate::protocol::{Protocol, Via};
+use crate::service::Service;
 
 /// The one method of Envoy's rate limit service.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -43,9 +45,10 @@ impl Calls {
         if patience.is_zero() {
             return too_late();
         }
+        let deadline = Instant::now() + patience;
         let path = request.uri().path();
         if path == SHOULD_RATE_LIMIT {
-            return within(patience, pin!(self.limits.answer(request))).await;
+            return within(deadline, pin!(self.limits.answer(request, deadline))).await;
         }
         let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
         let answered = async {
@@ -56,15 +59,15 @@ impl Calls {
             }
         };
         let answered = async { answered.await.unwrap_or_else(|never| match never {}).map(Answer::Tonic) };
-        within(patience, Box::pin(answered)).await
+        within(deadline, Box::pin(answered)).await
     }
 }
 
 async fn within(
-    patience: Duration,
+    deadline: Instant,
     answer: impl Future<Output = http::Response<Answer>> + Unpin,
 ) -> http::Response<Answer> {
-    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| too_late())
+    timeout_at(deadline, answer).await.unwrap_or_else(|_| too_late())
 }
 
 fn too_late() -> http::Response<Answer> {
@@ -111,37 +114,39 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Answer> {
+    async fn answer(&self, request: http::Request<Incoming>, deadline: Instant) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
             let (parts, body) = request.into_parts();
             let via = Via::with_headers(Protocol::Grpc, &parts.headers);
             let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
-            let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata));
+            let deadline = Some(deadline.into_std());
+            let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata, deadline));
             self.service.timed(Protocol::Grpc, answer).await
         };
         match decided.await {
             Ok(response) => unary::ok(&response),
             Err(status) => {
-                self.service.traffic.count_grpc_error();
+                self.service.traffic.count_error(Protocol::Grpc);
                 unary::refused(&status)
             }
         }
     }
 }
 
-/// Answers a message of Envoy, whatever carried it.
+/// Answers a message of Envoy, whatever carried it. No store is waited for after the deadline.
 pub(super) async fn decide(
     service: &Service,
     via: Via<'_>,
     message: &RateLimitRequest,
     with_metadata: bool,
+    deadline: Option<std::time::Instant>,
 ) -> Result<RateLimitResponse, Status> {
     let entries = decode::entries(message);
     let descriptors = decode::descriptors(message, &entries)?;
     let request = decode::request(message, &descriptors)?;
     // Envoy lets pass what it gets an error for, unless it was told otherwise.
-    let outcome = service.check_or_deny(via, &request).await.map_err(|error| refusal(&error))?;
+    let outcome = service.check_or_deny(via, &request, deadline).await.map_err(|error| refusal(&error))?;
     let now = service.engine.clock().now();
     Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }
@@ -170,7 +175,7 @@ mod tests {
         let entries = vec![Entry { key: "user".to_owned(), value: "x".repeat(5_000) }];
         let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
         let message = RateLimitRequest { domain: "edge".to_owned(), descriptors, hits_addend: 0 };
-        let answer = decide(&service, Protocol::Grpc.into(), &message, false).await.unwrap();
+        let answer = decide(&service, Protocol::Grpc.into(), &message, false, None).await.unwrap();
         let counts = service.engine.rules()[0].counts;
         drop(service);
         let line = std::fs::read(&path).unwrap();

@@ -12,7 +12,8 @@ use tidegate_policy::json::{FieldError, Fields, Raw, flag, list, quote, text, wh
 use tonic::Status;
 
 use super::calls::decide;
-use crate::service::{Service, Via};
+use crate::protocol::Via;
+use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"42"}]}]}"#;
 
@@ -33,7 +34,7 @@ pub(crate) struct JsonAnswer {
 
 /// Answers a message in JSON.
 pub(crate) async fn answer(service: &Service, via: Via<'_>, body: &str) -> Result<JsonAnswer, JsonError> {
-    let response = decide(service, via, &message(body)?, false).await?;
+    let response = decide(service, via, &message(body)?, false, None).await?;
     Ok(JsonAnswer {
         is_over_limit: response.overall_code == Code::OverLimit as i32,
         // Numbers and text always are JSON.

@@ -44,6 +44,7 @@ use crate::bounds::{
 };
 use crate::drain::Drain;
 use crate::listener::Door;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use crate::tls::Tls;
 use crate::write_stall::WriteStall;
@@ -113,7 +114,7 @@ impl RlsDoor {
 }
 
 impl Door for RlsDoor {
-    const NAME: &'static str = "grpc";
+    const NAME: &'static str = Protocol::Grpc.name();
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), drain).await };

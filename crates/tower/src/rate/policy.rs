@@ -5,14 +5,11 @@ use std::cell::LazyCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tidegate_core::Time;
 use tidegate_engine::bounds::COST_MAX;
-use tidegate_engine::{Denial, Engine, Outcome, RequestError, http_headers};
-use tidegate_policy::{
-    Descriptor, Entry, Headers, Http, HttpParts, Policy, Request, Response, canonical_path, without_port,
-};
+use tidegate_engine::{Denial, Engine, HttpRequest, Outcome, RequestError, http_headers};
+use tidegate_policy::{Descriptor, Entry, Headers, Http, HttpParts, Policy, Request, Response};
 
 use super::limit::CostOf;
 use super::{Judge, Later, RateLimitLayer, Ticket, Told, Verdict};
@@ -68,8 +65,8 @@ impl PolicyJudge {
         let Some(values) = self.values(head) else { return Some(without_entry()) };
         let engine = self.engine.at_once(&self.domain)?;
         let parts = engine.http_parts();
-        let asked = Asked::new(head.method(), head.uri(), head.headers(), parts);
-        let about = self.about(head, values, engine.policy(), parts, &asked.headers);
+        let asked = HttpRequest::received(head.method(), head.uri(), head.headers(), parts);
+        let about = self.about(head, values, engine.policy(), parts, &asked);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
             engine.check_or_deny(&self.descriptors(&about, &entries), &http, about.cost)
@@ -80,10 +77,10 @@ impl PolicyJudge {
     pub(super) async fn judge(&self, head: &Head<'_>) -> Verdict {
         let Some(values) = self.values(head) else { return without_entry() };
         // All parts: by the time a store has answered, the rules may be others than those that `policy` has.
-        let asked = Asked::new(head.method(), head.uri(), head.headers(), HttpParts::ALL);
+        let asked = HttpRequest::received(head.method(), head.uri(), head.headers(), HttpParts::ALL);
         let policy = self.engine.policy();
         let parts = policy.domain(&self.domain).map(|domain| policy.http_parts(domain)).unwrap_or_default();
-        let about = self.about(head, values, &policy, parts, &asked.headers);
+        let about = self.about(head, values, &policy, parts, &asked);
         let checked = {
             let (entries, http) = (self.entries(&about), asked.http(about.address));
             self.engine.check_or_deny(&self.request(&about, &self.descriptors(&about, &entries), &http)).await
@@ -149,9 +146,9 @@ impl PolicyJudge {
         values: Values,
         policy: &Policy,
         parts: HttpParts,
-        headers: &[(&str, &str)],
+        asked: &HttpRequest<'_>,
     ) -> About {
-        let address = self.peer.find(head).map(|peer| policy.client_address(peer, headers));
+        let address = self.peer.find(head).map(|peer| asked.client_address(policy, peer));
         if address.is_none() && parts.address {
             self.address_missed.tell(Some(&self.domain), "rules that go by it do not count it");
         }
@@ -202,7 +199,7 @@ impl PolicyJudge {
     ) -> Option<(Box<Report>, Response)> {
         let response = self.response(report.started, head);
         let done = {
-            let asked = Asked::new(&report.method, &report.uri, &report.headers, HttpParts::ALL);
+            let asked = HttpRequest::received(&report.method, &report.uri, &report.headers, HttpParts::ALL);
             let (entries, http) = (self.entries(&report.about), asked.http(report.about.address));
             let descriptors = self.descriptors(&report.about, &entries);
             self.engine.report_at_once(&self.request(&report.about, &descriptors, &http), &response).is_some()
@@ -211,7 +208,7 @@ impl PolicyJudge {
     }
 
     pub(super) async fn report(&self, report: &Report, response: &Response) {
-        let asked = Asked::new(&report.method, &report.uri, &report.headers, HttpParts::ALL);
+        let asked = HttpRequest::received(&report.method, &report.uri, &report.headers, HttpParts::ALL);
         let (entries, http) = (self.entries(&report.about), asked.http(report.about.address));
         let descriptors = self.descriptors(&report.about, &entries);
         // The same request was decided before; the engine counts what goes wrong.
@@ -268,58 +265,4 @@ fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
 
 fn without_entry() -> Verdict {
     Verdict::Deny(Box::new(Denied::refused(Refusal::without_key(Reason::NoKey))))
-}
-
-/// A request as rules look at it.
-struct Asked<'a> {
-    method: &'a str,
-    host: Cow<'a, str>,
-    path: Cow<'a, str>,
-    query: &'a str,
-    headers: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Asked<'a> {
-    /// Those parts are left empty that nobody looks at.
-    fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, parts: HttpParts) -> Asked<'a> {
-        Asked {
-            method: method.as_str(),
-            host: if parts.host { host(uri, headers) } else { Cow::default() },
-            path: if parts.path { canonical_path(uri.path()) } else { Cow::default() },
-            query: uri.query().unwrap_or_default(),
-            headers: if parts.headers { texts(headers) } else { Vec::new() },
-        }
-    }
-
-    fn http(&'a self, address: Option<IpAddr>) -> Http<'a> {
-        Http {
-            method: self.method,
-            host: &self.host,
-            path: &self.path,
-            query: self.query,
-            headers: &self.headers,
-            address,
-        }
-    }
-}
-
-/// The host that was asked, in lower case.
-fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Cow<'a, str> {
-    let named = || headers.get(HOST).and_then(|host| str::from_utf8(host.as_bytes()).ok());
-    let host = uri.host().or_else(|| named().map(without_port)).unwrap_or_default();
-    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
-    }
-}
-
-/// The headers that are text; names are in lower case already.
-fn texts(headers: &HeaderMap) -> Vec<(&str, &str)> {
-    let mut texts = Vec::with_capacity(headers.len());
-    for (name, value) in headers {
-        if let Ok(value) = str::from_utf8(value.as_bytes()) {
-            texts.push((name.as_str(), value));
-        }
-    }
-    texts
 }

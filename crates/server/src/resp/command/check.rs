@@ -11,7 +11,7 @@ use tidegate_engine::{Answer, Judgement, Outcome};
 use tidegate_policy::{Descriptor, Entry, Request};
 
 use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
-use crate::service::Protocol;
+use crate::protocol::Protocol;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;

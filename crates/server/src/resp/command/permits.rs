@@ -11,6 +11,7 @@ use tidegate_engine::PermitError;
 use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LIMIT_MAX};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
+use crate::protocol::Protocol;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;
@@ -35,7 +36,8 @@ async fn try_acquire(context: &mut Context<'_>, command: &Command<'_>) -> Result
     };
     let limit = number("limit", command.get(2), PERMIT_LIMIT_MAX)?;
     let lease = lease(command.get(3))?;
-    let asked = context.door.service.engine.acquire_permit(command.get(1), limit, lease, id).await;
+    let service = &context.door.service;
+    let asked = service.acquire_permit(Protocol::Resp.into(), command.get(1), limit, lease, id).await;
     let acquired = asked.map_err(told)?;
     let (permits, replies) = (acquired.permits, &mut *context.replies);
     replies.array(5);

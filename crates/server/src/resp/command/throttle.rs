@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
-use tidegate_core::{Decision, KeyError, Limit, LimitError, Op, Rate};
+use tidegate_core::{Decision, KeyError, Limit, LimitError, Rate};
 use tidegate_engine::Batch;
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
 use crate::headers;
+use crate::protocol::Protocol;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;
@@ -93,7 +94,7 @@ pub(crate) async fn settle(context: &mut Context<'_>) {
     if keys.is_empty() {
         return;
     }
-    context.door.service.engine.decide_batch(keys, &last.limit, Op::Take(*units), decisions).await;
+    context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions).await;
     for decision in decisions.iter() {
         context.replies.five(numbers(decision));
     }

@@ -2,6 +2,9 @@
 //!
 //! It never holds a request up: lines wait in a bounded queue for a thread that writes them, and those that find it full
 //! are dropped and counted. The file is bounded too: when it is full it is set aside, over the one set aside before.
+//! `line.rs` has what a line says.
+
+mod line;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,14 +18,12 @@ use std::thread::JoinHandle;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use serde::Serialize;
-use tidegate_core::{Retry, Time};
-use tidegate_engine::{Denial, Judgement, Outcome};
-use tidegate_policy::{Ask, Mode, Request};
 
 use crate::bounds::{
     DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES,
 };
-use crate::service::Protocol;
+
+pub(crate) use line::{InlineAnswer, InlineCharge, InlineLimit, InlineVerdict, by_inline_limits, by_rules};
 
 /// Who may read the file: it holds what descriptors hold, perhaps names and addresses.
 const PERMISSIONS: u32 = 0o640;
@@ -38,49 +39,6 @@ pub struct DecisionLog {
     dropped: AtomicU64,
     /// Bytes of the lines that wait.
     waiting: Arc<AtomicUsize>,
-}
-
-/// One line.
-#[derive(Serialize)]
-struct Line<'a> {
-    at_ns: u64,
-    protocol: &'static str,
-    domain: &'a str,
-    cost: u64,
-    /// What each descriptor asks for instead, if any does: units it gives back are below 0.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    costs: Vec<Option<i64>>,
-    /// Not there if the answer was an error.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allowed: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    denial: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ns: Option<u64>,
-    descriptors: Vec<Vec<(&'a str, &'a str)>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a str>,
-    rules: Vec<RuleLine<'a>>,
-}
-
-/// What one limit of one rule said.
-#[derive(Serialize)]
-struct RuleLine<'a> {
-    descriptor: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
-    allowed: bool,
-    enforced: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remaining: Option<u64>,
 }
 
 impl DecisionLog {
@@ -111,18 +69,12 @@ impl DecisionLog {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what was answered, an outcome or an error, if it is its turn.
-    pub(crate) fn record(
-        &self,
-        now: Time,
-        protocol: Protocol,
-        request: &Request<'_>,
-        answered: Result<&Outcome, &str>,
-    ) {
+    /// Writes a decision if it is its turn: only then the line is made.
+    pub(crate) fn record<L: Serialize>(&self, line: impl FnOnce() -> L) {
         if !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.every) {
             return;
         }
-        let mut line = serde_json::to_vec(&line(now, protocol, request, answered)).unwrap_or_default();
+        let mut line = serde_json::to_vec(&line()).unwrap_or_default();
         line.push(b'\n');
         let length = line.len();
         let fits = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length) <= DECISION_LOG_QUEUE_BYTES;
@@ -146,65 +98,6 @@ impl Drop for DecisionLog {
             std::thread::sleep(DECISION_LOG_LOOK);
         }
         tracing::error!("the decision log is not written to its end");
-    }
-}
-
-fn line<'a>(
-    now: Time,
-    protocol: Protocol,
-    request: &'a Request<'_>,
-    answered: Result<&'a Outcome, &'a str>,
-) -> Line<'a> {
-    let entries = |descriptor: &tidegate_policy::Descriptor<'a>| {
-        descriptor.entries.iter().map(|entry| (entry.key, entry.value)).collect()
-    };
-    let outcome = answered.ok();
-    let asked = |descriptor: &tidegate_policy::Descriptor<'_>| {
-        let units = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
-        descriptor.ask.map(|ask| match ask {
-            Ask::Take(taken) => units(taken),
-            Ask::Refund(given) => -units(given),
-        })
-    };
-    let has_asked = request.descriptors.iter().any(|descriptor| descriptor.ask.is_some());
-    Line {
-        at_ns: now.as_nanos(),
-        protocol: protocol.name(),
-        domain: request.domain,
-        cost: request.cost,
-        costs: request.descriptors.iter().filter(|_| has_asked).map(asked).collect(),
-        allowed: outcome.map(Outcome::is_allowed),
-        error: answered.err(),
-        denial: outcome.and_then(Outcome::denial).map(denial_name),
-        retry_after_ns: outcome.and_then(Outcome::retry).and_then(|retry| match retry {
-            Retry::After(wait) | Retry::Unknown(wait) => u64::try_from(wait.as_nanos()).ok(),
-            Retry::Never => None,
-        }),
-        descriptors: request.descriptors.iter().map(entries).collect(),
-        address: request.http.and_then(|http| http.address).map(|address| address.to_string()),
-        method: request.http.map(|http| http.method).filter(|method| !method.is_empty()),
-        path: request.http.map(|http| http.path).filter(|path| !path.is_empty()),
-        rules: outcome.into_iter().flat_map(|outcome| outcome.judgements()).map(rule_line).collect(),
-    }
-}
-
-fn rule_line(judgement: Judgement<'_>) -> RuleLine<'_> {
-    RuleLine {
-        descriptor: judgement.descriptor,
-        rule: judgement.rule.map(|rule| &*rule.name),
-        limit: judgement.limit.map(|limit| &*limit.name),
-        allowed: judgement.answer.is_allowed(),
-        enforced: judgement.veto && judgement.mode == Mode::Enforce,
-        remaining: judgement.answer.decision().map(|decision| decision.remaining()),
-    }
-}
-
-fn denial_name(denial: Denial) -> &'static str {
-    match denial {
-        Denial::StoreFailure => "store_failure",
-        Denial::OverLimit => "over_limit",
-        Denial::Penalty => "penalty",
-        Denial::Blocked => "blocked",
     }
 }
 
@@ -275,8 +168,10 @@ impl LogFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Protocol;
+    use tidegate_core::Time;
     use tidegate_engine::{Engine, Options};
-    use tidegate_policy::{Descriptor, Entry};
+    use tidegate_policy::{Descriptor, Entry, Request};
 
     /// A log whose writer never writes, as with a disk that hangs.
     fn stuck() -> (DecisionLog, Receiver<Vec<u8>>) {
@@ -328,14 +223,16 @@ mod tests {
         let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
         let outcome = engine.check(&request).await.unwrap();
         let (log, lines) = stuck();
+        let record =
+            |log: &DecisionLog| log.record(|| by_rules(Time::from_nanos(0), Protocol::Http, &request, Ok(&outcome)));
         for _ in 0..100 {
-            log.record(Time::from_nanos(0), Protocol::Http, &request, Ok(&outcome));
+            record(&log);
         }
         let bytes: usize = lines.try_iter().map(|line| line.len()).sum();
         assert!((1..=DECISION_LOG_QUEUE_BYTES).contains(&bytes), "{bytes}");
         assert_eq!(log.dropped(), 100 - (bytes / 200_000) as u64);
         drop(lines);
-        log.record(Time::from_nanos(0), Protocol::Http, &request, Ok(&outcome));
+        record(&log);
         assert_eq!(log.dropped(), 101 - (bytes / 200_000) as u64, "nobody writes any more");
     }
 }
