@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help run demo test soak bench bench-server bench-redis fuzz lint-bench clean peers rust compiler components
+.PHONY: help run demo test soak compare bench bench-server bench-redis fuzz lint-bench clean peers rust compiler components
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +29,12 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 
 soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone)
 	cargo test --locked --release --package tidegate-cli --test soak -- $(SOAK)
+
+compare: rust compiler peers ## prove that two builds answer alike: BEFORE=path/to/old/tidegate (AFTER=path REQUESTS=200000 SEED=1 COMPARE="--help")
+	@[ -n "$(BEFORE)" ] || { echo "name the build to compare with: make compare BEFORE=path/to/old/tidegate" >&2; exit 1; }
+	@[ -n "$(AFTER)" ] || cargo build --locked --release --package tidegate-cli
+	@target/peers/venv/bin/python -B scripts/compare/compare.py "$(BEFORE)" "$(or $(AFTER),$(BUILT)/tidegate)" \
+		--requests $(or $(REQUESTS),200000) --seed $(or $(SEED),1) $(COMPARE)
 
 bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them)
 	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
