@@ -5,6 +5,7 @@
 //! | an algorithm's arithmetic, pure | `algorithm/` |
 //! | what may be asked and is answered | `decision.rs` |
 //! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
+//! | windows of days, weeks, months and years in a time zone | `calendar/` |
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
@@ -21,6 +22,7 @@ pub mod fair;
 pub mod shed;
 
 mod algorithm;
+mod calendar;
 mod clock;
 mod decision;
 mod dice;
@@ -40,6 +42,7 @@ mod sync;
 mod time;
 
 pub use algorithm::{State, decide};
+pub use calendar::{Calendar, CalendarError, CalendarPeriod, CalendarWindow};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use dice::Dice;
