@@ -41,6 +41,8 @@ mod semaphore;
 mod sync;
 mod time;
 
+#[doc(hidden)]
+pub use algorithm::calendar_window::CalendarLimit;
 pub use algorithm::{State, decide};
 pub use calendar::{Calendar, CalendarError, CalendarPeriod, CalendarWindow};
 pub use clock::{Clock, FakeClock, SystemClock};

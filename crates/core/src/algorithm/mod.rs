@@ -5,6 +5,7 @@
 //! limit. Zero is never seen.
 
 pub(crate) mod bucket;
+pub(crate) mod calendar_window;
 pub(crate) mod fixed_window;
 pub(crate) mod log;
 pub(crate) mod sliding_counter;

@@ -118,6 +118,11 @@ impl Calendar {
         if window.end() > Time::MAX.as_nanos() { None } else { Some(self.span_at(window.end()).to_window()) }
     }
 
+    /// The end of the window after this one, also if that starts after [`Time::MAX`].
+    pub(crate) fn end_after(self, window: &CalendarWindow) -> u64 {
+        self.span_at(window.end()).to_window().end()
+    }
+
     /// Returns the window before this one, or `None` if it would end at the epoch or before.
     #[must_use]
     pub fn previous(self, window: &CalendarWindow) -> Option<CalendarWindow> {
