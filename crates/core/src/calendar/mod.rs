@@ -198,3 +198,29 @@ fn zone_named(name: &str) -> Result<TimeZone, CalendarError> {
         TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown() && zone.iana_name().is_some());
     found.ok_or_else(|| CalendarError::UnknownZone { text: CalendarError::shortened(name) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_refuses_new_calendars_and_still_finds_its_own() {
+        let mut calendars = BTreeMap::new();
+        let mut add = |number: usize| {
+            let (hour, minute) = (number / 60 % 24, number % 60);
+            let zone = ["UTC", "Europe/Berlin", "Asia/Tokyo"][number / 1440];
+            let anchor = Anchor::parse(CalendarPeriod::Day, Some(&format!("{hour:02}:{minute:02}")))?;
+            Calendar::kept(&mut calendars, zone_named(zone)?, anchor)
+        };
+        let first = add(0).unwrap();
+        for number in 1..CALENDARS_MAX {
+            assert_ne!(add(number).unwrap(), first, "{number}");
+        }
+        assert_eq!(
+            add(CALENDARS_MAX).unwrap_err().to_string(),
+            "calendar: `day;Asia/Tokyo;20:16` would be one more than 4096 in this process; use fewer different periods, \
+             time zones and anchors, or restart"
+        );
+        assert_eq!(add(0), Ok(first));
+    }
+}

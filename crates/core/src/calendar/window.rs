@@ -158,3 +158,42 @@ fn packed(span: &Span) -> Option<u64> {
     let shift = within(span.day_shift() + SHIFT_BIAS, SHIFT_BITS)?;
     Some(start << (LENGTH_BITS + SHIFT_BITS) | length << SHIFT_BITS | shift)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = SECONDS_PER_DAY;
+
+    #[test]
+    fn a_kept_window_is_found_from_its_first_instant_to_its_last() {
+        let latest = LatestWindow::default();
+        assert_eq!(latest.get(0), None, "nothing is kept yet");
+        // A day and a year, at the epoch and in 2262, with dates up to three days from that in UTC.
+        for (start, length, shift) in [(0, 900, 0), (1, DAY, 3), (9_223_372_036, 366 * DAY + 3_600, -3), (DAY, 1, -8)] {
+            let span = Span { start, end: start + length, day: start / DAY + shift };
+            latest.put(&span);
+            let window = span.to_window();
+            for at in [window.start, window.end - 1] {
+                assert_eq!(latest.get(at), Some(window));
+            }
+            assert_eq!(latest.get(window.end), None);
+            assert_eq!(latest.get(window.start.wrapping_sub(1)), None);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_word_is_not_kept() {
+        let latest = LatestWindow::default();
+        for span in [
+            Span { start: -1, end: 1, day: -1 },
+            Span { start: 1 << START_BITS, end: (1 << START_BITS) + 1, day: (1 << START_BITS) / DAY },
+            Span { start: 0, end: 1 << LENGTH_BITS, day: 0 },
+            Span { start: 0, end: DAY, day: 8 },
+            Span { start: 0, end: DAY, day: -9 },
+        ] {
+            latest.put(&span);
+            assert_eq!(latest.0.load(Ordering::Relaxed), 0, "{span:?}");
+        }
+    }
+}

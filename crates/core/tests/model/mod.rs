@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test uses its part of the models")]
 
+pub(crate) mod calendar;
+pub(crate) mod calendar_window;
 mod fixed_window;
 mod gcra;
 pub(crate) mod history;
