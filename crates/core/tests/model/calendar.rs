@@ -36,10 +36,7 @@ impl Civil {
         let one_of = |anchors: &[&str]| anchors[usize::try_from(word % anchors.len() as u64).unwrap()].to_owned();
         let (period, anchor) = match choice % 6 {
             0 => (CalendarPeriod::Day, "00:00".to_owned()),
-            1 if word.is_multiple_of(2) => {
-                (CalendarPeriod::Day, one_of(&["00:30", "01:30", "02:00", "02:30", "23:30"]))
-            }
-            1 => (CalendarPeriod::Day, format!("{:02}:{:02}", word % 24, word % 60)),
+            1 => (CalendarPeriod::Day, changing_time(zone, word)),
             2 => (CalendarPeriod::Week, one_of(&WEEKDAYS)),
             3 => (CalendarPeriod::Month, "1".to_owned()),
             4 => (CalendarPeriod::Month, (word % 31 + 1).to_string()),
@@ -125,7 +122,17 @@ impl Civil {
     }
 }
 
-pub(crate) const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+/// A time of day that some change of clocks skips or repeats, or one nearby.
+fn changing_time(zone: &str, word: u64) -> String {
+    let zone = TimeZoneDatabase::bundled().get(zone).unwrap();
+    let changes = zone.following(Timestamp::UNIX_EPOCH).take(usize::try_from(word % 50).unwrap() + 1);
+    let instant = changes.last().map_or(Timestamp::UNIX_EPOCH, |change| change.timestamp());
+    let shown_before = zone.to_datetime(instant - SignedDuration::from_secs(1));
+    let minutes = [-60, -30, -15, 1, 16, 31, 61][usize::try_from(word % 7).unwrap()];
+    shown_before.saturating_add(SignedDuration::from_mins(minutes)).strftime("%H:%M").to_string()
+}
+
+const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// The instant at which a local time is shown for the first time; or, if it is skipped, the first instant after.
 fn first_instant(date: Date, time: TimeOfDay, zone: &TimeZone) -> Timestamp {
