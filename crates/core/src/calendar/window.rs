@@ -116,7 +116,10 @@ fn days_since_epoch(date: Date) -> i64 {
 }
 
 /// The latest window that was found, in one word, so that readers never see halves of two: 34 bits for the second it
-/// starts at, 26 for its seconds, 4 for its date. It is empty as a window of no length, which nothing lies in.
+/// starts at, 26 for its length in seconds, 4 for its date. At first it is a window of no length, which nothing lies in.
+///
+/// It is an atomic of the standard library also under the model checker: it outlives the checker's runs, and any
+/// interleaving of loads and stores of one word is right.
 #[derive(Debug, Default)]
 pub(super) struct LatestWindow(AtomicU64);
 
@@ -130,7 +133,7 @@ impl LatestWindow {
     /// The kept window, if this instant lies in it.
     #[inline]
     pub(super) fn get(&self, now: u64) -> Option<CalendarWindow> {
-        // Any order will do: the word says all, and whatever it says was true when it was written and still is.
+        // Any order will do: the word is the whole window, and a calendar's windows never change.
         let word = self.0.load(Ordering::Relaxed);
         let start_second = word >> (LENGTH_BITS + SHIFT_BITS);
         let length = (word >> SHIFT_BITS & ((1 << LENGTH_BITS) - 1)) * NANOS_PER_SECOND;
