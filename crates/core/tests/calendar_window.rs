@@ -228,7 +228,7 @@ fn history() -> impl Strategy<Value = Vec<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn it_agrees_with_its_model(seed in any::<(u64, u64)>(), words in history()) {
         check_agreement(seed, Steps::Forward, &words);

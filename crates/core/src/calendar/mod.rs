@@ -55,7 +55,7 @@ static CALENDARS: Mutex<BTreeMap<String, Calendar>> = Mutex::new(BTreeMap::new()
 impl Calendar {
     /// Makes the calendar of a period in a time zone.
     ///
-    /// The zone is a name of the IANA database, in any case. The anchor is HH:MM for days, the name of a weekday for
+    /// The zone is a name of the IANA database, whose case does not matter. The anchor is HH:MM for days, the name of a weekday for
     /// weeks, 1 to 31 for months and MM-DD for years; without one, windows start at midnight, on mondays, on the 1st
     /// and on 01-01. A month without the day of the anchor starts on its last day.
     ///

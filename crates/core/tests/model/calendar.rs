@@ -107,9 +107,10 @@ impl Civil {
                 date.day() == day || date.day() < day && tomorrow.day() == 1
             }
             CalendarPeriod::Year => {
-                let text = |date: Date| date.strftime("%m-%d").to_string();
-                let is_short = text(date) == "02-28" && text(tomorrow) == "03-01";
-                text(date) == self.anchor || self.anchor == "02-29" && is_short
+                let (month, day) = self.anchor.split_once('-').unwrap();
+                let anchor: (i8, i8) = (month.parse().unwrap(), day.parse().unwrap());
+                let day = |date: Date| (date.month(), date.day());
+                day(date) == anchor || anchor == (2, 29) && day(date) == (2, 28) && day(tomorrow) == (3, 1)
             }
         }
     }
