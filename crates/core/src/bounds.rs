@@ -32,6 +32,9 @@ pub const SLICES_MAX: u64 = 1_000;
 /// Slices of a sliced window when none are given.
 pub const SLICES_DEFAULT: u64 = 60;
 
+/// Most different calendars in one process: they are never freed. A few dozen are usual; this many take a few megabytes.
+pub const CALENDARS_MAX: usize = 4_096;
+
 /// Most charges in one transaction. Decisions are kept inline, and the locks taken stay few.
 pub const CHARGES_MAX: usize = 16;
 

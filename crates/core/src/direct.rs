@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::algorithm::Words;
 use crate::algorithm::bucket::Bucket;
+use crate::algorithm::calendar_window::CalendarLimit;
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
@@ -31,6 +32,7 @@ pub struct DirectLimiter {
 enum Kept {
     Bucket(Bucket, Cell<1>),
     Window(FixedWindow, Cell<2>),
+    Calendar(CalendarLimit, Cell<2>),
     Counter(SlidingCounter, Cell<3>),
     Log(Log, Cell<3>, Pool),
 }
@@ -58,6 +60,7 @@ impl DirectLimiter {
         let state = match limit.shape() {
             Shape::Bucket(bucket) => Kept::Bucket(*bucket, Cell::fresh()),
             Shape::Window(window) => Kept::Window(*window, Cell::fresh()),
+            Shape::Calendar(window) => Kept::Calendar(*window, Cell::fresh()),
             Shape::Counter(counter) => Kept::Counter(*counter, Cell::fresh()),
             Shape::Log(log) => Kept::Log(*log, Cell::fresh(), Pool::for_one_log(log.entries_max())?),
         };
@@ -110,6 +113,7 @@ impl DirectLimiter {
         match &self.state {
             Kept::Bucket(bucket, cell) => self.run(cell, bucket, now, op),
             Kept::Window(window, cell) => self.run(cell, window, now, op),
+            Kept::Calendar(window, cell) => self.run(cell, window, now, op),
             Kept::Counter(counter, cell) => self.run(cell, counter, now, op),
             Kept::Log(log, cell, pool) => self.run(cell, &PooledLog { log, pool }, now, op),
         }

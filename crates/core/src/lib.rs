@@ -7,6 +7,7 @@
 //! | several charges at once, all or none | `transaction.rs` |
 //! | which rule and limit a state belongs to, whom it counts | `namespace.rs`, `key.rs` |
 //! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
+//! | windows of days, weeks, months and years in a time zone | `calendar/` |
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
@@ -23,6 +24,7 @@ pub mod fair;
 pub mod shed;
 
 mod algorithm;
+mod calendar;
 mod charge;
 mod clock;
 mod decision;
@@ -45,6 +47,7 @@ mod time;
 mod transaction;
 
 pub use algorithm::{State, decide};
+pub use calendar::{Calendar, CalendarError, CalendarPeriod, CalendarWindow};
 pub use charge::{Charge, ChargeError, Consistency, Decisions, Placement, check_charges};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};

@@ -5,11 +5,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::algorithm::bucket::Bucket;
+use crate::algorithm::calendar_window::CalendarLimit;
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
 use crate::bounds::{INTERVAL_NANOS_MIN, LOG_LIMIT_MAX, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
-use crate::{Key, Namespace, Rate, Receipt, Time};
+use crate::{Calendar, Key, Namespace, Rate, Receipt, Time};
 
 /// How a limit counts.
 ///
@@ -33,11 +34,13 @@ pub enum Algorithm {
     LeakyBucket = 6,
     /// The generic cell rate algorithm.
     Gcra = 7,
+    /// Units per day, week, month or year of a time zone.
+    CalendarWindow = 8,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Algorithm; 7] = [
+    pub const ALL: [Algorithm; 8] = [
         Algorithm::Gcra,
         Algorithm::TokenBucket,
         Algorithm::LeakyBucket,
@@ -45,6 +48,7 @@ impl Algorithm {
         Algorithm::SlidingLog,
         Algorithm::SlidingCounter,
         Algorithm::SlicedWindow,
+        Algorithm::CalendarWindow,
     ];
 
     /// The name in config, on the wire and in metrics.
@@ -58,6 +62,7 @@ impl Algorithm {
             Algorithm::TokenBucket => "token_bucket",
             Algorithm::LeakyBucket => "leaky_bucket",
             Algorithm::Gcra => "gcra",
+            Algorithm::CalendarWindow => "calendar_window",
         }
     }
 
@@ -87,8 +92,8 @@ impl FromStr for Algorithm {
 /// No algorithm has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "algorithm: `{name}` is unknown; use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or \
-     sliced_window"
+    "algorithm: `{name}` is unknown; use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter, \
+     sliced_window or calendar_window"
 )]
 pub struct UnknownAlgorithm {
     /// The name, shortened.
@@ -119,8 +124,8 @@ pub struct Limit {
     identity: Identity,
 }
 
-/// What a limit adds to namespace and key to tell states apart: the algorithm and the length of its window. All other
-/// numbers may change and the state is kept.
+/// What a limit adds to namespace and key to tell states apart: the algorithm and the length of its window, or its calendar.
+/// All other numbers may change and the state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     algorithm: u8,
@@ -128,14 +133,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The number of the algorithm, then the length of the window in nanoseconds, or 0 if it has none.
+    /// The number of the algorithm, then that of [`Identity::window`].
     #[inline]
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         (self.algorithm as u128) << 64 | self.window as u128
     }
 
-    /// The length of the window in nanoseconds, or 0 if it has none.
+    /// The length of the window in nanoseconds, the number of its calendar ([`Calendar::identity`]), or 0 if it has neither.
     #[must_use]
     pub const fn window(self) -> u64 {
         self.window
@@ -146,11 +151,12 @@ impl Identity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phase(pub(crate) u64);
 
-/// The arithmetic of a limit: seven algorithms, four arithmetics.
+/// The arithmetic of a limit: eight algorithms, five arithmetics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     Bucket(Bucket),
     Window(FixedWindow),
+    Calendar(CalendarLimit),
     Counter(SlidingCounter),
     Log(Log),
 }
@@ -167,11 +173,13 @@ pub struct LimitNumbers {
     pub slices: Option<u64>,
     /// Whether the windows of each key start at an instant of its own.
     pub stagger: bool,
+    /// The calendar of a calendar window.
+    pub calendar: Option<Calendar>,
 }
 
 impl From<Rate> for LimitNumbers {
     fn from(rate: Rate) -> LimitNumbers {
-        LimitNumbers { rate, burst: None, slices: None, stagger: false }
+        LimitNumbers { rate, burst: None, slices: None, stagger: false, calendar: None }
     }
 }
 
@@ -192,6 +200,10 @@ impl Limit {
             Algorithm::SlidingLog => Limit::sliding_log(units, window),
             Algorithm::SlidingCounter => Limit::sliding_counter(units, window),
             Algorithm::SlicedWindow => Limit::sliced_window_of(units, window, numbers.slices.unwrap_or(SLICES_DEFAULT)),
+            Algorithm::CalendarWindow => {
+                let calendar = numbers.calendar.ok_or(LimitError::NoCalendar { field: "calendar" })?;
+                Limit::calendar_window(units, calendar)
+            }
         }
     }
 
@@ -273,6 +285,15 @@ impl Limit {
         Ok(Limit::new(Algorithm::SlicedWindow, Shape::Log(Log::sliced(limit, nanos, slices)), nanos))
     }
 
+    /// `limit` units in each window of a calendar.
+    ///
+    /// # Errors
+    /// If the limit is zero or above 10 million a second.
+    pub fn calendar_window(limit: u64, calendar: Calendar) -> Result<Limit, LimitError> {
+        let window = CalendarLimit::new(limit, calendar)?;
+        Ok(Limit::new(Algorithm::CalendarWindow, Shape::Calendar(window), calendar.identity()))
+    }
+
     /// The same limit; if it is a fixed window, its windows start at an instant of each key's own, so that not all
     /// keys come back at once. Other algorithms have no common seam.
     #[must_use]
@@ -307,6 +328,7 @@ impl Limit {
     pub fn resets_at(&self, phase: Phase, now: Time) -> Option<Time> {
         match self.shape {
             Shape::Window(window) => Some(Time::from_nanos(window.with_phase(phase.0).end(now.as_nanos()))),
+            Shape::Calendar(window) => Some(Time::from_nanos(window.calendar.window_at(now).end())),
             Shape::Bucket(_) | Shape::Counter(_) | Shape::Log(_) => None,
         }
     }
@@ -314,13 +336,15 @@ impl Limit {
     /// Whether all units come back at once, at an instant that [`Limit::resets_at`] knows.
     #[must_use]
     pub fn resets_at_once(&self) -> bool {
-        matches!(self.shape, Shape::Window(_))
+        matches!(self.shape, Shape::Window(_) | Shape::Calendar(_))
     }
 
-    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window.
+    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window, the longest that a
+    /// window of a calendar can be.
     #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(match self.shape {
+            Shape::Calendar(window) => return window.calendar.period().longest(),
             Shape::Bucket(bucket) => bucket.span(),
             Shape::Window(FixedWindow { window, .. })
             | Shape::Counter(SlidingCounter { window, .. })
@@ -333,7 +357,7 @@ impl Limit {
     pub fn interval(&self) -> Option<Duration> {
         match self.shape {
             Shape::Bucket(bucket) => Some(Duration::from_nanos(bucket.interval())),
-            Shape::Window(_) | Shape::Counter(_) | Shape::Log(_) => None,
+            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => None,
         }
     }
 
@@ -342,7 +366,7 @@ impl Limit {
     pub fn memory(&self) -> Duration {
         match self.shape {
             Shape::Log(log) => Duration::from_nanos(log.lifetime()),
-            Shape::Bucket(_) | Shape::Window(_) | Shape::Counter(_) => self.period(),
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) => self.period(),
         }
     }
 
@@ -357,6 +381,8 @@ impl Limit {
             Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => {
                 (windows(window) + 1) * units
             }
+            // No window is half as short as usual, whatever the clocks of its zone do.
+            Shape::Calendar(window) => (windows(nanos(window.calendar.period().usual()) / 2) + 1) * units,
             Shape::Log(log) => windows(log.window) * units,
         }
     }
@@ -386,7 +412,7 @@ impl Limit {
     pub fn receipt_before_leases(&self, receipt: Receipt, longest: Duration) -> Receipt {
         match self.shape {
             Shape::Bucket(_) => receipt.earlier(longest),
-            Shape::Window(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
+            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
         }
     }
 
@@ -416,6 +442,7 @@ impl Limit {
         match self.shape {
             Shape::Bucket(bucket) => bucket.burst(),
             Shape::Window(window) => window.limit,
+            Shape::Calendar(window) => window.limit,
             Shape::Counter(counter) => counter.limit,
             Shape::Log(log) => log.limit,
         }
@@ -426,7 +453,7 @@ impl Limit {
     pub fn log_entries_max(&self) -> u64 {
         match self.shape {
             Shape::Log(log) => log.entries_max(),
-            Shape::Bucket(_) | Shape::Window(_) | Shape::Counter(_) => 0,
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) => 0,
         }
     }
 
@@ -451,6 +478,7 @@ impl Limit {
             Shape::Window(FixedWindow { limit, window, .. }) | Shape::Counter(SlidingCounter { limit, window }) => {
                 Bucket::every(window.div_ceil(limit), limit)
             }
+            Shape::Calendar(CalendarLimit { limit, .. }) => Bucket::every(nanos(self.period()).div_ceil(limit), limit),
             Shape::Log(log) => {
                 let burst = log.limit.div_ceil(2);
                 Bucket::every(log.lifetime().div_ceil(log.limit - burst + 1), burst)
@@ -463,6 +491,7 @@ impl Limit {
         match self.shape {
             Shape::Bucket(_) => 0,
             Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => window,
+            Shape::Calendar(_) => nanos(self.period()),
             Shape::Log(log) => log.lifetime(),
         }
     }
@@ -491,6 +520,10 @@ impl FromStr for Limit {
         let rate: Rate = text.parse()?;
         Limit::gcra(rate, rate.units())
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn window_nanos(limit: u64, window: Duration) -> Result<u64, LimitError> {
@@ -525,6 +558,12 @@ pub enum LimitError {
     /// A period or window of nothing.
     #[error("{field}: 0 is too small; use at least 1 ns")]
     NoTime {
+        /// The field at fault.
+        field: &'static str,
+    },
+    /// A calendar window without a calendar.
+    #[error("{field}: missing; use one, such as months of Europe/Berlin")]
+    NoCalendar {
         /// The field at fault.
         field: &'static str,
     },
@@ -571,7 +610,8 @@ impl LimitError {
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
-            LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::TooLarge { field, .. } => field,
+            LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::NoCalendar { field } => field,
+            LimitError::TooLarge { field, .. } => field,
             LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => field,
             LimitError::Unreadable { .. } => "rate",
         }
@@ -594,6 +634,7 @@ mod tests {
             (2, "sliding_log"),
             (3, "sliding_counter"),
             (4, "sliced_window"),
+            (8, "calendar_window"),
         ];
         assert_eq!(numbers, pinned);
         let window = Limit::fixed_window(5, Duration::from_secs(60)).unwrap();

@@ -13,7 +13,7 @@ use crate::charge::Decisions;
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
-use crate::{Charge, Decision, Limit, Op, State, Time};
+use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -28,6 +28,8 @@ pub enum Arithmetic {
     Bucket,
     /// Of fixed_window.
     FixedWindow,
+    /// Of calendar_window.
+    CalendarWindow,
     /// Of sliding_counter.
     SlidingCounter,
     /// Of sliding_log and sliced_window.
@@ -36,8 +38,13 @@ pub enum Arithmetic {
 
 impl Arithmetic {
     /// All of them.
-    pub const ALL: [Arithmetic; 4] =
-        [Arithmetic::Bucket, Arithmetic::FixedWindow, Arithmetic::SlidingCounter, Arithmetic::Log];
+    pub const ALL: [Arithmetic; 5] = [
+        Arithmetic::Bucket,
+        Arithmetic::FixedWindow,
+        Arithmetic::CalendarWindow,
+        Arithmetic::SlidingCounter,
+        Arithmetic::Log,
+    ];
 
     /// The name of its file and its function.
     #[must_use]
@@ -45,6 +52,7 @@ impl Arithmetic {
         match self {
             Arithmetic::Bucket => "bucket",
             Arithmetic::FixedWindow => "fixed_window",
+            Arithmetic::CalendarWindow => "calendar_window",
             Arithmetic::SlidingCounter => "sliding_counter",
             Arithmetic::Log => "log",
         }
@@ -115,17 +123,18 @@ impl Limit {
         match self.shape() {
             Shape::Bucket(_) => Arithmetic::Bucket,
             Shape::Window(_) => Arithmetic::FixedWindow,
+            Shape::Calendar(_) => Arithmetic::CalendarWindow,
             Shape::Counter(_) => Arithmetic::SlidingCounter,
             Shape::Log(_) => Arithmetic::Log,
         }
     }
 
-    /// Reads a state as the scripts write it; nothing if it is none.
+    /// Reads a state as the scripts write it and had it at `now`; nothing if it is none.
     ///
     /// Lua has no whole numbers of 64 bits, so an instant is written as text of all its nanoseconds. Each state but a
-    /// bucket's begins with a letter of its own.
+    /// bucket's begins with a letter of its own. A window of a calendar is known by its name.
     #[must_use]
-    pub fn read_state(&self, text: &str) -> Option<[u64; 3]> {
+    pub fn read_state(&self, text: &str, now: Time) -> Option<[u64; 3]> {
         let words = |letter: char| {
             let mut words = text.strip_prefix(letter)?.split(' ').map(|word| word.parse::<u64>().ok());
             Some([(); 3].map(|()| words.next().flatten()))
@@ -135,6 +144,10 @@ impl Limit {
             Shape::Window(_) => {
                 let [count, end, _] = words('w')?;
                 Some([end?, count?, 0])
+            }
+            Shape::Calendar(window) => {
+                let [count, name, _] = words('d')?;
+                Some([end_of_named(window.calendar, name?, now), count?, 0])
             }
             Shape::Counter(_) => {
                 let [prev, curr, fresh_at] = words('c')?;
@@ -159,9 +172,10 @@ impl Charge<'_> {
         }
     }
 
-    /// The numbers that the script takes after the letter.
+    /// The numbers that the script takes after the letter. Of a calendar they are the windows around an instant, which has to
+    /// be near the store's.
     #[must_use]
-    pub fn arguments(&self) -> Arguments {
+    pub fn arguments(&self, around: Time) -> Arguments {
         let (units, receipt) = match self.op {
             Op::Take(units) | Op::Ask(units) | Op::Debit(units) => (units, None),
             Op::Refund(units, receipt) => (units, receipt),
@@ -182,6 +196,7 @@ impl Charge<'_> {
                 let window = window.for_key(self.namespace, self.key);
                 [window.window, window.phase()].into_iter().for_each(|length| numbers.extend(time(length)));
             }
+            Shape::Calendar(window) => windows_around(window.calendar, around, &mut numbers),
             Shape::Counter(counter) => numbers.extend(time(counter.window)),
             Shape::Log(log) => {
                 [log.window, log.slice(), log.lifetime()].into_iter().for_each(|length| numbers.extend(time(length)));
@@ -201,6 +216,32 @@ impl Charge<'_> {
             }
             _ => instant(receipt),
         });
+    }
+}
+
+/// The starts of three windows of a calendar and the end of the last, in seconds, and their names. Windows start on whole
+/// seconds.
+fn windows_around(calendar: Calendar, around: Time, numbers: &mut Arguments) {
+    let present = calendar.window_at(around);
+    let (previous, next) = (calendar.previous(&present), calendar.next(&present));
+    let seconds = |nanos: u64| Argument::Whole(nanos / NANOS_PER_SECOND);
+    let previous = previous.map_or((present.start(), 0), |window| (window.start(), window.name()));
+    // After the last instant there is none, and no script will look there.
+    let next = next.map_or((present.end(), u32::MAX), |window| (window.end(), window.name()));
+    numbers.extend([previous.0, present.start(), present.end(), next.0].map(seconds));
+    numbers.extend([previous.1, present.name(), next.1].map(|name| Argument::Whole(u64::from(name))));
+}
+
+/// The end of the window of this name, as far as it makes a difference at `now`: the start of the present one if it is over,
+/// and some instant after the next one if it is later than that.
+fn end_of_named(calendar: Calendar, name: u64, now: Time) -> u64 {
+    let present = calendar.window_at(now);
+    let next_name = || calendar.next(&present).map(|next| u64::from(next.name()));
+    match u64::from(present.name()) {
+        of_present if name < of_present => present.start(),
+        of_present if name == of_present => present.end(),
+        _ if Some(name) == next_name() => calendar.end_after(&present),
+        _ => calendar.end_after(&present).saturating_add(1),
     }
 }
 

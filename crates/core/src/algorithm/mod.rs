@@ -5,9 +5,11 @@
 //! limit. Zero is never seen.
 
 pub(crate) mod bucket;
+pub(crate) mod calendar_window;
 pub(crate) mod fixed_window;
 pub(crate) mod log;
 pub(crate) mod sliding_counter;
+pub(crate) mod window;
 
 use std::collections::VecDeque;
 
@@ -68,7 +70,7 @@ impl State {
     pub fn fresh(limit: &Limit) -> State {
         State(match limit.shape() {
             Shape::Bucket(_) => Kept::Bucket([0]),
-            Shape::Window(_) => Kept::Window([0; 2]),
+            Shape::Window(_) | Shape::Calendar(_) => Kept::Window([0; 2]),
             Shape::Counter(_) => Kept::Counter([0; 3]),
             Shape::Log(_) => Kept::Log(VecDeque::new()),
         })
@@ -79,7 +81,7 @@ impl State {
         let [first, second, _] = words;
         Some(State(match limit.shape() {
             Shape::Bucket(_) => Kept::Bucket([first]),
-            Shape::Window(_) => Kept::Window([first, second]),
+            Shape::Window(_) | Shape::Calendar(_) => Kept::Window([first, second]),
             Shape::Counter(_) => Kept::Counter(words),
             Shape::Log(_) => return None,
         }))
@@ -90,6 +92,7 @@ impl State {
         let is_ahead = match (limit.shape(), &self.0) {
             (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.is_ahead(words, now),
             (Shape::Window(window), Kept::Window(words)) => window.is_ahead(words, now),
+            (Shape::Calendar(window), Kept::Window(words)) => window.is_ahead(words, now),
             (Shape::Counter(counter), Kept::Counter(words)) => counter.is_ahead(words, now),
             _ => false,
         };
@@ -107,6 +110,7 @@ pub fn decide(limit: &Limit, state: &mut State, now: Time, op: Op) -> Decision {
     match (limit.shape(), &mut state.0) {
         (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.decide(words, now, op),
         (Shape::Window(window), Kept::Window(words)) => window.decide(words, now, op),
+        (Shape::Calendar(window), Kept::Window(words)) => window.decide(words, now, op),
         (Shape::Counter(counter), Kept::Counter(words)) => counter.decide(words, now, op),
         (Shape::Log(log), Kept::Log(entries)) => log.decide(entries, now, op),
         _ => {

@@ -116,6 +116,7 @@ impl MemoryStore {
         match ask.limit.shape() {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
             Shape::Window(window) => self.run(&self.windows, &window.for_key(namespace, key), ask),
+            Shape::Calendar(window) => self.run(&self.windows, window, ask),
             Shape::Counter(counter) => self.run(&self.counters, counter, ask),
             Shape::Log(log) => self.run(&self.logs, &self.pooled(log, ask.now), ask),
         }
@@ -148,6 +149,7 @@ impl MemoryStore {
                 Shape::Window(window) => {
                     self.run_batch(&self.windows, |key| window.for_key(namespace, key), batch, decisions);
                 }
+                Shape::Calendar(window) => self.run_batch(&self.windows, |_| *window, batch, decisions),
                 Shape::Counter(counter) => self.run_batch(&self.counters, |_| *counter, batch, decisions),
                 Shape::Log(log) => self.run_batch(&self.logs, |_| self.pooled(log, now), batch, decisions),
             }

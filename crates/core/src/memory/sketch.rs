@@ -69,7 +69,7 @@ impl Sketch {
     pub(crate) fn part(&self, limit: &Limit) -> Part<'_> {
         let kind = match limit.shape() {
             Shape::Bucket(_) => 0,
-            Shape::Window(_) => 1,
+            Shape::Window(_) | Shape::Calendar(_) => 1,
             Shape::Counter(_) => 2,
             Shape::Log(_) => 3,
         };

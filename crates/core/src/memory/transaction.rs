@@ -65,7 +65,7 @@ impl MemoryStore {
             .zip(prints)
             .map(|(charge, print)| match charge.limit.shape() {
                 Shape::Bucket(_) => (0, self.buckets.home(*print)),
-                Shape::Window(_) => (1, self.windows.home(*print)),
+                Shape::Window(_) | Shape::Calendar(_) => (1, self.windows.home(*print)),
                 Shape::Counter(_) => (2, self.counters.home(*print)),
                 Shape::Log(_) => (3, self.logs.home(*print)),
             })
@@ -92,6 +92,7 @@ impl MemoryStore {
             Shape::Window(window) => {
                 self.taken(&self.windows, &window.for_key(charge.namespace, charge.key), ask).map(Trying::Window)
             }
+            Shape::Calendar(window) => self.taken(&self.windows, window, ask).map(Trying::Window),
             Shape::Counter(counter) => self.taken(&self.counters, counter, ask).map(Trying::Counter),
             Shape::Log(log) => {
                 let log = self.pooled(log, now);
@@ -170,6 +171,7 @@ impl Trial for Kept<'_> {
             (Trying::Window(taken), Shape::Window(window)) => {
                 taken.try_on_copy(&window.for_key(charge.namespace, charge.key), charge.op)
             }
+            (Trying::Window(taken), Shape::Calendar(window)) => taken.try_on_copy(window, charge.op),
             (Trying::Counter(taken), Shape::Counter(counter)) => taken.try_on_copy(counter, charge.op),
             (Trying::Log(taken, pending), Shape::Log(log)) => {
                 let chain = PooledLog { log, pool: &self.store.pool }.chain(taken.held.state());
@@ -196,6 +198,7 @@ impl Trial for Kept<'_> {
             (Trying::Window(taken), Shape::Window(window)) => {
                 taken.untouched(&window.for_key(charge.namespace, charge.key), op)
             }
+            (Trying::Window(taken), Shape::Calendar(window)) => taken.untouched(window, op),
             (Trying::Counter(taken), Shape::Counter(counter)) => taken.untouched(counter, op),
             (Trying::Log(taken, _), Shape::Log(log)) => {
                 let chain = PooledLog { log, pool: &self.store.pool }.chain(taken.held.state());

@@ -45,6 +45,7 @@ fn take_and_panic(store: &MemoryStore, name: &str, limit: &Limit) {
         match limit.shape() {
             Shape::Bucket(bucket) => store.run(&store.buckets, &Panics(*bucket), ask),
             Shape::Window(window) => store.run(&store.windows, &Panics(*window), ask),
+            Shape::Calendar(window) => store.run(&store.windows, &Panics(*window), ask),
             Shape::Counter(counter) => store.run(&store.counters, &Panics(*counter), ask),
             Shape::Log(log) => store.run(&store.logs, &Panics(store.pooled(log, now)), ask),
         };

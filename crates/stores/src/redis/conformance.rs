@@ -80,8 +80,8 @@ fn charge(subject: &mut impl Runs, now: Time, charges: &[Charge<'_>]) -> Decisio
     let keys: Vec<&[u8]> = charges.iter().map(|charge| charge.key.as_bytes()).collect();
     let scripts = subject.scripts();
     let reply = match charges {
-        [one] => subject.run(scripts.one(one.limit), &keys, &bytes(&encode::one(one), now)),
-        several => subject.run(&scripts.several, &keys, &bytes(&encode::several(several), now)),
+        [one] => subject.run(scripts.one(one.limit), &keys, &bytes(&encode::one(one, now), now)),
+        several => subject.run(&scripts.several, &keys, &bytes(&encode::several(several, now), now)),
     };
     let decisions = decode::decisions(charges, &reply);
     let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charges:?} at {now:?}"));

@@ -11,6 +11,9 @@ pub enum ReplyError {
     /// It has another form than the scripts of this version reply.
     #[error("the store replied what no script of this version replies")]
     Unreadable,
+    /// None of the windows that came with the charges is that of the store's time.
+    #[error("the store's clock shows another time than that of this node: {0:?}")]
+    OtherTime(Time),
     /// The numbers do not fit the verdict.
     #[error(transparent)]
     Disagreement(#[from] Disagreement),
@@ -20,12 +23,15 @@ pub enum ReplyError {
 pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisions, ReplyError> {
     let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [taken, seconds, nanos, found @ ..] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    let now = Time::from_nanos(time(seconds, nanos)?);
+    if let Value::Int(-1) = taken {
+        return Err(ReplyError::OtherTime(now));
+    }
     if found.len() != charges.len() {
         return Err(ReplyError::Unreadable);
     }
-    let now = Time::from_nanos(time(seconds, nanos)?);
     let found: Result<Vec<Found>, ReplyError> =
-        charges.iter().zip(found).map(|(charge, value)| found_of(charge, value)).collect();
+        charges.iter().zip(found).map(|(charge, value)| found_of(charge, value, now)).collect();
     Ok(Decisions::of_found(charges, now, &found?, number(taken)? == 1)?)
 }
 
@@ -34,9 +40,10 @@ pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisio
 pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time, [u64; 3]), ReplyError> {
     let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [taken, seconds, nanos, found] = &parts[..] else { return Err(ReplyError::Unreadable) };
-    let Found::Words(words) = found_of(charge, found)? else { return Err(ReplyError::Unreadable) };
+    let now = Time::from_nanos(time(seconds, nanos)?);
+    let Found::Words(words) = found_of(charge, found, now)? else { return Err(ReplyError::Unreadable) };
     let taken = usize::try_from(number(taken)?).map_err(|_| ReplyError::Unreadable)?;
-    Ok((taken, Time::from_nanos(time(seconds, nanos)?), words))
+    Ok((taken, now, words))
 }
 
 /// Reads the reply to a look at a log.
@@ -63,13 +70,13 @@ pub(crate) fn permits(reply: &Value) -> Result<(bool, u64, u64), ReplyError> {
     Ok((number(done)? == 1, number(in_use)?, number(micros)?))
 }
 
-fn found_of(charge: &Charge<'_>, value: &Value) -> Result<Found, ReplyError> {
+fn found_of(charge: &Charge<'_>, value: &Value, now: Time) -> Result<Found, ReplyError> {
     match (charge.limit.arithmetic(), value) {
         (Arithmetic::Log, Value::Array(answer)) => log(answer).map(Found::Log),
         (Arithmetic::Log, _) => Err(ReplyError::Unreadable),
         (_, Value::Nil) => Ok(Found::Words([0; 3])),
         (_, Value::BulkString(state)) => {
-            let words = str::from_utf8(state).ok().and_then(|state| charge.limit.read_state(state));
+            let words = str::from_utf8(state).ok().and_then(|state| charge.limit.read_state(state, now));
             words.map(Found::Words).ok_or(ReplyError::Unreadable)
         }
         _ => Err(ReplyError::Unreadable),

@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use tidegate_core::{ARGUMENTS_MAX, Argument, Charge};
+use tidegate_core::{ARGUMENTS_MAX, Argument, Charge, Time};
 
 use super::link::Arg;
 
 /// Arguments for each charge in `several.lua`: the algorithm, whether it vetoes, the op, and what the algorithm takes.
 const WIDTH: usize = 3 + ARGUMENTS_MAX;
 
-/// The arguments of one charge, for its algorithm's own script.
-pub(crate) fn one(charge: &Charge<'_>) -> Vec<Arg<'static>> {
+/// The arguments of one charge, for its algorithm's own script. Windows of a calendar are those around this instant.
+pub(crate) fn one(charge: &Charge<'_>, around: Time) -> Vec<Arg<'static>> {
     let mut args = Vec::with_capacity(WIDTH);
-    put(charge, &mut args);
+    put(charge, around, &mut args);
     args
 }
 
 /// The arguments of several charges, for `several.lua`.
-pub(crate) fn several(charges: &[Charge<'_>]) -> Vec<Arg<'static>> {
+pub(crate) fn several(charges: &[Charge<'_>], around: Time) -> Vec<Arg<'static>> {
     let mut args = Vec::with_capacity(WIDTH * charges.len());
     for (number, charge) in charges.iter().enumerate() {
         args.extend([Arg::from(charge.limit.arithmetic().name()), Arg::from(i64::from(charge.veto))]);
-        put(charge, &mut args);
+        put(charge, around, &mut args);
         args.resize(WIDTH * (number + 1), Arg::from(""));
     }
     args
@@ -30,7 +30,8 @@ pub(crate) fn several(charges: &[Charge<'_>]) -> Vec<Arg<'static>> {
 /// The arguments of a lease: its length, and those of each size.
 pub(crate) fn lease<'a>(length: Duration, sizes: impl Iterator<Item = Charge<'a>>) -> Vec<Arg<'static>> {
     let mut args = vec![Arg::from(length.as_secs()), Arg::from(u64::from(length.subsec_nanos()))];
-    let sizes: Vec<Vec<Arg<'static>>> = sizes.map(|charge| one(&charge)).collect();
+    // No calendar has leases: the instant plays no part.
+    let sizes: Vec<Vec<Arg<'static>>> = sizes.map(|charge| one(&charge, Time::default())).collect();
     args.push(Arg::from(sizes.first().map_or(0, Vec::len) as u64));
     args.extend(sizes.into_iter().flatten());
     args
@@ -39,12 +40,12 @@ pub(crate) fn lease<'a>(length: Duration, sizes: impl Iterator<Item = Charge<'a>
 /// The numbers of a log, for `inspect_log.lua`.
 pub(crate) fn log_numbers(charge: &Charge<'_>) -> Vec<Arg<'static>> {
     // After the op, its units and nothing.
-    one(charge).split_off(3)
+    one(charge, Time::default()).split_off(3)
 }
 
-fn put(charge: &Charge<'_>, args: &mut Vec<Arg<'static>>) {
+fn put(charge: &Charge<'_>, around: Time, args: &mut Vec<Arg<'static>>) {
     args.push(Arg::from(charge.letter()));
-    args.extend(charge.arguments().into_iter().map(|argument| match argument {
+    args.extend(charge.arguments(around).into_iter().map(|argument| match argument {
         Argument::Whole(number) => Arg::from(number),
         Argument::Negative => Arg::from(-1_i64),
         Argument::Missing => Arg::from(""),

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | what users hold | `store.rs` |
 //! | charges of several slots of a Cluster | `crossing.rs` |
+//! | about what time it is there | `clock.rs` |
 //! | addresses of stores | `url.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
 //! | what states are called | `key.rs` |
 //! | connections, Sentinel, Cluster, failures | `link/` |
 
+mod clock;
 mod crossing;
 mod decode;
 mod encode;

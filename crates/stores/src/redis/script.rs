@@ -24,6 +24,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(incl
 const INSTANT: &str = include_str!("lua/instant.lua");
 const BUCKET: &str = include_str!("lua/bucket.lua");
 const FIXED_WINDOW: &str = include_str!("lua/fixed_window.lua");
+const CALENDAR_WINDOW: &str = include_str!("lua/calendar_window.lua");
 const SLIDING_COUNTER: &str = include_str!("lua/sliding_counter.lua");
 const LOG: &str = include_str!("lua/log.lua");
 const ONE: &str = include_str!("lua/one.lua");
@@ -38,6 +39,7 @@ fn source(arithmetic: Arithmetic) -> &'static str {
     match arithmetic {
         Arithmetic::Bucket => BUCKET,
         Arithmetic::FixedWindow => FIXED_WINDOW,
+        Arithmetic::CalendarWindow => CALENDAR_WINDOW,
         Arithmetic::SlidingCounter => SLIDING_COUNTER,
         Arithmetic::Log => LOG,
         // An arithmetic without a file here would be refused by Redis, at once and by name.

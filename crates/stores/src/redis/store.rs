@@ -8,6 +8,7 @@ use tidegate_core::{
     Arithmetic, Charge, ChargeError, Decisions, Found, Op, PermitOp, Permits, Snapshot, check_charges,
 };
 
+use super::clock::StoreClock;
 use super::crossing::Crossing;
 use super::decode::{self, ReplyError};
 use super::link::{Arg, CallError, OpenError, Redis, Script, Term, slot};
@@ -26,6 +27,7 @@ pub struct RedisStore {
     redis: Redis,
     prefix: Box<str>,
     budget: Duration,
+    clock: Arc<StoreClock>,
 }
 
 /// Why there is no answer, in all detail.
@@ -67,7 +69,8 @@ impl RedisStore {
     /// If a file that the address names cannot be used.
     pub fn open(target: &Target) -> Result<RedisStore, OpenError> {
         let prefix = target.prefix().unwrap_or(PREFIX).into();
-        Ok(RedisStore { redis: Redis::open(target)?, prefix, budget: target.budget() })
+        let (redis, budget, clock) = (Redis::open(target)?, target.budget(), Arc::default());
+        Ok(RedisStore { redis, prefix, budget, clock })
     }
 
     /// How errors and messages call it: its address, without the password.
@@ -106,13 +109,20 @@ impl RedisStore {
         term: Term,
     ) -> Result<Decisions, RedisError> {
         let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let (script, args) = match charges {
-            [] => return Ok(Decisions::default()),
-            [one] => (SCRIPTS.one(one.limit), encode::one(one)),
-            several => (&SCRIPTS.several, encode::several(several)),
-        };
-        let reply = self.redis.call_at(slot, script, &keys, &args, term).await?;
-        decode::decisions(charges, &reply).map_err(|error| self.unreadable(error))
+        let mut around = self.clock.about_now();
+        loop {
+            let (script, args) = match charges {
+                [] => return Ok(Decisions::default()),
+                [one] => (SCRIPTS.one(one.limit), encode::one(one, around)),
+                several => (&SCRIPTS.several, encode::several(several, around)),
+            };
+            let reply = self.redis.call_at(slot, script, &keys, &args, term).await?;
+            match decode::decisions(charges, &reply) {
+                // Nothing was changed. With the windows of the store's own time it is asked once more.
+                Err(ReplyError::OtherTime(now)) if self.clock.learn(around, now) => around = now,
+                decided => return decided.map_err(|error| self.unreadable(error)),
+            }
+        }
     }
 
     pub(super) async fn look(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, RedisError> {

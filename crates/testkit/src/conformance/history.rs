@@ -5,6 +5,7 @@
 use tidegate_core::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX, YEAR_NANOS};
 use tidegate_core::{Algorithm, Limit, Op, Receipt, State, Time, decide};
 
+use super::model::calendar::Civil;
 use super::model::{Answer, Numbers, Verdict};
 
 /// A source of small choices, from one random word. A history is a list of words, so that it is cheap to make and shrinks
@@ -56,6 +57,11 @@ pub fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
         let most = SPAN_NANOS_MAX / period.div_ceil(rate);
         let units = if size == 7 { 1 + choices.any_below(most) } else { 1 + choices.below(6) };
         return Numbers::bucket(algorithm, rate, period, units);
+    }
+    if algorithm == Algorithm::CalendarWindow {
+        let choice = choices.any_below(Civil::count());
+        let usual = u64::try_from(Civil::any(choice).period.usual().as_nanos()).unwrap();
+        return Numbers { slices: choice, ..Numbers::window(algorithm, 1 + choices.below(6), usual) };
     }
     let slices = 1 + choices.below(6);
     let mut units = 1 + choices.below(6);

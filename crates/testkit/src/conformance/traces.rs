@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tidegate_core::{Decision, Limit, Op, Rate, Receipt, Retry, Time};
+use tidegate_core::{Calendar, Decision, Limit, Op, Rate, Receipt, Retry, Time};
 
 use super::{Subject, decide};
 
 /// The traces with the names of their files.
-const TRACES: [(&str, &str); 7] = [
+const TRACES: [(&str, &str); 8] = [
     ("gcra.jsonl", include_str!("../../../../spec/gcra.jsonl")),
     ("token_bucket.jsonl", include_str!("../../../../spec/token_bucket.jsonl")),
     ("leaky_bucket.jsonl", include_str!("../../../../spec/leaky_bucket.jsonl")),
@@ -16,6 +16,7 @@ const TRACES: [(&str, &str); 7] = [
     ("sliding_log.jsonl", include_str!("../../../../spec/sliding_log.jsonl")),
     ("sliding_counter.jsonl", include_str!("../../../../spec/sliding_counter.jsonl")),
     ("sliced_window.jsonl", include_str!("../../../../spec/sliced_window.jsonl")),
+    ("calendar_window.jsonl", include_str!("../../../../spec/calendar_window.jsonl")),
 ];
 
 /// Runs all traces and compares every field of every line.
@@ -70,11 +71,21 @@ fn limit_of(numbers: &Map<String, Value>) -> Limit {
         "sliced_window" if numbers.contains_key("slices") => {
             Limit::sliced_window_of(number("limit"), window(), number("slices"))
         }
+        "calendar_window" => Limit::calendar_window(number("limit"), calendar_of(numbers)),
         "sliced_window" => Limit::sliced_window(number("limit"), window()),
         other => panic!("no algorithm `{other}`"),
     };
     let staggers = numbers.get("stagger").and_then(Value::as_bool).unwrap_or(false);
     if staggers { limit.unwrap().staggered() } else { limit.unwrap() }
+}
+
+fn calendar_of(numbers: &Map<String, Value>) -> Calendar {
+    let text = |field: &str| match &numbers[field] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let anchor = numbers.contains_key("anchor").then(|| text("anchor"));
+    Calendar::new(text("period").parse().unwrap(), &text("time_zone"), anchor.as_deref()).unwrap()
 }
 
 fn op_of(input: &Map<String, Value>) -> Op {

@@ -1,9 +1,10 @@
 -- One charge to a state of a few words. ARGV: what the algorithm takes after the state.
--- Replies: whether it passes, now, and the state before; the numbers of the answer follow from these.
+-- Replies: whether it passes, or -1 if the windows that came with it do not fit now, now, and the state before; the numbers of the answer follow from these.
 local key, call = KEYS[1], redis.call
 local value = call('GET', key)
 local allowed, changed, millis = decide(value, unpack(ARGV))
 if allowed == nil then return redis.error_reply(OTHER_LAYOUT) end
+if allowed == 'time' then return {-1, now_s, now_n} end
 if changed == '' then
   call('DEL', key)
 elseif changed then

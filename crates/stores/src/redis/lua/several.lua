@@ -1,9 +1,11 @@
 -- Several charges at one instant: all that fit are taken, or none if a vetoing one is denied.
 -- KEYS: one for each charge; the same key may come again, and its charges are composed in order.
 -- ARGV: 15 for each charge: its algorithm, whether it vetoes, the op, and what the algorithm takes, filled up.
--- Replies: whether they were taken, now, and for each charge the state before, or the log's own answer.
+-- Replies: whether they were taken, or -1 if windows of a calendar do not fit now, now, and for each charge the state before, or the log's own answer.
 local WIDTH = 15
-local words = {bucket = bucket, fixed_window = fixed_window, sliding_counter = sliding_counter}
+local words = {
+  bucket = bucket, fixed_window = fixed_window, calendar_window = calendar_window, sliding_counter = sliding_counter,
+}
 local states, millis, logs, found, denied = {}, {}, {}, {}, false
 
 -- Reads what every charge counts on, and repairs what a clock that jumped back left ahead, whether they pass or not.
@@ -14,6 +16,7 @@ for i, key in ipairs(KEYS) do
     local value = redis.call('GET', key)
     local readable, changed, left = decide(value, 'd', 0, 0, unpack(ARGV, at + 6, at + WIDTH))
     if readable == nil then return redis.error_reply(OTHER_LAYOUT) end
+    if readable == 'time' then return {-1, now_s, now_n} end
     states[key], millis[key] = {value, changed or value}, changed and left
   elseif not decide and not logs[key] then
     local log = log_open(key, unpack(ARGV, at + 6, at + 12))

@@ -1,7 +1,9 @@
-//! Literal, exact models of the seven algorithms and of permits, written from the pages in `spec/` and in another form than
+//! Literal, exact models of the eight algorithms and of permits, written from the pages in `spec/` and in another form than
 //! the code: a bucket holds a fraction of tokens, a window is a map from its number to a count, a log is a list of charges.
 //! They are slow and plain on purpose.
 
+pub mod calendar;
+pub mod calendar_window;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
@@ -14,6 +16,8 @@ mod token_bucket;
 
 pub use permits::PermitModel;
 
+use calendar::Civil;
+
 use std::time::Duration;
 
 use tidegate_core::{Algorithm, Decision, Limit, Op, Rate, Receipt, Retry};
@@ -25,11 +29,11 @@ pub struct Numbers {
     pub algorithm: Algorithm,
     /// The burst, capacity or limit.
     pub units: u64,
-    /// The window, or the period of a bucket's rate, in nanoseconds.
+    /// The window, or the period of a bucket's rate, in nanoseconds; of a calendar its usual length.
     pub window: u64,
     /// The units a period of a bucket.
     pub rate: u64,
-    /// The slices of a sliced window.
+    /// The slices of a sliced window, or the choice of a calendar.
     pub slices: u64,
 }
 
@@ -61,6 +65,7 @@ impl Numbers {
             Algorithm::TokenBucket => Limit::token_bucket(rate(), self.units),
             Algorithm::LeakyBucket => Limit::leaky_bucket(rate(), self.units),
             Algorithm::Gcra => Limit::gcra(rate(), self.units),
+            Algorithm::CalendarWindow => Limit::calendar_window(self.units, Civil::any(self.slices).calendar()),
             other => panic!("{other} has no model"),
         }
         .unwrap()
@@ -76,6 +81,9 @@ impl Numbers {
             Algorithm::TokenBucket => Box::new(token_bucket::TokenBucket::new(*self)),
             Algorithm::LeakyBucket => Box::new(leaky_bucket::LeakyBucket::new(*self)),
             Algorithm::Gcra => Box::new(gcra::Gcra::new(*self)),
+            Algorithm::CalendarWindow => {
+                Box::new(calendar_window::CalendarWindow::new(self.units, Civil::any(self.slices)))
+            }
             other => panic!("{other} has no model"),
         }
     }
@@ -103,7 +111,7 @@ impl Numbers {
     /// Returns the most units that the specification admits in an interval of this length that excludes its first instant.
     pub fn worst_case(&self, length: u64) -> u64 {
         match self.algorithm {
-            Algorithm::FixedWindow => 2 * self.units,
+            Algorithm::FixedWindow | Algorithm::CalendarWindow => 2 * self.units,
             Algorithm::SlidingCounter => 2 * self.units - 1,
             Algorithm::SlidingLog | Algorithm::SlicedWindow => self.units,
             _ => self.units + (length - 1) / self.interval(),
