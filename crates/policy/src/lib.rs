@@ -55,7 +55,7 @@ pub use address::Clients;
 pub use compile::{compile, compile_clients};
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
-pub use limit::{JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
+pub use limit::{Calendars, JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use parts::HttpParts;
 pub use path::canonical_path;

@@ -5,11 +5,11 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::bounds::{SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
-use tidegate_core::{Algorithm, Limit, LimitError, LimitNumbers, Rate};
+use tidegate_core::{Algorithm, Calendar, CalendarPeriod, Limit, LimitError, LimitNumbers, Rate};
 
 use crate::json::{FieldError, Fields, Raw, quote, text, whole};
 use crate::request::Shown;
-use crate::schema::{self, Numbers, RateText};
+use crate::schema::{self, Anchor, Numbers, RateText};
 
 const EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 const UNITS: &str = "use 1 or more units";
@@ -77,11 +77,20 @@ pub fn refused_name(field: &str, name: &str, owner: &str) -> FieldError {
     FieldError::new(field, problem, "leave it out")
 }
 
+/// Whether a limit may be one of a calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calendars {
+    /// It may.
+    Allowed,
+    /// It may not: a process keeps each calendar for good, so strangers must not bring theirs.
+    Refused,
+}
+
 /// Reads a limit from JSON: text like `"100/minute"`, or an object like that of a configuration.
 ///
 /// # Errors
 /// If it is none, or its numbers are at fault.
-pub fn read_json_limit(value: Raw<'_>) -> Result<JsonLimit<'_>, FieldError> {
+pub fn read_json_limit(value: Raw<'_>, calendars: Calendars) -> Result<JsonLimit<'_>, FieldError> {
     let (name, limit) = match value.get().as_bytes() {
         [b'"', ..] => (None, schema::Limit::Rate(text("limit", value, LIMIT_REMEDY)?.into_owned())),
         [b'{', ..] => {
@@ -93,7 +102,7 @@ pub fn read_json_limit(value: Raw<'_>) -> Result<JsonLimit<'_>, FieldError> {
             return Err(FieldError::new("limit", problem, LIMIT_REMEDY));
         }
     };
-    let (limit, shown) = read_limit(&limit)?;
+    let (limit, shown) = read_limit(&limit, calendars)?;
     Ok(JsonLimit { name, limit, shown })
 }
 
@@ -119,6 +128,9 @@ fn json_numbers(value: Raw<'_>) -> Result<(Option<Cow<'_, str>>, Numbers), Field
         window_ns: fields.whole("window_ns", format_args!("use 1 to {WINDOW_NANOS_MAX} nanoseconds"))?,
         slices: fields.whole("slices", format_args!("use 1 to {SLICES_MAX}"))?,
         stagger: fields.flag("stagger")?,
+        period: fields.text("period", "use day, week, month or year")?.map(Cow::into_owned),
+        time_zone: fields.text("time_zone", "use a name like Europe/Berlin")?.map(Cow::into_owned),
+        anchor: anchor(&mut fields)?,
         // Callers who bring a limit all count in the default store.
         store: None,
     };
@@ -126,11 +138,27 @@ fn json_numbers(value: Raw<'_>) -> Result<(Option<Cow<'_, str>>, Numbers), Field
     Ok((name, numbers))
 }
 
+fn anchor(fields: &mut Fields<'_>) -> Result<Option<Anchor>, FieldError> {
+    const REMEDY: &str = r#"write 15, "06:00", "monday" or "04-01""#;
+    Ok(match fields.take("anchor") {
+        None => None,
+        Some(written) if written.get().starts_with('"') => {
+            Some(Anchor::Text(text("anchor", written, REMEDY)?.into_owned()))
+        }
+        Some(written) => Some(Anchor::Day(whole("anchor", written.get(), REMEDY)?)),
+    })
+}
+
 /// Reads a limit: text like `100/minute`, or an algorithm with its numbers.
 ///
 /// # Errors
 /// If a number is missing, out of bounds, or of no use to the algorithm.
-pub fn read_limit(limit: &schema::Limit) -> Result<(Limit, Shown), LimitProblem> {
+pub fn read_limit(limit: &schema::Limit, calendars: Calendars) -> Result<(Limit, Shown), LimitProblem> {
+    let is_of_calendar = |numbers: &Numbers| numbers.algorithm.as_deref() == Some(Algorithm::CalendarWindow.name());
+    if calendars == Calendars::Refused && matches!(limit, schema::Limit::Numbers(numbers) if is_of_calendar(numbers)) {
+        let hint = "write a rule with this limit, or use fixed_window";
+        return Err(problem("algorithm", "calendar_window is for configured rules only", hint));
+    }
     read_limit_of(limit, &|_| true).map_err(|problems| {
         let unknown = || LimitProblem { field: None, ..problem("", "cannot be read", use_one_of()) };
         problems.into_iter().next().unwrap_or_else(unknown)
@@ -173,7 +201,14 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
     let (Some(algorithm), Ok(stand_in)) = (algorithm, Rate::new(1, Duration::from_secs(1))) else {
         return Err(problems);
     };
-    match (made(algorithm, rate.unwrap_or(stand_in), numbers), rate) {
+    let calendar = match calendar(algorithm, numbers) {
+        Ok(calendar) => calendar,
+        Err(problem) => {
+            problems.push(problem);
+            return Err(problems);
+        }
+    };
+    match (made(algorithm, rate.unwrap_or(stand_in), numbers, calendar), rate) {
         (Ok(limit), Some(rate)) if problems.is_empty() => return Ok((limit, shown(rate))),
         (Err(error), rate)
             if rate.is_some() || matches!(error, LimitError::Zero { .. } | LimitError::NoTime { .. }) =>
@@ -191,12 +226,40 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
     Err(problems)
 }
 
-fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers) -> Result<Limit, LimitError> {
+fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers, calendar: Option<Calendar>) -> Result<Limit, LimitError> {
     let mut made = LimitNumbers::from(rate);
     made.burst = if algorithm == Algorithm::Gcra { numbers.burst } else { numbers.capacity };
     made.slices = numbers.slices;
     made.stagger = numbers.stagger.unwrap_or_default();
+    made.calendar = calendar;
     Limit::of(algorithm, &made)
+}
+
+/// The calendar of a calendar window, whose period stands in the rate or by itself.
+fn calendar(algorithm: Algorithm, numbers: &Numbers) -> Result<Option<Calendar>, LimitProblem> {
+    if algorithm != Algorithm::CalendarWindow {
+        return Ok(None);
+    }
+    let (field, period) = match (&numbers.rate, &numbers.period) {
+        (Some(RateText::Text(rate)), None) => ("rate", rate.split_once('/').map_or("", |(_, period)| period.trim())),
+        (None, Some(period)) => ("period", period.as_str()),
+        // Whatever else is wrong was said of the rate.
+        _ => return Ok(None),
+    };
+    let period: CalendarPeriod = period.parse().map_err(|_| {
+        let what = format!("`{}` is no period of a calendar", quote(period));
+        problem(field, what, "use day, week, month or year, as in 10000/month")
+    })?;
+    let (zone, anchor) =
+        (numbers.time_zone.as_deref().unwrap_or("UTC"), numbers.anchor.as_ref().map(Anchor::to_string));
+    let made = Calendar::new(period, zone, anchor.as_deref());
+    made.map(Some).map_err(|error| {
+        let text = error.to_string();
+        let (message, hint) = text.split_once("; ").unwrap_or((&text, "see the reference of limits"));
+        let (field, what) = message.split_once(": ").unwrap_or(("time_zone", message));
+        let field = ["anchor", "time_zone", "period"].into_iter().find(|name| *name == field).unwrap_or("time_zone");
+        problem(field, what, hint)
+    })
 }
 
 /// The rate, if enough is known to tell of it.
@@ -214,7 +277,7 @@ fn rate_of(
             return Ok(None);
         }
     }
-    if ["rate", "per_ns", "limit", "window_ns"].iter().all(|field| is_known(field)) {
+    if ["rate", "per_ns", "limit", "window_ns", "period"].iter().all(|field| is_known(field)) {
         return rate(algorithm.unwrap_or(Algorithm::Gcra), &numbers).map(Some);
     }
     match &numbers.rate {
@@ -243,14 +306,17 @@ fn use_one_of() -> String {
 fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = LimitProblem> {
     let gcra = algorithm == Algorithm::Gcra;
     let bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    let window = is_window(algorithm);
+    let (window, calendar) = (is_window(algorithm), algorithm == Algorithm::CalendarWindow);
     let fields = [
         ("burst", numbers.burst.is_some(), gcra, if bucket { "write capacity" } else { "leave it out" }),
         ("capacity", numbers.capacity.is_some(), bucket, if gcra { "write burst" } else { "leave it out" }),
         ("limit", numbers.limit.is_some(), window, "write rate, like 100/minute"),
-        ("window_ns", numbers.window_ns.is_some(), window, "write rate, like 100/minute"),
+        ("window_ns", numbers.window_ns.is_some(), window && !calendar, "write rate, like 100/minute"),
         ("slices", numbers.slices.is_some(), algorithm == Algorithm::SlicedWindow, "leave it out"),
         ("stagger", numbers.stagger.is_some(), algorithm == Algorithm::FixedWindow, "leave it out"),
+        ("period", numbers.period.is_some(), calendar, "write rate, like 100/minute"),
+        ("time_zone", numbers.time_zone.is_some(), calendar, "leave it out, or use algorithm: calendar_window"),
+        ("anchor", numbers.anchor.is_some(), calendar, "leave it out, or use algorithm: calendar_window"),
     ];
     let useless = fields.into_iter().filter(|(_, there, used, _)| *there && !used);
     useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} has no such number"), hint))
@@ -258,6 +324,9 @@ fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = Limi
 
 /// The rate of a bucket, or the limit and length of a window.
 fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
+    if algorithm == Algorithm::CalendarWindow {
+        return rate_of_calendar(numbers);
+    }
     match (&numbers.rate, numbers.per_ns, numbers.limit, numbers.window_ns) {
         (Some(RateText::Text(text)), None, None, None) => {
             text.parse().map_err(|error| of_core(error, written(numbers)))
@@ -288,6 +357,24 @@ fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
             };
             Err(problem("rate", "missing", hint))
         }
+    }
+}
+
+/// The units of a calendar window in its usual period.
+fn rate_of_calendar(numbers: &Numbers) -> Result<Rate, LimitProblem> {
+    match (&numbers.rate, numbers.limit, &numbers.period) {
+        (Some(RateText::Text(text)), None, None) => text.parse().map_err(|error| of_core(error, |_| Some("rate"))),
+        (None, Some(units), Some(period)) => {
+            let field = |field| Some(if field == "period" { "period" } else { "limit" });
+            format!("{units}/{period}").parse().map_err(|error| of_core(error, field))
+        }
+        (Some(_), Some(_), _) => Err(both("limit", "rate")),
+        (Some(_), _, Some(_)) => Err(both("period", "rate")),
+        (Some(RateText::Units(units)), ..) => {
+            Err(problem("rate", format!("{units} has no period"), format!("write {units}/month or the like")))
+        }
+        (None, Some(_), None) => Err(missing("period", "one of day, week, month and year")),
+        (None, None, _) => Err(problem("rate", "missing", "add rate, like 10000/month, or limit and period")),
     }
 }
 
@@ -340,9 +427,9 @@ mod tests {
 
     /// Reads a limit as files have it, and holds the other way against it.
     fn read(json: &str) -> Result<(Limit, Shown), LimitProblem> {
-        let read = read_limit(&serde_json::from_str(json).unwrap());
+        let read = read_limit(&serde_json::from_str(json).unwrap(), Calendars::Allowed);
         let of_json = serde_json::from_str::<&serde_json::value::RawValue>(json)
-            .map(|value| read_json_limit(value.into()))
+            .map(|value| read_json_limit(value.into(), Calendars::Allowed))
             .unwrap();
         let of_json = of_json.map(|JsonLimit { limit, shown, .. }| (limit, shown));
         assert_eq!(of_json, read.clone().map_err(FieldError::from), "{json}");
@@ -378,6 +465,38 @@ mod tests {
     }
 
     #[test]
+    fn every_way_to_write_a_calendar() {
+        let calendar = |period, zone, anchor| Calendar::new(period, zone, anchor).unwrap();
+        let berlin = calendar(CalendarPeriod::Month, "Europe/Berlin", Some("15"));
+        for (json, calendar) in [
+            (r#"{"algorithm":"calendar_window","rate":"9/month","time_zone":"Europe/Berlin","anchor":15}"#, berlin),
+            (
+                r#"{"algorithm":"calendar_window","limit":9,"period":"month","time_zone":"europe/berlin","anchor":"15"}"#,
+                berlin,
+            ),
+            (r#"{"algorithm":"calendar_window","rate":"9/day"}"#, calendar(CalendarPeriod::Day, "UTC", None)),
+            (
+                r#"{"algorithm":"calendar_window","rate":"9/day","anchor":"06:30"}"#,
+                calendar(CalendarPeriod::Day, "UTC", Some("06:30")),
+            ),
+            (
+                r#"{"algorithm":"calendar_window","limit":9,"period":"week","anchor":"sunday"}"#,
+                calendar(CalendarPeriod::Week, "UTC", Some("sunday")),
+            ),
+            (
+                r#"{"algorithm":"calendar_window","rate":"9/year","anchor":"04-06"}"#,
+                calendar(CalendarPeriod::Year, "UTC", Some("04-06")),
+            ),
+        ] {
+            let (limit, shown) = read(json).unwrap();
+            assert_eq!((limit, shown.units), (Limit::calendar_window(9, calendar).unwrap(), 9), "{json}");
+        }
+        let brought: schema::Limit = serde_json::from_str(r#"{"algorithm":"calendar_window","rate":"9/day"}"#).unwrap();
+        let refused = read_limit(&brought, Calendars::Refused).unwrap_err();
+        assert_eq!(refused.message("limit"), "algorithm: calendar_window is for configured rules only");
+    }
+
+    #[test]
     fn what_is_wrong_is_told() {
         let cases = [
             (r#""5""#, None, "limit: cannot read `5`"),
@@ -401,6 +520,37 @@ mod tests {
             (r#"{"algorithm":"fixed_window","limit":5,"window_ns":0}"#, Some("window_ns"), "window_ns: 0 is too small"),
             (r#"{"rate":5,"per_ns":0}"#, Some("per_ns"), "per_ns: 0 is too small"),
             (r#"{"rate":0,"per_ns":5}"#, Some("rate"), "rate: 0 is too small"),
+            (r#"{"rate":"5/day","time_zone":"UTC"}"#, Some("time_zone"), "time_zone: gcra has no such number"),
+            (r#"{"rate":"5/day","anchor":1}"#, Some("anchor"), "anchor: gcra has no such number"),
+            (r#"{"algorithm":"calendar_window"}"#, Some("rate"), "rate: missing"),
+            (r#"{"algorithm":"calendar_window","limit":5}"#, Some("period"), "period: missing"),
+            (r#"{"algorithm":"calendar_window","rate":5}"#, Some("rate"), "rate: 5 has no period"),
+            (r#"{"algorithm":"calendar_window","rate":"0/day"}"#, Some("rate"), "rate: 0 is too small"),
+            (
+                r#"{"algorithm":"calendar_window","rate":"5/hour"}"#,
+                Some("rate"),
+                "rate: `hour` is no period of a calendar",
+            ),
+            (
+                r#"{"algorithm":"calendar_window","rate":"5/day","period":"day"}"#,
+                Some("period"),
+                "period: rate says it",
+            ),
+            (
+                r#"{"algorithm":"calendar_window","limit":5,"window_ns":9}"#,
+                Some("window_ns"),
+                "window_ns: calendar_window has",
+            ),
+            (
+                r#"{"algorithm":"calendar_window","rate":"5/day","time_zone":"Europe/Berln"}"#,
+                Some("time_zone"),
+                "time_zone: `Europe/Berln` is unknown",
+            ),
+            (
+                r#"{"algorithm":"calendar_window","rate":"5/day","anchor":15}"#,
+                Some("anchor"),
+                "anchor: `15` is not a time of day",
+            ),
         ];
         for (json, field, message) in cases {
             let problem = read(json).unwrap_err();

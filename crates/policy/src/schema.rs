@@ -382,8 +382,8 @@ pub struct Numbers {
     /// names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter` or
-    /// `sliced_window`.
+    /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`,
+    /// `sliced_window` or `calendar_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "gcra"))]
     pub algorithm: Option<String>,
@@ -413,10 +413,41 @@ pub struct Numbers {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub stagger: Option<bool>,
+    /// The period of a `calendar_window` whose units are in `limit`: `day`, `week`, `month` or `year`. With `rate` it is part
+    /// of that, as in `10000/month`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+    /// The time zone of a `calendar_window`, by its name in the IANA database, like `Europe/Berlin`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "UTC"))]
+    pub time_zone: Option<String>,
+    /// When a `calendar_window` starts: of a day `HH:MM`, of a week a weekday, of a month 1 to 31 (its last day if it is
+    /// shorter), of a year `MM-DD`. Without it at midnight, on `monday`, on the 1st, on `01-01`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Anchor>,
     /// The store that keeps its counts: the rule's if not said. A local bucket in `memory:` before a shared limit spares
     /// the shared store what is denied anyway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+}
+
+/// When a window of a calendar starts.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Anchor {
+    /// A day of the month.
+    Day(u64),
+    /// `06:00`, `monday`, `15` or `04-01`.
+    Text(String),
+}
+
+impl std::fmt::Display for Anchor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Anchor::Day(day) => day.fmt(formatter),
+            Anchor::Text(text) => formatter.write_str(text),
+        }
+    }
 }
 
 /// A rate as text, or its units alone.

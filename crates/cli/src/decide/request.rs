@@ -3,7 +3,7 @@
 use tidegate::bounds::KEY_BYTES_MAX;
 use tidegate::{Limit, Op, Receipt, Time};
 use tidegate_policy::json::{Fields, quote, text};
-use tidegate_policy::{LIMIT_REMEDY, read_json_limit};
+use tidegate_policy::{Calendars, LIMIT_REMEDY, read_json_limit};
 
 use super::Complaint;
 
@@ -85,5 +85,5 @@ fn key(fields: &mut Fields<'_>) -> Result<String, Complaint> {
 }
 
 fn limit_of(fields: &mut Fields<'_>) -> Result<Limit, Complaint> {
-    Ok(read_json_limit(fields.need("limit", LIMIT_REMEDY)?)?.unnamed("decide")?.limit)
+    Ok(read_json_limit(fields.need("limit", LIMIT_REMEDY)?, Calendars::Allowed)?.unnamed("decide")?.limit)
 }

@@ -12,7 +12,8 @@ use tidegate_engine::{HttpHost, HttpRequest, HttpTarget};
 use tidegate_policy::json::{FieldError, Raw, shortened};
 use tidegate_policy::schema::{self, Numbers, RateText};
 use tidegate_policy::{
-    Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, read_duration, read_json_limit, read_limit,
+    Calendars, Descriptor, Entry, Http, JsonLimit, LIMIT_REMEDY, Request, Shown, read_duration, read_json_limit,
+    read_limit,
 };
 
 use super::answer::{Failure, quote};
@@ -240,7 +241,7 @@ impl<'a> Inline<'a> {
         if let Some((limit, shown)) = remembered(written.get()) {
             return Ok(Inline::unnamed(key, (limit, shown), cost(fields)?));
         }
-        let JsonLimit { name, limit, shown } = read_json_limit(written)?;
+        let JsonLimit { name, limit, shown } = read_json_limit(written, Calendars::Refused)?;
         let unnamed = Inline::unnamed(key, (limit, shown), cost(fields)?);
         let Some(name) = name else {
             remember(written.get(), (limit, shown));
@@ -270,7 +271,7 @@ impl<'a> Inline<'a> {
             slices,
             ..Numbers::default()
         };
-        let read = read_limit(&schema::Limit::Numbers(numbers)).map_err(FieldError::from)?;
+        let read = read_limit(&schema::Limit::Numbers(numbers), Calendars::Refused).map_err(FieldError::from)?;
         Ok(Inline { wait, ..Inline::unnamed(key, read, check_cost(cost)?) })
     }
 

@@ -144,7 +144,6 @@ fn passwords_are_noticed() {
         ("redis://:p@h:1/2", true),
         ("rediss+cluster://u:p@h:1,i:2", true),
         ("redis+sentinel://h/name?sentinel_password=p", true),
-        ("redis+unix:///a:b@c", false),
     ] {
         assert_eq!(url.parse::<Target>().unwrap().has_password(), expected, "{url}");
     }
