@@ -19,9 +19,8 @@ pub(crate) struct Active {
     pub(crate) policy: Policy,
     records: Vec<Arc<Record>>,
     pub(crate) stores: Vec<Backend>,
-    /// For each domain the stores of its rules that may have to be waited for. Without one nothing waits, and a request is
-    /// decided at once: what others wait with is large, and callers wrap and move what they hold.
-    awaited: Vec<Box<[usize]>>,
+    /// What is known of the stores of each domain.
+    domains: Vec<DomainStores>,
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
@@ -48,8 +47,8 @@ impl Active {
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
-        let awaited = awaited(&policy, &stores);
-        Active { policy, records, stores, awaited, any_blocked, unmatched, texts, sole_stores, shadow }
+        let domains = domain_stores(&policy, &stores);
+        Active { policy, records, stores, domains, any_blocked, unmatched, texts, sole_stores, shadow }
     }
 
     #[cfg(test)]
@@ -82,11 +81,17 @@ impl Active {
     /// Whether rules of a domain may have to wait for their stores.
     #[inline]
     pub(crate) fn domain_awaits(&self, domain: DomainId) -> bool {
-        !self.awaited(domain).is_empty()
+        self.domains.get(domain.index()).is_some_and(|stores| stores.awaits)
     }
 
-    fn awaited(&self, domain: DomainId) -> &[usize] {
-        self.awaited.get(domain.index()).map_or(&[], |stores| stores)
+    /// Whether blocks may be in force for a domain that this process knows nothing of.
+    #[inline]
+    pub(crate) fn has_watched(&self, domain: DomainId) -> bool {
+        !self.watched(domain).is_empty()
+    }
+
+    fn watched(&self, domain: DomainId) -> &[usize] {
+        self.domains.get(domain.index()).map_or(&[], |stores| &stores.watched)
     }
 
     /// What a rule does while this store does not answer.
@@ -97,7 +102,7 @@ impl Active {
 
     /// Learns of keys of the domain's rules that other nodes blocked, or this one before it was started again.
     pub(crate) async fn learn_of_blocks(&self, domain: DomainId) {
-        for store in self.awaited(domain) {
+        for store in self.watched(domain) {
             if let Some(asked) = self.store(*store).and_then(Backend::asked)
                 && let Some(turn) = asked.turn_to_look()
             {
@@ -157,22 +162,33 @@ impl Active {
     }
 }
 
-/// For each domain the stores of its rules that may have to be waited for.
-fn awaited(policy: &Policy, stores: &[Backend]) -> Vec<Box<[usize]>> {
-    let mut by_domain: Vec<Vec<usize>> = Vec::new();
+/// What is known of the stores of a domain's rules.
+#[derive(Clone, Debug, Default)]
+struct DomainStores {
+    /// Whether any has to be awaited. If not, nothing waits, and a request is decided at once: what others wait with is large,
+    /// and callers wrap and move what they hold.
+    awaits: bool,
+    /// Those in which a key may be blocked by somebody else, or since before this process started.
+    watched: Box<[usize]>,
+}
+
+fn domain_stores(policy: &Policy, stores: &[Backend]) -> Vec<DomainStores> {
+    let mut by_domain: Vec<(bool, Vec<usize>)> = Vec::new();
     for rule in policy.rules() {
         let Some(domain) = policy.domain(&rule.domain) else { continue };
         if by_domain.len() <= domain.index() {
-            by_domain.resize_with(domain.index() + 1, Vec::new);
+            by_domain.resize_with(domain.index() + 1, Default::default);
         }
+        let (awaits, watched) = &mut by_domain[domain.index()];
         for limit in &rule.limits {
-            let awaits = stores.get(limit.store).is_some_and(|store| store.nature().awaits);
-            if awaits && !by_domain[domain.index()].contains(&limit.store) {
-                by_domain[domain.index()].push(limit.store);
+            let Some(nature) = stores.get(limit.store).map(Backend::nature) else { continue };
+            *awaits |= nature.awaits;
+            if nature.outlives_process() && !watched.contains(&limit.store) {
+                watched.push(limit.store);
             }
         }
     }
-    by_domain.into_iter().map(Vec::into_boxed_slice).collect()
+    by_domain.into_iter().map(|(awaits, watched)| DomainStores { awaits, watched: watched.into() }).collect()
 }
 
 /// A policy that stays as it is while it is looked at.

@@ -47,6 +47,10 @@ impl Engine {
     ) -> Result<Outcome, RequestError> {
         let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
         let call = Call::default();
+        if active.has_watched(domain) {
+            // A look that fails leaves what is known as it is.
+            let _ = guarded_at_once(|| active.learn_of_blocks(domain));
+        }
         let checked = match guarded(|| sole::judge(&active, &self.local, domain, request)) {
             Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
             Ok(Way::Onward(found)) => {

@@ -83,7 +83,7 @@ impl Judged {
 }
 
 /// What a limit said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Its decision.
     Decided(Decision),

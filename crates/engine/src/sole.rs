@@ -125,10 +125,11 @@ mod tests {
     use std::time::Duration;
 
     use tidegate_core::{FakeClock, Time};
-    use tidegate_policy::{Ask, Descriptor, Entry, Headers, LoadOptions, Mode, Policy, Request, load_text};
+    use tidegate_policy::{Ask, Descriptor, Entry, Headers, LoadOptions, Mode, Policy, Request, Shown, load_text};
 
-    use crate::outcome::{Denial, Judgements, Outcome};
-    use crate::{Engine, Options, at_once, http_headers};
+    use crate::http_headers::Header;
+    use crate::outcome::{Answer, Denial, Judgements, Outcome};
+    use crate::{Counts, Engine, Options, at_once, http_headers};
 
     const START: Time = Time::from_nanos(1_000_000_000_000);
 
@@ -154,11 +155,29 @@ mod tests {
         matches!(outcome.judged, Judgements::One(_))
     }
 
-    fn told(engine: &Engine, outcome: &Outcome) -> String {
-        let judgements: Vec<_> = outcome.judgements().collect();
-        let (rules, errors) = (engine.rules(), engine.policy().expression_errors());
-        let headers = [None, Some(Headers::Standard)].map(|unsaid| http_headers::headers(outcome, unsaid, START));
-        format!("{:?} {judgements:?} {headers:?} {rules:?} {errors}", outcome.denial())
+    /// All that can be seen of an outcome and of what was counted.
+    #[derive(Debug, PartialEq)]
+    struct Seen {
+        denial: Option<Denial>,
+        judged: Vec<(usize, Option<String>, Option<String>, Option<Shown>, Answer, bool, Mode)>,
+        headers: [Vec<Header>; 2],
+        counts: Vec<Counts>,
+        expression_errors: u64,
+    }
+
+    fn seen(engine: &Engine, outcome: &Outcome) -> Seen {
+        let judged = outcome.judgements().map(|one| {
+            let (rule, limit) =
+                (one.rule.map(|rule| rule.name.to_string()), one.limit.map(|limit| limit.name.to_string()));
+            (one.descriptor, rule, limit, one.shown, one.answer, one.veto, one.mode)
+        });
+        Seen {
+            denial: outcome.denial(),
+            judged: judged.collect(),
+            headers: [None, Some(Headers::Standard)].map(|unsaid| http_headers::headers(outcome, unsaid, START)),
+            counts: engine.rules().iter().map(|rule| rule.counts).collect(),
+            expression_errors: engine.policy().expression_errors(),
+        }
     }
 
     #[test]
@@ -214,7 +233,7 @@ mod tests {
                     assert!(!is_sole(&expected));
                     let outcome = check(&alone, entries, cost, None);
                     soles += usize::from(is_sole(&outcome));
-                    assert_eq!(told(&alone, &outcome), told(&among, &expected), "{rules}, step {step}");
+                    assert_eq!(seen(&alone, &outcome), seen(&among, &expected), "{rules}, step {step}");
                     clock.advance(Duration::from_secs(step % 11));
                 }
                 assert_eq!(soles > 0, sometimes, "{rules}");

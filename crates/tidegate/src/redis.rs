@@ -27,6 +27,7 @@ pub use tidegate_stores::{
     PermitStore, Store, StoreError, Totals,
 };
 
+use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{CapacityError, Charge, Decision, Key, KeyError, Limit, MemoryStore, Namespace, Op, Purpose};
 
 /// Keys of limits that callers bring, in servers and in programs alike.
@@ -136,7 +137,7 @@ impl RedisLimiter {
     /// # Errors
     /// If the key is empty or too long, or Redis does not answer.
     pub async fn decide(&self, key: impl AsRef<[u8]>, op: Op) -> Result<Decision, AskError> {
-        let charge = Charge::new(Key::new(key.as_ref())?, &self.limit, op).within(&CALLERS);
+        let charge = Charge::new(own_key(key.as_ref())?, &self.limit, op).within(&CALLERS);
         let decisions = self.store.charge(&Call::default(), &[charge]).await?;
         // There is one for each charge.
         Ok(decisions.first().copied().unwrap_or_else(|| Decision::refused(&self.limit, RETRY)))
@@ -161,6 +162,14 @@ impl RedisLimiter {
     #[must_use]
     pub fn store(&self) -> &RedisStore {
         &self.store
+    }
+}
+
+/// A key as servers take it from callers, whose namespace is a byte long.
+fn own_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
+    match key.len() {
+        length if length >= KEY_BYTES_MAX => Err(KeyError::TooLong { length, max: KEY_BYTES_MAX - 1 }),
+        _ => Key::new(key),
     }
 }
 

@@ -43,8 +43,10 @@ LIMIT is text like "100/minute", or one of
   {"algorithm":"sliding_log","limit":5,"window_ns":60000000000}
   {"algorithm":"sliding_counter","limit":5,"window_ns":60000000000}
   {"algorithm":"sliced_window","limit":5,"window_ns":60000000000,"slices":60}
+  {"algorithm":"calendar_window","limit":5,"period":"month","time_zone":"Europe/Berlin","anchor":15}
 "stagger" gives the windows of each key an instant of its own to start at. It, "slices", "burst" and
-"capacity" may be left out: what passes at once is then what the rate tells. As in a configuration,
+"capacity" may be left out: what passes at once is then what the rate tells. A calendar_window without
+"time_zone" is in UTC, without "anchor" it starts at midnight, on monday, on the 1st or on 01-01. As in a configuration,
 "rate":"10/second" says rate and per_ns, or limit and window_ns, at once. A sliding_log has a limit of at
 most 10000. In text, write ns, us, ms, s, min, h, day, week, month (30 days) or year (365), with a number
 before it if you like: "5/10s".

@@ -73,3 +73,8 @@ fn as_many_pass_as_a_window_holds() {
 fn as_many_pass_as_a_log_holds() {
     check("{algorithm: sliding_log, rate: LIMIT/30d}");
 }
+
+#[test]
+fn as_many_pass_as_a_window_of_a_calendar_holds() {
+    check("{algorithm: calendar_window, rate: LIMIT/year, time_zone: Europe/Berlin, anchor: \"02-29\"}");
+}

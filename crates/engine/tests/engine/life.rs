@@ -2,9 +2,9 @@
 
 use tidegate_core::Op;
 use tidegate_engine::{Engine, Options};
-use tidegate_policy::{Ask, Descriptor, LoadOptions, Mode, Request, Response, load_text};
+use tidegate_policy::{Ask, Descriptor, Entry, LoadOptions, Mode, Request, Response, load_text};
 
-use crate::bench::{Bench, PER_USER, entries};
+use crate::bench::{Bench, PER_USER, at_once, entries};
 
 #[test]
 fn units_that_come_back_are_no_hits() {
@@ -98,4 +98,43 @@ fn who_asks_holds_little_while_it_waits() {
         size_of_val(&engine.decide(b"ann", &limit, Op::Take(1))),
     ];
     assert!(sizes.iter().all(|bytes| *bytes <= 1_024), "bytes of check, check_or_deny, report, decide: {sizes:?}");
+}
+
+/// Counts of files of envoyproxy/ratelimit belong to domain, entries and unit: rules that are added or renamed reset none.
+#[test]
+fn counts_of_envoys_files_outlive_the_rules() {
+    let policy = |descriptors: &str| {
+        let loaded = load_text(
+            "envoy.yaml",
+            &format!("{{domain: shop, descriptors: [{descriptors}]}}"),
+            &LoadOptions::default(),
+        );
+        loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+    };
+    let limit =
+        |name: &str, units: u32| format!("rate_limit: {{name: {name}, unit: minute, requests_per_unit: {units}}}");
+    let engine = Engine::new(Options { keys: Some(100), ..Options::default() }).unwrap();
+    let left = |entries: &[(&str, &str)], units: u64| {
+        let entries = entries.iter().map(|(key, value)| Entry { key, value }).collect::<Vec<_>>();
+        let descriptors = [Descriptor { entries: &entries, ask: Some(Ask::Take(units)), limit: None }];
+        let outcome =
+            at_once(engine.check(&Request { domain: "shop", descriptors: &descriptors, http: None, cost: 1 })).unwrap();
+        let judgement = outcome.judgements().next().unwrap();
+        (judgement.rule.unwrap().name.to_string(), judgement.answer.decision().unwrap().remaining())
+    };
+    let shared = |name| format!("{{key: path, value: 'api*', share_threshold: true, {}}}", limit(name, 9));
+    engine.install(policy(&format!("{{key: user, {}}}, {}", limit("a", 10), shared("p")))).unwrap();
+    assert_eq!(left(&[("user", "ann")], 4).1, 6);
+    assert_eq!((left(&[("path", "api1")], 2).1, left(&[("path", "api2")], 2).1), (7, 5), "one count for all of them");
+    // Another name, one more rule with a value of its own, and another order.
+    let own = format!("{{key: user, value: ann, {}}}", limit("ann", 20));
+    engine.install(policy(&format!("{}, {own}, {{key: user, {}}}", shared("q"), limit("b", 10)))).unwrap();
+    assert_eq!(left(&[("user", "ann")], 0).1, 16, "what ann used counts under the limit of her own");
+    assert_eq!(left(&[("user", "bob")], 1).1, 9);
+    assert_eq!(left(&[("path", "api3")], 0).1, 5);
+    // The same entries under another unit, or as the pattern of a wildcard, are another count.
+    let hourly = "{key: user, rate_limit: {unit: hour, requests_per_unit: 10}}";
+    engine.install(policy(&format!("{hourly}, {{key: path, {}}}", limit("r", 9)))).unwrap();
+    assert_eq!(left(&[("user", "ann")], 0).1, 10);
+    assert_eq!(left(&[("path", "api*")], 0).1, 9);
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod life;
+mod own_stores;
 mod penalties;
 mod permits;
 mod rules;

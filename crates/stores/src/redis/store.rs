@@ -27,7 +27,7 @@ pub struct RedisStore {
     redis: Redis,
     prefix: Box<str>,
     budget: Duration,
-    clock: Arc<StoreClock>,
+    pub(super) clock: Arc<StoreClock>,
 }
 
 /// Why there is no answer, in all detail.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Key, Limit, Namespace, Op, PermitOp, Placement, Retry};
+use tidegate_core::{
+    Algorithm, Calendar, CalendarPeriod, Charge, Key, Limit, Namespace, Op, PermitOp, Placement, Retry, Time,
+};
 use tidegate_testkit::servers::{Cluster, Server, Setup};
 
 use super::link::CallError;
@@ -324,4 +326,29 @@ async fn permits_are_held_once_and_freed_by_the_end_of_their_lease() {
     assert!(release("a").await.unwrap().done);
     assert!(!release("a").await.unwrap().done);
     assert_eq!(acquire("d", long).await.unwrap().in_use, 2);
+}
+
+/// A node whose clock is years away sends windows of the calendar that do not fit, learns the time, and asks once more.
+#[tokio::test]
+async fn windows_of_a_calendar_are_those_of_the_store() {
+    let server = Server::start(&Setup::default());
+    let store = at(&server);
+    let months = Calendar::new(CalendarPeriod::Month, "Europe/Berlin", Some("15")).unwrap();
+    let limit = Limit::calendar_window(3, months).unwrap();
+    let calls = || store.health().totals.answered;
+    for (passes, expected_calls) in [(true, 2), (true, 1), (true, 1), (false, 1)] {
+        if expected_calls == 2 {
+            store.clock.learn(Time::default(), Time::from_nanos(1_000_000_000_000_000_000));
+        }
+        let before = calls();
+        assert_eq!(take(&store, "ann", &limit, 1).await.unwrap(), passes);
+        assert_eq!(calls() - before, expected_calls);
+    }
+    let both = [Charge::take(key("ann"), &limit, 1).shadow(), Charge::take(key("bob"), &limit, 1)];
+    store.clock.learn(Time::default(), Time::from_nanos(1_000_000_000_000_000_000));
+    let decisions = store.decide(&Call::default(), &both).await.unwrap();
+    assert!(decisions.is_allowed(), "a transaction learns the time too");
+    let ends = decisions.at().unwrap().plus(decisions.iter().next().unwrap().reset_after());
+    assert_eq!(ends.as_nanos(), months.window_at(decisions.at().unwrap()).end());
+    assert!(!server.command("KEYS *calendar_window*").is_empty());
 }

@@ -61,7 +61,7 @@ pub fn numbers(algorithm: Algorithm, word: u64) -> Numbers {
     if algorithm == Algorithm::CalendarWindow {
         let choice = choices.any_below(Civil::count());
         let usual = u64::try_from(Civil::any(choice).period.usual().as_nanos()).unwrap();
-        return Numbers { slices: choice, ..Numbers::window(algorithm, 1 + choices.below(6), usual) };
+        return Numbers { slices: 1 + choice, ..Numbers::window(algorithm, 1 + choices.below(6), usual) };
     }
     let slices = 1 + choices.below(6);
     let mut units = 1 + choices.below(6);

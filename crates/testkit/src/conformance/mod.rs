@@ -7,6 +7,7 @@
 //! | random histories of one key, with changes of the limit and a clock that jumps back | [`history`], [`histories`] |
 //! | random transactions over several keys, and jumps of the clock among them | [`transactions`] |
 //! | permits with leases | [`permits`] |
+//! | any store, with the feature `stores` | `store` |
 //! | literal models, written from the pages of `spec/` | [`model`] |
 //!
 //! A test implements [`Subject`] for what it tests, on a clock that it can set, and calls [`check`]. An asynchronous store
@@ -48,6 +49,8 @@ pub mod histories;
 pub mod history;
 pub mod model;
 pub mod permits;
+#[cfg(feature = "stores")]
+pub mod store;
 pub mod traces;
 pub mod transactions;
 

@@ -33,7 +33,7 @@ pub struct Numbers {
     pub window: u64,
     /// The units a period of a bucket.
     pub rate: u64,
-    /// The slices of a sliced window, or the choice of a calendar.
+    /// The slices of a sliced window, or the choice of a calendar, from 1.
     pub slices: u64,
 }
 
@@ -65,7 +65,7 @@ impl Numbers {
             Algorithm::TokenBucket => Limit::token_bucket(rate(), self.units),
             Algorithm::LeakyBucket => Limit::leaky_bucket(rate(), self.units),
             Algorithm::Gcra => Limit::gcra(rate(), self.units),
-            Algorithm::CalendarWindow => Limit::calendar_window(self.units, Civil::any(self.slices).calendar()),
+            Algorithm::CalendarWindow => Limit::calendar_window(self.units, Civil::any(self.slices - 1).calendar()),
             other => panic!("{other} has no model"),
         }
         .unwrap()
@@ -82,7 +82,7 @@ impl Numbers {
             Algorithm::LeakyBucket => Box::new(leaky_bucket::LeakyBucket::new(*self)),
             Algorithm::Gcra => Box::new(gcra::Gcra::new(*self)),
             Algorithm::CalendarWindow => {
-                Box::new(calendar_window::CalendarWindow::new(self.units, Civil::any(self.slices)))
+                Box::new(calendar_window::CalendarWindow::new(self.units, Civil::any(self.slices - 1)))
             }
             other => panic!("{other} has no model"),
         }
