@@ -36,7 +36,7 @@ compare: rust compiler peers ## prove that two builds answer alike: BEFORE=path/
 	@target/peers/venv/bin/python -B scripts/compare/compare.py "$(BEFORE)" "$(or $(AFTER),$(BUILT)/tidegate)" \
 		--requests $(or $(REQUESTS),200000) --seed $(or $(SEED),1) $(COMPARE)
 
-bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them)
+bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them; BENCH=domains: one in memory beside one on Redis)
 	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
 
 bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic

@@ -12,6 +12,7 @@
 //! | `scenario.rs` | which subjects run on which workload |
 //! | `layers/` | what each layer adds to a request; a bench target of its own |
 //! | `matching.rs` | from a request to its rules among ten thousand; a bench target of its own |
+//! | `domains.rs` | a domain in memory beside one on Redis; a bench target of its own |
 //! | `memory.rs` | resident bytes a key, each subject in a process of its own |
 //! | `targets.rs` | the ratios that the project wants to reach |
 //! | `report.rs` | the Markdown tables and the JSON file |
@@ -24,6 +25,7 @@
     reason = "a benchmark reads the real clock and should stop at the first surprise; it is not shipped"
 )]
 
+mod domains;
 mod harness;
 mod layers;
 mod matching;
@@ -76,6 +78,11 @@ pub fn layers() {
 /// The same for the time from a request to its rules.
 pub fn matching() {
     matching::run();
+}
+
+/// The same for a domain in memory beside one on Redis.
+pub fn domains() {
+    domains::run();
 }
 
 fn measure(options: &Options) -> Report {

@@ -322,7 +322,7 @@ impl<'a> Reported<'a> {
         Some(if allowed { after.clone() } else { before.clone() })
     }
 
-    fn from_log(&self, number: usize) -> Decision {
+    fn log_answer(&self, number: usize) -> Decision {
         match self.found[number] {
             Found::Log(answer) => from_log(&self.limit, &answer),
             Found::Words(_) => Decision::BLANK,
@@ -334,14 +334,14 @@ impl Trial for Reported<'_> {
     fn try_next(&mut self, number: usize, charge: &Charge<'_>) -> Decision {
         match &mut self.words {
             Some((_, scratch)) => crate::decide(&self.limit, scratch, self.now, charge.op),
-            None => self.from_log(number),
+            None => self.log_answer(number),
         }
     }
 
     fn untouched(&self, number: usize, _charge: &Charge<'_>, op: Op) -> Decision {
         match &self.words {
             Some((before, _)) => crate::decide(&self.limit, &mut before.clone(), self.now, op),
-            None => self.from_log(number),
+            None => self.log_answer(number),
         }
     }
 }

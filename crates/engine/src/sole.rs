@@ -155,21 +155,37 @@ mod tests {
         matches!(outcome.judged, Judgements::One(_))
     }
 
+    /// What one limit said.
+    #[derive(Debug, PartialEq)]
+    struct Said {
+        descriptor: usize,
+        rule: Option<String>,
+        limit: Option<String>,
+        shown: Option<Shown>,
+        answer: Answer,
+        veto: bool,
+        mode: Mode,
+    }
+
     /// All that can be seen of an outcome and of what was counted.
     #[derive(Debug, PartialEq)]
     struct Seen {
         denial: Option<Denial>,
-        judged: Vec<(usize, Option<String>, Option<String>, Option<Shown>, Answer, bool, Mode)>,
+        judged: Vec<Said>,
         headers: [Vec<Header>; 2],
         counts: Vec<Counts>,
         expression_errors: u64,
     }
 
     fn seen(engine: &Engine, outcome: &Outcome) -> Seen {
-        let judged = outcome.judgements().map(|one| {
-            let (rule, limit) =
-                (one.rule.map(|rule| rule.name.to_string()), one.limit.map(|limit| limit.name.to_string()));
-            (one.descriptor, rule, limit, one.shown, one.answer, one.veto, one.mode)
+        let judged = outcome.judgements().map(|one| Said {
+            descriptor: one.descriptor,
+            rule: one.rule.map(|rule| rule.name.to_string()),
+            limit: one.limit.map(|limit| limit.name.to_string()),
+            shown: one.shown,
+            answer: one.answer,
+            veto: one.veto,
+            mode: one.mode,
         });
         Seen {
             denial: outcome.denial(),

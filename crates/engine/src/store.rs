@@ -12,7 +12,7 @@ use tidegate_stores::redis::{OpenError, RedisStore, Target, TargetError};
 use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Store};
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
-use crate::consistency::Consistent;
+use crate::consistency::{Consistent, ConsistentHealth};
 use crate::failure::guarded;
 use crate::keys;
 use crate::pace::MessagePace;
@@ -402,17 +402,13 @@ impl Stores {
     /// The stores that may have to be waited for, by name.
     pub(crate) fn views(&self) -> Vec<StoreView> {
         let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_asked = |(name, (_, backend)): (&Box<str>, &Made)| {
-            let health = backend.asked()?.consistent.health();
-            Some(StoreView {
-                name: name.clone(),
-                health: health.store,
-                from_denials: health.from_denials,
-                from_leases: health.from_leases,
-                from_replicas: health.from_replicas,
-            })
-        };
-        let mut views: Vec<StoreView> = by_name.iter().filter_map(of_asked).collect();
+        let mut views = Vec::new();
+        for (name, (_, backend)) in by_name.iter() {
+            let Some(asked) = backend.asked() else { continue };
+            let ConsistentHealth { store: health, from_denials, from_leases, from_replicas, .. } =
+                asked.consistent.health();
+            views.push(StoreView { name: name.clone(), health, from_denials, from_leases, from_replicas });
+        }
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
     }

@@ -95,7 +95,7 @@ pub fn read_json_limit(value: Raw<'_>, calendars: Calendars) -> Result<JsonLimit
         [b'"', ..] => (None, schema::Limit::Rate(text("limit", value, LIMIT_REMEDY)?.into_owned())),
         [b'{', ..] => {
             let (name, numbers) = json_numbers(value)?;
-            (name, schema::Limit::Numbers(numbers))
+            (name, schema::Limit::Numbers(numbers.into()))
         }
         _ => {
             let problem = format_args!("{} is not a limit", quote(value.get()));

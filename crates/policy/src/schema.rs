@@ -352,7 +352,7 @@ pub enum Limit {
     /// `100/minute` is gcra with a burst of 100.
     Rate(String),
     /// An algorithm with its numbers.
-    Numbers(Numbers),
+    Numbers(Box<Numbers>),
 }
 
 impl Limit {

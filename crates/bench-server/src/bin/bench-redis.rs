@@ -16,7 +16,8 @@ use redis::aio::MultiplexedConnection;
 use tidegate_core::{Charge, Key, Limit};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{Descriptor, Entry, LoadOptions, Outside, Request, load_text};
-use tidegate_stores::redis::{RedisStore, Tagged};
+use tidegate_stores::redis::RedisStore;
+use tidegate_stores::{Call, Store};
 use tokio::runtime::Builder;
 
 /// Measure Redis as the store
@@ -123,7 +124,7 @@ fn measure(server: &Server, subject: Subject, depth: usize, count: usize, seed: 
         let store = RedisStore::open(&server.url().parse().unwrap()).unwrap();
         let limit: Limit = "1000/minute".parse().unwrap();
         let warm = Charge::take(Key::new("warm").unwrap(), &limit, 1);
-        store.charge(&[Tagged { charge: warm, tag: b"" }]).await.unwrap();
+        store.charge(&Call::default(), &[warm]).await.unwrap();
         let (cpu, start, next) = (server.cpu(), Instant::now(), Arc::new(AtomicU64::new(0)));
         let tasks: Vec<_> = (0..depth)
             .map(|_| {
@@ -139,7 +140,7 @@ fn measure(server: &Server, subject: Subject, depth: usize, count: usize, seed: 
                         match subject {
                             Subject::Tidegate => {
                                 let charge = Charge::take(Key::new(&key).unwrap(), &limit, 1);
-                                store.charge(&[Tagged { charge, tag: b"" }]).await.unwrap();
+                                store.charge(&Call::default(), &[charge]).await.unwrap();
                             }
                             Subject::Plain => {
                                 let mut call = redis::cmd("EVALSHA");

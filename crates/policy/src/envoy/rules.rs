@@ -169,7 +169,7 @@ impl Writer<'_> {
             }
             _ => {}
         }
-        Limit::Numbers(numbers)
+        Limit::Numbers(numbers.into())
     }
 
     /// The number of requests, or as many as can be counted in that time if that is less.

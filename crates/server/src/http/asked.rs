@@ -271,7 +271,7 @@ impl<'a> Inline<'a> {
             slices,
             ..Numbers::default()
         };
-        let read = read_limit(&schema::Limit::Numbers(numbers), Calendars::Refused).map_err(FieldError::from)?;
+        let read = read_limit(&schema::Limit::Numbers(numbers.into()), Calendars::Refused).map_err(FieldError::from)?;
         Ok(Inline { wait, ..Inline::unnamed(key, read, check_cost(cost)?) })
     }
 
