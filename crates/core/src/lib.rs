@@ -6,7 +6,7 @@
 //! | what may be asked and is answered | `charge.rs`, `decision.rs` |
 //! | several charges at once, all or none | `transaction.rs` |
 //! | which rule and limit a state belongs to, whom it counts | `namespace.rs`, `key.rs` |
-//! | numbers that make a limit, and their checks | `limit.rs`, `rate.rs`, `bounds.rs` |
+//! | numbers that make a limit, and their checks | `limit/`, `rate.rs`, `bounds.rs` |
 //! | windows of days, weeks, months and years in a time zone | `calendar/` |
 //! | the keyed table, its locks and its memory | `memory/` |
 //! | what stores elsewhere need of it | `remote.rs` |

@@ -1,6 +1,9 @@
 //! Limits: an algorithm with its numbers, checked once so that no arithmetic on them can fail.
 
-use std::fmt;
+mod algorithm;
+mod error;
+mod facts;
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,101 +13,10 @@ use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
 use crate::bounds::{INTERVAL_NANOS_MIN, LOG_LIMIT_MAX, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
-use crate::{Calendar, Key, Namespace, Rate, Receipt, Time};
+use crate::{Calendar, Key, Namespace, Rate};
 
-/// How a limit counts.
-///
-/// The numbers are part of what tells states apart, and stores keep states for years: they never change, and those of
-/// algorithms that are gone are never used again (`spec/README.md` lists them).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Algorithm {
-    /// Units per epoch-aligned window.
-    FixedWindow = 1,
-    /// Exact trailing window, one entry a charge.
-    SlidingLog = 2,
-    /// Two counters, the older one weighted.
-    SlidingCounter = 3,
-    /// A trailing window of whole slices.
-    SlicedWindow = 4,
-    /// A bucket of tokens that refills at a rate.
-    TokenBucket = 5,
-    /// A bucket that leaks at a rate, as a meter.
-    LeakyBucket = 6,
-    /// The generic cell rate algorithm.
-    Gcra = 7,
-    /// Units per day, week, month or year of a time zone.
-    CalendarWindow = 8,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Algorithm; 8] = [
-        Algorithm::Gcra,
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-        Algorithm::SlidingCounter,
-        Algorithm::SlicedWindow,
-        Algorithm::CalendarWindow,
-    ];
-
-    /// The name in config, on the wire and in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::FixedWindow => "fixed_window",
-            Algorithm::SlidingLog => "sliding_log",
-            Algorithm::SlidingCounter => "sliding_counter",
-            Algorithm::SlicedWindow => "sliced_window",
-            Algorithm::TokenBucket => "token_bucket",
-            Algorithm::LeakyBucket => "leaky_bucket",
-            Algorithm::Gcra => "gcra",
-            Algorithm::CalendarWindow => "calendar_window",
-        }
-    }
-
-    /// The number that stores know it by.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// Whether units come back one by one, at a rate.
-    #[must_use]
-    pub const fn is_bucket(self) -> bool {
-        matches!(self, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
-
-    /// Reads a name as [`Algorithm::name`] writes it.
-    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
-        let named = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
-        named.ok_or_else(|| UnknownAlgorithm { name: name.chars().take(40).collect() })
-    }
-}
-
-/// No algorithm has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "algorithm: `{name}` is unknown; use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter, \
-     sliced_window or calendar_window"
-)]
-pub struct UnknownAlgorithm {
-    /// The name, shortened.
-    name: String,
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use error::LimitError;
 
 /// An algorithm with its numbers.
 ///
@@ -314,108 +226,6 @@ impl Limit {
         }
     }
 
-    /// By how much the windows of this key start after those of the epoch.
-    #[must_use]
-    pub fn phase(&self, namespace: &Namespace, key: Key<'_>) -> Phase {
-        match self.shape {
-            Shape::Window(window) => Phase(window.for_key(namespace, key).phase()),
-            _ => Phase::default(),
-        }
-    }
-
-    /// When all units come back at once, used or not; nothing if they come back one by one, or each at a time of its own.
-    #[must_use]
-    pub fn resets_at(&self, phase: Phase, now: Time) -> Option<Time> {
-        match self.shape {
-            Shape::Window(window) => Some(Time::from_nanos(window.with_phase(phase.0).end(now.as_nanos()))),
-            Shape::Calendar(window) => Some(Time::from_nanos(window.calendar.window_at(now).end())),
-            Shape::Bucket(_) | Shape::Counter(_) | Shape::Log(_) => None,
-        }
-    }
-
-    /// Whether all units come back at once, at an instant that [`Limit::resets_at`] knows.
-    #[must_use]
-    pub fn resets_at_once(&self) -> bool {
-        matches!(self.shape, Shape::Window(_) | Shape::Calendar(_))
-    }
-
-    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window, the longest that a
-    /// window of a calendar can be.
-    #[must_use]
-    pub fn period(&self) -> Duration {
-        Duration::from_nanos(match self.shape {
-            Shape::Calendar(window) => return window.calendar.period().longest(),
-            Shape::Bucket(bucket) => bucket.span(),
-            Shape::Window(FixedWindow { window, .. })
-            | Shape::Counter(SlidingCounter { window, .. })
-            | Shape::Log(Log { window, .. }) => window,
-        })
-    }
-
-    /// How long one unit takes to come back; nothing if units come back together.
-    #[must_use]
-    pub fn interval(&self) -> Option<Duration> {
-        match self.shape {
-            Shape::Bucket(bucket) => Some(Duration::from_nanos(bucket.interval())),
-            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => None,
-        }
-    }
-
-    /// How long units count at most: the time of a bucket's burst, one window, or for a sliced window a slice more.
-    #[must_use]
-    pub fn memory(&self) -> Duration {
-        match self.shape {
-            Shape::Log(log) => Duration::from_nanos(log.lifetime()),
-            Shape::Bucket(_) | Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) => self.period(),
-        }
-    }
-
-    /// The most units that pass in any span of time: never less than it really is.
-    #[must_use]
-    pub fn most_in(&self, span: Duration) -> u128 {
-        let (units, span) = (u128::from(self.units()), span.as_nanos());
-        let windows = |length: u64| span.div_ceil(u128::from(length));
-        match self.shape {
-            Shape::Bucket(bucket) => units + span.div_ceil(u128::from(bucket.interval())),
-            // A span meets one window more than fit into it.
-            Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => {
-                (windows(window) + 1) * units
-            }
-            // No window is half as short as usual, whatever the clocks of its zone do.
-            Shape::Calendar(window) => (windows(nanos(window.calendar.period().usual()) / 2) + 1) * units,
-            Shape::Log(log) => windows(log.window) * units,
-        }
-    }
-
-    /// Whether a unit can be denied though fewer than the limit passed: the estimate of a sliding counter may be above
-    /// what passed.
-    #[must_use]
-    pub fn is_estimate(&self) -> bool {
-        matches!(self.shape, Shape::Counter(_))
-    }
-
-    /// Whether slices of it can be taken in advance, to be spent later, without letting too much pass.
-    #[must_use]
-    pub fn can_lease(&self) -> bool {
-        matches!(self.shape, Shape::Bucket(_) | Shape::Window(_))
-    }
-
-    /// Whether its state is a few words, so that a store reports it and somebody else can go on from it.
-    #[must_use]
-    pub fn can_be_copied(&self) -> bool {
-        !matches!(self.shape, Shape::Log(_))
-    }
-
-    /// The receipt to give units back with while others may hold leases of at most this length. A lease of a bucket that
-    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
-    #[must_use]
-    pub fn receipt_before_leases(&self, receipt: Receipt, longest: Duration) -> Receipt {
-        match self.shape {
-            Shape::Bucket(_) => receipt.earlier(longest),
-            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
-        }
-    }
-
     /// The same limit with the longest burst that there can be, for units that go back to a bucket which may have other
     /// numbers by now: what they were taken under must not cut the debt that others have made since.
     #[doc(hidden)]
@@ -543,79 +353,6 @@ fn window_nanos(limit: u64, window: Duration) -> Result<u64, LimitError> {
         return Err(LimitError::TooFast { field: "limit", units: limit, nanos });
     }
     Ok(nanos)
-}
-
-/// Why numbers are not a limit: the field, its value and what would do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LimitError {
-    /// A zero where something must pass.
-    #[error("{field}: 0 is too small; use at least 1")]
-    Zero {
-        /// The field at fault.
-        field: &'static str,
-    },
-    /// A period or window of nothing.
-    #[error("{field}: 0 is too small; use at least 1 ns")]
-    NoTime {
-        /// The field at fault.
-        field: &'static str,
-    },
-    /// A calendar window without a calendar.
-    #[error("{field}: missing; use one, such as months of Europe/Berlin")]
-    NoCalendar {
-        /// The field at fault.
-        field: &'static str,
-    },
-    /// More units than the bound.
-    #[error("{field}: {value} is too large; use at most {max}")]
-    TooLarge {
-        /// The field at fault.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// The largest that would do.
-        max: u64,
-    },
-    /// A period or window beyond the bound.
-    #[error("{field}: {nanos} ns is too long; use at most {max} ns ({} years)", max / crate::bounds::YEAR_NANOS)]
-    TooLong {
-        /// The field at fault.
-        field: &'static str,
-        /// Its value in nanoseconds.
-        nanos: u128,
-        /// The longest that would do, in nanoseconds.
-        max: u64,
-    },
-    /// More than ten million units a second.
-    #[error("{field}: {units} in {nanos} ns is too fast; use at most 10000000 a second (1 in {INTERVAL_NANOS_MIN} ns)")]
-    TooFast {
-        /// The field at fault.
-        field: &'static str,
-        /// Units in the period.
-        units: u64,
-        /// The period in nanoseconds.
-        nanos: u64,
-    },
-    /// Text that is not a rate.
-    #[error("rate: cannot read `{text}`; write units/period, like 100/minute, 5/10s or 1/day")]
-    Unreadable {
-        /// The text, shortened.
-        text: String,
-    },
-}
-
-impl LimitError {
-    /// The field at fault, as the functions that make limits call it.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        match self {
-            LimitError::Zero { field } | LimitError::NoTime { field } | LimitError::NoCalendar { field } => field,
-            LimitError::TooLarge { field, .. } => field,
-            LimitError::TooLong { field, .. } | LimitError::TooFast { field, .. } => field,
-            LimitError::Unreadable { .. } => "rate",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,113 @@
+//! What a limit knows of itself: nobody else has to ask for its algorithm.
+
+use std::time::Duration;
+
+use super::{Limit, Phase, Shape, nanos};
+use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::log::Log;
+use crate::algorithm::sliding_counter::SlidingCounter;
+use crate::{Key, Namespace, Receipt, Time};
+
+impl Limit {
+    /// By how much the windows of this key start after those of the epoch.
+    #[must_use]
+    pub fn phase(&self, namespace: &Namespace, key: Key<'_>) -> Phase {
+        match self.shape {
+            Shape::Window(window) => Phase(window.for_key(namespace, key).phase()),
+            _ => Phase::default(),
+        }
+    }
+
+    /// When all units come back at once, used or not; nothing if they come back one by one, or each at a time of its own.
+    #[must_use]
+    pub fn resets_at(&self, phase: Phase, now: Time) -> Option<Time> {
+        match self.shape {
+            Shape::Window(window) => Some(Time::from_nanos(window.with_phase(phase.0).end(now.as_nanos()))),
+            Shape::Calendar(window) => Some(Time::from_nanos(window.calendar.window_at(now).end())),
+            Shape::Bucket(_) | Shape::Counter(_) | Shape::Log(_) => None,
+        }
+    }
+
+    /// Whether all units come back at once, at an instant that [`Limit::resets_at`] knows.
+    #[must_use]
+    pub fn resets_at_once(&self) -> bool {
+        matches!(self.shape, Shape::Window(_) | Shape::Calendar(_))
+    }
+
+    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window, the longest that a
+    /// window of a calendar can be.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(match self.shape {
+            Shape::Calendar(window) => return window.calendar.period().longest(),
+            Shape::Bucket(bucket) => bucket.span(),
+            Shape::Window(FixedWindow { window, .. })
+            | Shape::Counter(SlidingCounter { window, .. })
+            | Shape::Log(Log { window, .. }) => window,
+        })
+    }
+
+    /// How long one unit takes to come back; nothing if units come back together.
+    #[must_use]
+    pub fn interval(&self) -> Option<Duration> {
+        match self.shape {
+            Shape::Bucket(bucket) => Some(Duration::from_nanos(bucket.interval())),
+            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => None,
+        }
+    }
+
+    /// How long units count at most: the time of a bucket's burst, one window, or for a sliced window a slice more.
+    #[must_use]
+    pub fn memory(&self) -> Duration {
+        match self.shape {
+            Shape::Log(log) => Duration::from_nanos(log.lifetime()),
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) => self.period(),
+        }
+    }
+
+    /// The most units that pass in any span of time: never less than it really is.
+    #[must_use]
+    pub fn most_in(&self, span: Duration) -> u128 {
+        let (units, span) = (u128::from(self.units()), span.as_nanos());
+        let windows = |length: u64| span.div_ceil(u128::from(length));
+        match self.shape {
+            Shape::Bucket(bucket) => units + span.div_ceil(u128::from(bucket.interval())),
+            // A span meets one window more than fit into it.
+            Shape::Window(FixedWindow { window, .. }) | Shape::Counter(SlidingCounter { window, .. }) => {
+                (windows(window) + 1) * units
+            }
+            // No window is half as short as usual, whatever the clocks of its zone do.
+            Shape::Calendar(window) => (windows(nanos(window.calendar.period().usual()) / 2) + 1) * units,
+            Shape::Log(log) => windows(log.window) * units,
+        }
+    }
+
+    /// Whether a unit can be denied though fewer than the limit passed: the estimate of a sliding counter may be above
+    /// what passed.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        matches!(self.shape, Shape::Counter(_))
+    }
+
+    /// Whether slices of it can be taken in advance, to be spent later, without letting too much pass.
+    #[must_use]
+    pub fn can_lease(&self) -> bool {
+        matches!(self.shape, Shape::Bucket(_) | Shape::Window(_))
+    }
+
+    /// Whether its state is a few words, so that a store reports it and somebody else can go on from it.
+    #[must_use]
+    pub fn can_be_copied(&self) -> bool {
+        !matches!(self.shape, Shape::Log(_))
+    }
+
+    /// The receipt to give units back with while others may hold leases of at most this length. A lease of a bucket that
+    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
+    #[must_use]
+    pub fn receipt_before_leases(&self, receipt: Receipt, longest: Duration) -> Receipt {
+        match self.shape {
+            Shape::Bucket(_) => receipt.earlier(longest),
+            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
+        }
+    }
+}
