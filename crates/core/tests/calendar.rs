@@ -426,6 +426,17 @@ proptest! {
     }
 }
 
+/// Windows of the model and of the core at the end of the transitions that a zone lists, where its rule begins.
+#[test]
+fn windows_agree_where_the_rule_of_a_zone_begins() {
+    for zone in ["America/Godthab", "America/Nuuk"] {
+        let civil = Civil::new(Day, zone, "23:00");
+        let at = 1_698_530_400_000_000_000;
+        let expected = Window { start: 1_698_454_800_000_000_000, end: 1_698_541_200_000_000_000, name: 20_231_027 };
+        assert_eq!((civil.window_at(at), window_at(civil.calendar(), at)), (expected, expected));
+    }
+}
+
 /// Threads that ask for different windows of one calendar at once each get their own.
 #[test]
 fn readers_never_see_halves_of_two_windows() {

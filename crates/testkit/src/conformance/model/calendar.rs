@@ -1,8 +1,10 @@
 //! Calendars, literally: a walk over all days of some years, one by one, with a look at each whether a window is due to
 //! start on it, and a search for the instant at which it does.
 
+use std::collections::BTreeSet;
+
 use jiff::civil::{Date, Time as TimeOfDay};
-use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 use tidegate_core::{Calendar, CalendarPeriod};
 
@@ -145,23 +147,27 @@ fn changing_time(zone: &str, word: u64) -> String {
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// The instant at which a local time is shown for the first time; or, if it is skipped, the first instant after.
+///
+/// Only instants are looked up, never local times: where the transitions that a zone lists end and its rule begins, jiff takes
+/// a local time for one that the rule alone would show (America/Nuuk on 2023-10-28 at 23:00).
 fn first_instant(date: Date, time: TimeOfDay, zone: &TimeZone) -> Timestamp {
     let local = date.to_datetime(time);
-    match zone.to_ambiguous_timestamp(local).offset() {
-        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local).unwrap(),
-        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local).unwrap(),
-        AmbiguousOffset::Gap { before, after } => {
-            // Between these two the clock goes from a time before the gap to one after it.
-            let mut early = after.to_timestamp(local).unwrap().as_second();
-            let mut late = before.to_timestamp(local).unwrap().as_second();
-            while late - early > 1 {
-                let middle = i64::midpoint(early, late);
-                let is_late = zone.to_datetime(Timestamp::from_second(middle).unwrap()) > local;
-                (early, late) = if is_late { (early, middle) } else { (middle, late) };
-            }
-            Timestamp::from_second(late).unwrap()
-        }
+    let as_utc = Offset::UTC.to_timestamp(local).unwrap();
+    // No clock is 27 hours from UTC, and none is changed twice within three hours.
+    let around = (-27..=27).step_by(3).map(|hours| as_utc + SignedDuration::from_hours(hours));
+    let candidates: BTreeSet<Timestamp> =
+        around.map(|instant| zone.to_offset(instant).to_timestamp(local).unwrap()).collect();
+    if let Some(shown) = candidates.iter().find(|instant| zone.to_datetime(**instant) == local) {
+        return *shown;
     }
+    // Between these two the clock goes from a time before the gap to one after it.
+    let (mut early, mut late) = (candidates.first().unwrap().as_second(), candidates.last().unwrap().as_second());
+    while late - early > 1 {
+        let middle = i64::midpoint(early, late);
+        let is_late = zone.to_datetime(Timestamp::from_second(middle).unwrap()) > local;
+        (early, late) = if is_late { (early, middle) } else { (middle, late) };
+    }
+    Timestamp::from_second(late).unwrap()
 }
 
 /// Nanoseconds since the epoch, of instants before it 0.
