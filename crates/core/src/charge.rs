@@ -10,7 +10,7 @@ use crate::{Decision, Key, Limit, Namespace, Op, Retry, State, Time};
 pub struct Charge<'a> {
     /// Which rule and limit it counts for.
     pub namespace: &'a Namespace,
-    /// Whom it counts.
+    /// The key to count.
     pub key: Key<'a>,
     /// The limit to charge.
     pub limit: &'a Limit,
@@ -57,25 +57,25 @@ impl<'a> Charge<'a> {
         Charge::new(key, limit, Op::Take(units))
     }
 
-    /// The same charge in this namespace.
+    /// Returns this charge in a namespace.
     #[must_use]
     pub fn within(self, namespace: &'a Namespace) -> Charge<'a> {
         Charge { namespace, ..self }
     }
 
-    /// The same charge, placed like this.
+    /// Returns this charge with a placement.
     #[must_use]
     pub fn placed(self, placement: Placement<'a>) -> Charge<'a> {
         Charge { placement, ..self }
     }
 
-    /// The same charge, but its denial stops nothing.
+    /// Returns this charge without a veto: its denial stops nothing.
     #[must_use]
     pub fn shadow(self) -> Charge<'a> {
         Charge { veto: false, ..self }
     }
 
-    /// The same question without taking or giving anything, or a veto.
+    /// Returns this charge as a question that takes and gives nothing, without a veto.
     #[must_use]
     pub fn looking(self) -> Charge<'a> {
         Charge { op: self.op.looking(), veto: false, ..self }
@@ -176,9 +176,7 @@ impl Decisions {
     }
 }
 
-/// Each answer with whether it may veto, for stores and the engine, which join answers of several calls. Those beyond
-/// the most charges of a transaction are left out.
-#[doc(hidden)]
+/// Collects each decision with whether its charge may veto. Those beyond [`CHARGES_MAX`] are left out.
 impl FromIterator<(Decision, bool)> for Decisions {
     fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {
         Decisions { each: each.into_iter().take(CHARGES_MAX).collect(), ..Decisions::default() }

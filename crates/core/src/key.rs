@@ -67,6 +67,7 @@ impl KeyBuf {
 
 /// Why bytes are not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// An empty key would let every caller without an identity share one.
     #[error("key: empty; a key has at least 1 byte (skip or refuse a request without an identity)")]

@@ -11,6 +11,7 @@ use crate::hash;
 /// Each is the first byte of its namespaces, which shared stores keep: the numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Purpose {
     /// A limit of a rule.
     Rule = b'r',
@@ -161,6 +162,8 @@ mod tests {
 
     #[test]
     fn bytes_and_hashes_never_change() {
+        let bytes = Purpose::ALL.map(|purpose| (purpose as u8, purpose.bytes()[0]));
+        assert_eq!(bytes, b"rpdboil".map(|byte| (byte, byte)));
         let rule = Namespace::named(Purpose::Rule, &["api", "per_user", ""]);
         assert_eq!(rule.as_bytes(), b"r\x03api\x08per_user\x00");
         assert_eq!(rule.hash(), 0xe4ca_4af1_d421_40c4_76da_810c_a571_f635);

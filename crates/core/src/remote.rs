@@ -8,14 +8,12 @@
 use arrayvec::ArrayVec;
 
 use crate::algorithm::bucket::Bucket;
-use crate::bounds::CHARGES_MAX;
+use crate::bounds::{CHARGES_MAX, NANOS_PER_SECOND};
 use crate::charge::Decisions;
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
 use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Up to here scripts tell whole numbers apart.
 const SCRIPT_WHOLE_MAX: u64 = 1 << 53;

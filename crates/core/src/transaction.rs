@@ -1,5 +1,5 @@
-//! Several charges decided at one instant: all are taken, or none. Every store decides by this, wherever it keeps its
-//! states; the same is written once more in `several.lua`, for stores that decide by a script.
+//! Several charges decided at one instant: all are taken, or none. The memory store decides by this, and the replies of
+//! scripts are decoded and checked by it; `several.lua` has the same once more, for stores that decide by a script.
 
 use arrayvec::ArrayVec;
 

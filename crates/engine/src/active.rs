@@ -156,8 +156,8 @@ impl Active {
     #[inline]
     pub(crate) fn may_be_blocked(&self, rule: &Rule) -> bool {
         match self.store_of(rule).and_then(Backend::asked) {
-            Some(asked) => asked.may_be_blocked(),
-            None => self.any_blocked.load(Ordering::Relaxed),
+            Some(asked) if asked.nature().outlives_process() => asked.may_be_blocked(),
+            _ => self.any_blocked.load(Ordering::Relaxed),
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct AtOnce<'e> {
 }
 
 impl Engine {
-    /// A decision at once by the rules of a domain; nothing if a shared store may have to be asked.
+    /// A decision at once by the rules of a domain; nothing if a store may have to be awaited.
     #[must_use]
     pub fn at_once<'e>(&'e self, domain: &'e str) -> Option<AtOnce<'e>> {
         let active = self.active.load();
@@ -37,7 +37,7 @@ impl Engine {
         Some(AtOnce { engine: self, active, domain, known })
     }
 
-    /// Decides by the rules of the request's domain, if there are any, of which none has a shared store.
+    /// Decides by the rules of the request's domain, if there are any, of which none has a store that is awaited.
     pub(crate) fn check_at_once(
         &self,
         active: Guard<Arc<Active>>,

@@ -139,6 +139,9 @@ pub const SLICE_WAIT_SHARE: u64 = 16;
 /// Calls that a request waits for at most to get its share of a lease, before it asks the store itself.
 pub const LEASE_ROUNDS_MAX: usize = 4;
 
+/// How long a request waits for another one's lease of a store that names no budget: as long as the longest budget.
+pub(crate) const LANDING_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Pause between pushes of what was admitted asynchronously. So long nodes do not know of each other's units; ten calls
 /// a second for each key in use are few for a store that does a hundred thousand.
 pub const SYNC_PAUSE: Duration = Duration::from_millis(100);

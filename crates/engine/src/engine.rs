@@ -285,7 +285,7 @@ impl Engine {
         reported.unwrap_or_else(|_| Ok(self.unreported()))
     }
 
-    /// The same at once; nothing, and nothing was counted, if a shared store may have to be asked.
+    /// The same at once; nothing, and nothing was counted, if a store may have to be awaited.
     pub fn report_at_once(&self, request: &Request<'_>, response: &Response) -> Option<Result<usize, RequestError>> {
         let active = self.active.load();
         if active.awaits(active.policy.domain(request.domain), request) {
@@ -380,8 +380,11 @@ impl Engine {
     /// it comes back by itself, later.
     pub async fn close(&self) {
         let active = self.active.load_full();
-        for backend in active.stores.iter().chain([&self.default_store]) {
+        for backend in &active.stores {
             backend.close().await;
+        }
+        if !active.stores.iter().any(|backend| backend.is_same(&self.default_store)) {
+            self.default_store.close().await;
         }
     }
 

@@ -8,6 +8,7 @@ use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 
 /// Why a request was not decided: it is itself at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
     /// Nothing to decide.
     #[error("descriptors: none; give at least one")]

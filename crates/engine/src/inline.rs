@@ -60,7 +60,7 @@ impl Engine {
             made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
         }
         let mut decisions = self.default_store.charge(&Call::default(), &made).await;
-        if matches!(decisions, Err(ChargeFailure::Store(_))) && self.default_store.nature().can_fail {
+        if matches!(decisions, Err(ChargeFailure::Store(_))) && self.default_store.states().is_none() {
             self.note_fallbacks(made.len() as u64);
             decisions = charge_in_memory(&self.local, &made);
         }

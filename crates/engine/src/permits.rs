@@ -244,12 +244,12 @@ impl Engine {
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
             Some(asked) => match Box::pin(asked.decide_permit(&Call::default(), &charge)).await {
                 Ok(told) => self.beside_store(&charge, told)?,
-                // It will never know any permit, so those here would be all that there are.
-                Err(error @ StoreFailure::Unsupported { .. }) => return Err(error.into()),
-                Err(_) => {
+                // Only what nodes share is replaced by the memory of each; any other answer is one.
+                Err(StoreFailure::Failed { .. }) if asked.nature().is_shared => {
                     self.note_fallbacks(1);
                     self.permits.decide_alone(&charge)?
                 }
+                Err(error) => return Err(error.into()),
             },
             None => self.permits.decide(&charge)?,
         };

@@ -19,6 +19,7 @@ pub struct Shaped {
 
 /// Why nobody can wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// The key cannot be counted on.
     #[error(transparent)]

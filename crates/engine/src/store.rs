@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, MemoryStore, Op, Permits};
-use tidegate_core::{Purpose, Snapshot, Time};
+use tidegate_core::{
+    CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, MemoryStore, Op, Permits, Purpose, Snapshot,
+    Time,
+};
 use tidegate_policy::{OnStoreFailure, Policy, StoreFacts, StoreSpec};
 use tidegate_stores::redis::{OpenError, RedisStore, Target, TargetError};
 use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Store};
@@ -146,13 +148,21 @@ impl Backend {
     }
 
     /// Gives back what was taken in advance and not spent, and tells what was let pass.
-    pub(crate) async fn close(&self) {
+    pub(crate) async fn settle_up(&self) {
         if let Way::Asked(asked) = &self.0 {
-            Box::pin(asked.consistent.close()).await;
+            Box::pin(asked.consistent.settle_up()).await;
         }
     }
 
-    fn is_same(&self, other: &Backend) -> bool {
+    /// Settles up, and closes the store: nobody asks it any more.
+    pub(crate) async fn close(&self) {
+        self.settle_up().await;
+        if let Way::Asked(asked) = &self.0 {
+            asked.consistent.close_store().await;
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &Backend) -> bool {
         match (&self.0, &other.0) {
             (Way::Memory(one), Way::Memory(other)) => Arc::ptr_eq(one.states(), other.states()),
             (Way::Asked(one), Way::Asked(other)) => Arc::ptr_eq(one, other),
@@ -180,8 +190,14 @@ impl Asked {
     fn new(name: &str, store: AnyStore, clock: Clock) -> Asked {
         let nature = store.nature();
         let consistent = Consistent::new(store, clock.clone());
-        let (failures, blocked_until, look_at) = (MessagePace::default(), AtomicU64::new(0), AtomicU64::new(0));
+        // Until it is known better, any key may have been blocked before this process started.
+        let unknown = if nature.outlives_process() { u64::MAX } else { 0 };
+        let (failures, blocked_until, look_at) = (MessagePace::default(), AtomicU64::new(unknown), AtomicU64::new(0));
         Asked { consistent, nature, name: name.into(), failures, clock, blocked_until, look_at }
+    }
+
+    pub(crate) fn nature(&self) -> &Nature {
+        &self.nature
     }
 
     /// Logs that the store failed, and what happens `instead`: the first time, and then from time to time.
@@ -190,9 +206,9 @@ impl Asked {
         let store = &*self.name;
         // The error names the store by its URL, without the password. What heals by itself is a warning.
         if error.is_access_denied() {
-            tracing::error!(store, left_out, %error, "a shared store did not decide: {instead}");
+            tracing::error!(store, left_out, %error, "store call failed: {instead}");
         } else {
-            tracing::warn!(store, left_out, %error, "a shared store did not decide: {instead}");
+            tracing::warn!(store, left_out, %error, "store call failed: {instead}");
         }
     }
 
@@ -292,7 +308,7 @@ pub(crate) struct Found {
     pub(crate) unchanged: Vec<Box<str>>,
 }
 
-/// A store that several processes share, for those who watch it.
+/// A store other than the memory of this process, for those who watch it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoreView {
@@ -391,9 +407,10 @@ impl Stores {
         check_algorithms(policy, specs, &found.stores)?;
         let before = std::mem::replace(&mut *by_name, named);
         drop(by_name);
-        for (_, (_, backend)) in before {
+        for (name, (_, backend)) in before {
             if !found.stores.iter().any(|store| store.is_same(&backend)) {
-                close_aside(backend);
+                // A later policy may name a store of the program's own again.
+                close_aside(backend, self.brought.contains_key(&name));
             }
         }
         Ok(found)
@@ -441,9 +458,14 @@ fn check_algorithms(policy: &Policy, specs: &[StoreSpec], stores: &[Backend]) ->
 
 /// Closes a store that is let go, in the background: what was leased of it goes back, and it is told what was admitted.
 /// Without a runtime there is nobody to do it: then leases end by themselves, and what it was not told is lost.
-fn close_aside(backend: Backend) {
+fn close_aside(backend: Backend, may_come_back: bool) {
     if let (Some(_), Ok(runtime)) = (backend.asked(), tokio::runtime::Handle::try_current()) {
-        runtime.spawn(async move { backend.close().await });
+        runtime.spawn(async move {
+            match may_come_back {
+                true => backend.settle_up().await,
+                false => backend.close().await,
+            }
+        });
     }
 }
 

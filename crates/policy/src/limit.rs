@@ -319,7 +319,7 @@ fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = Limi
         ("anchor", numbers.anchor.is_some(), calendar, "leave it out, or use algorithm: calendar_window"),
     ];
     let useless = fields.into_iter().filter(|(_, there, used, _)| *there && !used);
-    useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} has no such number"), hint))
+    useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} does not take it"), hint))
 }
 
 /// The rate of a bucket, or the limit and length of a window.
@@ -506,10 +506,10 @@ mod tests {
             (r#"{"algorithm":"magic","rate":"5/s"}"#, Some("algorithm"), "algorithm: `magic` is not known"),
             (r#"{"rate":5}"#, Some("rate"), "rate: 5 has no period"),
             (r#"{"rate":"5/s","per_ns":5}"#, Some("per_ns"), "per_ns: the rate says its period already"),
-            (r#"{"rate":"5/s","capacity":5}"#, Some("capacity"), "capacity: gcra has no such number"),
+            (r#"{"rate":"5/s","capacity":5}"#, Some("capacity"), "capacity: gcra does not take it"),
             (r#"{"rate":"5/s","burst":0}"#, Some("burst"), "burst: 0 is too small"),
-            (r#"{"rate":"5/s","slices":5}"#, Some("slices"), "slices: gcra has no such number"),
-            (r#"{"limit":5,"window_ns":5}"#, Some("limit"), "limit: gcra has no such number"),
+            (r#"{"rate":"5/s","slices":5}"#, Some("slices"), "slices: gcra does not take it"),
+            (r#"{"limit":5,"window_ns":5}"#, Some("limit"), "limit: gcra does not take it"),
             (r#"{"algorithm":"sliding_log","limit":5}"#, Some("window_ns"), "window_ns: missing"),
             (r#"{"algorithm":"sliding_log","window_ns":5}"#, Some("limit"), "limit: missing"),
             (r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#, Some("limit"), "limit: rate says it already"),
@@ -520,8 +520,8 @@ mod tests {
             (r#"{"algorithm":"fixed_window","limit":5,"window_ns":0}"#, Some("window_ns"), "window_ns: 0 is too small"),
             (r#"{"rate":5,"per_ns":0}"#, Some("per_ns"), "per_ns: 0 is too small"),
             (r#"{"rate":0,"per_ns":5}"#, Some("rate"), "rate: 0 is too small"),
-            (r#"{"rate":"5/day","time_zone":"UTC"}"#, Some("time_zone"), "time_zone: gcra has no such number"),
-            (r#"{"rate":"5/day","anchor":1}"#, Some("anchor"), "anchor: gcra has no such number"),
+            (r#"{"rate":"5/day","time_zone":"UTC"}"#, Some("time_zone"), "time_zone: gcra does not take it"),
+            (r#"{"rate":"5/day","anchor":1}"#, Some("anchor"), "anchor: gcra does not take it"),
             (r#"{"algorithm":"calendar_window"}"#, Some("rate"), "rate: missing"),
             (r#"{"algorithm":"calendar_window","limit":5}"#, Some("period"), "period: missing"),
             (r#"{"algorithm":"calendar_window","rate":5}"#, Some("rate"), "rate: 5 has no period"),

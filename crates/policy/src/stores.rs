@@ -143,7 +143,7 @@ impl Compiler<'_, '_> {
         let (can, those) = match rule.consistency {
             schema::Consistency::Exact => (true, ""),
             schema::Consistency::Leased => (limit.can_lease(), " or fixed_window"),
-            schema::Consistency::Async => (limit.can_be_copied(), ", fixed_window or sliding_counter"),
+            schema::Consistency::Async => (limit.can_be_copied(), ", fixed_window, calendar_window or sliding_counter"),
         };
         if !can {
             let message = format!("consistency: {} cannot be {}", limit.algorithm(), rule.consistency);

@@ -64,6 +64,7 @@ pub struct Options {
 
 /// Why the server could not start or go on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The configuration cannot be used.
     #[error(transparent)]

@@ -51,6 +51,7 @@ pub struct TelemetryGuard(Option<SdkTracerProvider>);
 
 /// Why telemetry cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TelemetryError {
     /// That is no place to send traces to.
     #[error("--otlp: `{endpoint}` {problem}; use an address like http://127.0.0.1:4317")]

@@ -3,8 +3,9 @@
 use tidegate_core::{Charge, Decisions, Permits, Snapshot};
 
 use crate::redis::RedisStore;
-use crate::{Call, Health, Lease, Leased, Memory, Nature, Other, PermitCharge, Store, StoreError};
-use crate::{Leasing, PermitStore};
+use crate::{
+    Call, Health, Lease, Leased, Leasing, Memory, Nature, Other, PermitCharge, PermitStore, Store, StoreError,
+};
 
 /// Any store. A new one is added here and nowhere else: callers ask for its [`Nature`].
 #[derive(Clone, Debug)]

@@ -8,23 +8,23 @@ use tidegate_core::{
 
 use crate::{Health, StoreError};
 
-/// What a caller brings along with charges.
+/// Options of one call to a store.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Call {
-    /// When the caller no longer waits for an answer; nothing if it did not say. A store that awaits gives up by then.
+    /// The deadline of the caller; `None` if it has none. A store that awaits answers or fails by then.
     pub deadline: Option<Instant>,
 }
 
 impl Call {
-    /// A call by somebody who waits until then.
+    /// Returns the options of a call with this deadline.
     #[must_use]
     pub fn until(deadline: Option<Instant>) -> Call {
         Call { deadline }
     }
 }
 
-/// What callers may rely on, whatever the store is made of.
+/// Properties of a store that callers rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Nature {
@@ -43,7 +43,7 @@ pub struct Nature {
 }
 
 impl Nature {
-    /// That of the memory of this process.
+    /// The properties of the memory of this process.
     pub const MEMORY: Nature = Nature {
         awaits: false,
         can_fail: false,
@@ -53,7 +53,7 @@ impl Nature {
         algorithms: &Algorithm::ALL,
     };
 
-    /// That of a store that several nodes ask over a network, each call within this time.
+    /// Returns the properties of a store that nodes share over a network, with this time budget for each call.
     #[must_use]
     pub const fn shared(budget: Duration) -> Nature {
         Nature {
@@ -92,21 +92,21 @@ pub trait Store: Send + Sync {
     /// What callers may rely on. It never changes.
     fn nature(&self) -> Nature;
 
-    /// How it does.
+    /// Returns its health.
     fn health(&self) -> Health;
 
-    /// Ends what it does in the background.
+    /// Stops what it does in the background.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Units to be taken in advance.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
-    /// The namespace and key they are taken of.
+    /// The namespace to lease from.
     pub namespace: &'a Namespace,
-    /// Whom it counts.
+    /// The key to lease from.
     pub key: Key<'a>,
-    /// The limit they are taken of.
+    /// The limit to lease from.
     pub limit: &'a Limit,
     /// The hash tag of the key; none if empty.
     pub tag: &'a [u8],
@@ -117,7 +117,7 @@ pub struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// The charge that takes so many units at once.
+    /// Returns the charge that takes `units` at once.
     #[must_use]
     pub fn charge(&self, units: u64) -> Charge<'_> {
         let placement = Placement { tag: self.tag, ..Placement::default() };
@@ -143,10 +143,10 @@ pub trait Leasing: Store {
     fn lease(&self, call: &Call, lease: &Lease<'_>) -> impl Future<Output = Result<Leased, StoreError>> + Send;
 }
 
-/// What is asked of a permit.
+/// One operation on a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitCharge<'a> {
-    /// Whose permits it is one of.
+    /// The namespace of the permit.
     pub namespace: &'a Namespace,
     /// The key under which permits are counted.
     pub key: Key<'a>,
@@ -161,7 +161,7 @@ pub struct PermitCharge<'a> {
 /// A permit whose lease ends later than the longest lease of its key from now was given before the store's clock was set
 /// back, and is cut to that: a holder that died keeps nobody out for longer than that lease.
 pub trait PermitStore: Store {
-    /// Acquires, renews or releases a permit. Who acquires again with the same permit holds it once, for longer.
+    /// Acquires, renews or releases a permit. Acquiring a held permit again renews its lease.
     ///
     /// # Errors
     /// If the store does not answer, or has no room for another permit.

@@ -26,7 +26,7 @@ pub enum StoreError {
     Unsupported {
         /// The store.
         store: Arc<str>,
-        /// What was asked for.
+        /// What the store does not support.
         what: &'static str,
     },
     /// There is no room for another permit.
@@ -100,7 +100,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store was not even asked.
+    /// Returns whether the call was never sent.
     #[must_use]
     pub fn was_not_sent(&self) -> bool {
         matches!(self.certainty(), Some(Certainty::NotSent | Certainty::Overloaded))

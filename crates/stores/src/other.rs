@@ -25,13 +25,13 @@ impl Other {
         Other { store, leasing: None, permits: None }
     }
 
-    /// The same store, which leases units too.
+    /// Adds leasing; `store` must be the one that was given to [`Other::new`].
     #[must_use]
     pub fn with_leasing<S: Leasing + 'static>(self, store: Arc<S>) -> Other {
         Other { leasing: Some(store), ..self }
     }
 
-    /// The same store, which keeps permits too.
+    /// Adds permits; `store` must be the one that was given to [`Other::new`].
     #[must_use]
     pub fn with_permits<S: PermitStore + 'static>(self, store: Arc<S>) -> Other {
         Other { permits: Some(store), ..self }

@@ -3,6 +3,7 @@
 //! | to find | look in | feature |
 //! |---|---|---|
 //! | the suite for everything that decides charges, and literal models | `conformance` | `conformance` |
+//! | the suite on any store | `conformance/store` | `stores` |
 //! | Redis alone, behind Sentinels, as a Cluster; certificates; a proxy that loses replies | `servers` | `servers` |
 //! | `tidegate serve` as a process, an HTTP client for it, other processes | `tidegate`, `http`, `process` | `servers` |
 //! | waiting, free ports, files of the repository | `wait`, `ports`, `repository` | `servers` |
@@ -15,15 +16,16 @@
 //!
 //! # Which tests can use what
 //!
-//! The kit depends on `tidegate-core` and on no other crate of Tidegate, so that each of them can use it:
+//! Without the feature `stores` the kit depends on `tidegate-core` and on no other crate of Tidegate, so that each of them can
+//! use it:
 //!
 //! - **Integration tests** (`crates/*/tests`) can use everything.
 //! - **Unit tests** (in `crates/*/src`) can use everything too, but in `tidegate-core`: there Cargo builds the crate a second
 //!   time for its unit tests, and its types are not those that the kit knows. They can use what takes no type of the core,
 //!   such as `counting`.
 //!
-//! What would need types of `tidegate-stores` or `tidegate-engine` does not belong here, since the same would be so for the
-//! unit tests of these: the kit defines a small trait, such as `conformance::Subject`, and their tests implement it.
+//! The feature `stores` brings types of `tidegate-stores`, so that only integration tests and other crates can use it. Elsewhere the
+//! kit defines a small trait, such as `conformance::Subject`, and tests implement it.
 //!
 //! Each feature brings its dependencies, so that the tests of the core build no server.
 

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 pub use tidegate_core::{
-    Algorithm, Busy, CapacityError, Charge, ChargeError, Clock, Decision, Decisions, DirectLimiter, FakeClock,
-    Identity, Key, KeyBuf, KeyError, LeasedSemaphore, Limit, LimitError, Limiter, LimiterBuilder, MemoryStore,
-    MemoryStoreBuilder, Namespace, NoRoom, Op, Permit, PermitOp, Permits, Purpose, Rate, Receipt, Retry, Semaphore,
+    Algorithm, Busy, Calendar, CalendarError, CalendarPeriod, CalendarWindow, CapacityError, Charge, ChargeError,
+    Clock, Consistency, Decision, Decisions, DirectLimiter, FakeClock, Identity, Key, KeyBuf, KeyError,
+    LeasedSemaphore, Limit, LimitError, LimitNumbers, Limiter, LimiterBuilder, MemoryStore, MemoryStoreBuilder,
+    Namespace, NoRoom, Op, Permit, PermitOp, Permits, Phase, Placement, Purpose, Rate, Receipt, Retry, Semaphore,
     SemaphoreError, Snapshot, Spent, State, SystemClock, Time, UnknownAlgorithm, Verdict, adaptive, bounds, decide,
     fair, shed,
 };

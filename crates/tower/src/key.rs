@@ -202,7 +202,7 @@ fn joined<'a>(parts: &[Part], head: &Head<'_>, room: &'a mut KeyRoom) -> Result<
     match KeyBuf::from_parts(values.collect::<Result<Vec<_>, _>>()?) {
         Ok(key) => Ok(room.joined.insert(key).as_key().as_bytes()),
         Err(KeyError::TooLong { .. }) => Err(NoKey::TooLong),
-        Err(KeyError::Empty) => Err(NoKey::Missing),
+        Err(_) => Err(NoKey::Missing),
     }
 }
 

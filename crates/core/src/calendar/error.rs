@@ -5,6 +5,7 @@ use crate::bounds::CALENDARS_MAX;
 
 /// Why fields are not a calendar: the field, its value and a fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CalendarError {
     /// A period that no calendar has.
     #[error("period: `{text}` is unknown; use day, week, month or year")]
@@ -28,8 +29,8 @@ pub enum CalendarError {
     },
     /// More different calendars in one process than the bound.
     #[error(
-        "calendar: `{text}` would be one more than {CALENDARS_MAX} in this process; use fewer different periods, time \
-         zones and anchors, or restart"
+        "calendar: `{text}` is too many: this process already has {CALENDARS_MAX} calendars; use fewer different \
+         periods, time zones and anchors, or restart"
     )]
     TooMany {
         /// The calendar that was refused.

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use super::name::{Name, Parts, parts};
 use super::purse::Remainder;
+use super::replica::Told;
 use super::{Inner, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
 
@@ -183,11 +184,11 @@ impl Push {
         let charge = charge(&parts, &limit, Op::Debit(self.units));
         let sent = inner.clock.now();
         self.was_sent = true;
-        let result = inner.charge_and_tell(&Call::default(), &charge).await;
+        let result = inner.charge_for_replica(&Call::default(), &charge).await;
         // What may have been counted is not told again.
         self.was_sent = !result.as_ref().is_err_and(|error| error.was_not_sent());
         drop(self);
-        if let Ok(told) = result {
+        if let Some(told) = result.ok().as_ref().and_then(Told::of) {
             inner.replicas.receive(&name, &charge, &told, sent, inner.clock.now());
         }
     }

@@ -50,7 +50,7 @@ async fn a_denied_call_gives_nothing_back_and_counts_nothing() {
             }
         }
     }
-    ann.close().await;
+    ann.settle_up().await;
     for (name, left) in all {
         assert_eq!(remaining(&bob, &name, &wide).await, left, "{name}");
     }

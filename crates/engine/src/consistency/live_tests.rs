@@ -81,7 +81,7 @@ async fn many_tasks_on_many_nodes_get_exactly_the_limit() {
             }
             // What nodes still hold goes back when they close.
             for node in &nodes {
-                node.close().await;
+                node.settle_up().await;
             }
             let [other] = self::nodes(&server);
             while take(&other, &name, &limit, 1, Consistency::Exact).await {
@@ -150,7 +150,7 @@ async fn what_is_not_spent_comes_back() {
         assert!(take(&bob, "closed", &limit, 1, Consistency::Leased).await);
     }
     assert!(remaining(&ann, "quiet", &limit).await < 90, "more was leased than spent");
-    bob.close().await;
+    bob.settle_up().await;
     assert_eq!(remaining(&bob, "closed", &limit).await, 90);
     assert!(take(&bob, "closed", &limit, 1, Consistency::Leased).await, "and it goes on, exactly");
     let began = Instant::now();
@@ -189,7 +189,7 @@ async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
     let health = ann.health();
     assert!(health.from_denials > 0 && health.from_leases > 0 && health.from_replicas > 0, "{health:?}");
     assert_eq!(health.store.totals.refused, 0);
-    ann.close().await;
+    ann.settle_up().await;
     assert_eq!(remaining(&ann, "Leased", &wide).await, 995);
     assert_eq!(remaining(&ann, "Async", &wide).await, 995);
 }

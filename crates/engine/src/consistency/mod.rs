@@ -178,9 +178,14 @@ impl Consistent {
     }
 
     /// Gives back what was leased and not spent, and pushes what was admitted. Charges from then on are decided exactly.
-    pub(crate) async fn close(&self) {
+    pub(crate) async fn settle_up(&self) {
         self.inner.closed.store(true, Relaxed);
         keeper::finish(&self.inner).await;
+    }
+
+    /// Closes the store itself.
+    pub(crate) async fn close_store(&self) {
+        self.inner.store.close().await;
     }
 
     fn place(&self, charge: &Charge<'_>) -> Place {
@@ -264,16 +269,18 @@ impl Inner {
             self.from_replicas.fetch_add(1, Relaxed);
             return Ok(decision);
         }
-        let told = self.charge_and_tell(call, &charge).await?;
-        self.replicas.receive(name, &charge, &told, now, self.clock.now());
-        Ok(told.decision)
+        let decisions = self.charge_for_replica(call, &charge).await?;
+        // Without a state the answer is as exact as any.
+        if let Some(told) = Told::of(&decisions) {
+            self.replicas.receive(name, &charge, &told, now, self.clock.now());
+        }
+        decisions.first().copied().ok_or_else(|| self.failed(Certainty::Unknown, Failure::Incomplete))
     }
 
-    /// Decides a charge in the store, and returns the state that it left behind.
-    async fn charge_and_tell(&self, call: &Call, charge: &Charge<'_>) -> Result<Told, StoreError> {
+    /// Decides a charge in the store, past the known denials, for a replica that goes on from the state it reports.
+    async fn charge_for_replica(&self, call: &Call, charge: &Charge<'_>) -> Result<Decisions, StoreError> {
         self.calls.fetch_add(1, Relaxed);
-        let decisions = Box::pin(self.store.charge(call, std::slice::from_ref(charge))).await?;
-        Told::of(&decisions).ok_or_else(|| self.failed(Certainty::Unknown, Failure::NoState))
+        Box::pin(self.store.charge(call, std::slice::from_ref(charge))).await
     }
 
     fn failed(&self, certainty: Certainty, failure: Failure) -> StoreError {
@@ -294,9 +301,7 @@ struct Unanswered {
 enum Failure {
     #[error("it answered fewer charges than it was asked")]
     Incomplete,
-    #[error("it does not report states, which consistency: async needs")]
-    NoState,
-    #[error("not asked: no answer within {0:?}")]
+    #[error("timed out after {0:?} waiting for another call for this key")]
     TimedOut(Duration),
 }
 

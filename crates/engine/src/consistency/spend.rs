@@ -15,7 +15,7 @@ use super::name::Name;
 use super::purse::Flight;
 use super::slice::{Ask, Terms};
 use super::{Consistent, Failure, Inner, keeper};
-use crate::bounds::LEASE_ROUNDS_MAX;
+use crate::bounds::{LANDING_TIME_MAX, LEASE_ROUNDS_MAX};
 
 impl Consistent {
     /// Decides a charge to a key that units are leased of.
@@ -140,17 +140,16 @@ impl Inner {
         mut flight: Flight,
         deadline: &mut Option<Instant>,
     ) -> Result<(), StoreError> {
-        let budget = self.nature.budget.unwrap_or_default();
-        let of_caller = call.deadline.map(Instant::from_std);
+        let started = Instant::now();
         let deadline = *deadline.get_or_insert_with(|| {
-            let ours = Instant::now() + budget;
-            of_caller.map_or(ours, |deadline| deadline.min(ours))
+            let ours = started + self.nature.budget.unwrap_or(LANDING_TIME_MAX);
+            call.deadline.map(Instant::from_std).map_or(ours, |deadline| deadline.min(ours))
         });
         let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
             Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Ok(()),
             // The call may be the second or third that it waits for.
-            Err(_) => Err(self.failed(Certainty::NotSent, Failure::TimedOut(budget))),
+            Err(_) => Err(self.failed(Certainty::NotSent, Failure::TimedOut(started.elapsed()))),
         };
         if flight.has_changed().is_err() {
             self.leases.lose(name, &flight);

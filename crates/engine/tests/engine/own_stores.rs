@@ -20,6 +20,7 @@ struct Own {
     nature: Nature,
     mode: AtomicU8,
     deadlines: Mutex<Vec<Option<Instant>>>,
+    closed: AtomicU8,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,13 @@ impl Own {
     fn new(nature: Nature) -> Arc<Own> {
         let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000_000_000));
         let states = MemoryStore::builder().keys(100).clock(clock).build().unwrap();
-        Arc::new(Own { states, nature, mode: AtomicU8::new(WORKS), deadlines: Mutex::default() })
+        Arc::new(Own {
+            states,
+            nature,
+            mode: AtomicU8::new(WORKS),
+            deadlines: Mutex::default(),
+            closed: AtomicU8::new(0),
+        })
     }
 
     fn turn(&self, mode: u8) {
@@ -60,7 +67,9 @@ impl Store for Own {
         Health::of("own")
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// One that several nodes would ask.
@@ -133,16 +142,46 @@ async fn what_a_rule_does_without_its_store_depends_on_the_store() {
 }
 
 #[tokio::test]
-async fn a_block_holds_after_a_restart() {
-    for nature in [shared(), durable()] {
+async fn a_block_holds_and_after_a_restart_too() {
+    for nature in [shared(), durable(), Nature::MEMORY] {
         let own = Own::new(nature);
-        let rule = "store: own, limit: 9/minute";
+        let rule = "store: own, limit: 9/minute, on_store_failure: allow";
         let before = engine(&[("own", &own)], rule);
         before.block(&request("far"), Duration::from_secs(60)).await.unwrap();
         assert_eq!(denial(&before).await, Some(Denial::Penalty), "{nature:?}");
         drop(before);
-        assert_eq!(denial(&engine(&[("own", &own)], rule)).await, Some(Denial::Penalty), "{nature:?}");
+        if !nature.outlives_process() {
+            continue;
+        }
+        // A first look that fails says nothing of blocks.
+        let after = engine(&[("own", &own)], rule);
+        own.turn(FAILS);
+        assert_eq!(denial(&after).await, None, "{nature:?}");
+        own.turn(WORKS);
+        assert_eq!(denial(&after).await, Some(Denial::Penalty), "{nature:?}");
     }
+}
+
+#[tokio::test]
+async fn a_store_is_closed_with_its_engine_and_not_when_a_policy_leaves_it_out() {
+    let own = Own::new(durable());
+    let engine = engine(&[("own", &own)], "store: own, limit: 9/minute");
+    engine.install(load_text("test.yaml", "domains: {}", &LoadOptions::default()).policy.unwrap()).unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(own.closed.load(Ordering::Relaxed), 0, "the next policy may name it again");
+    let engine = self::engine(&[("own", &own)], "store: own, limit: 9/minute");
+    engine.close().await;
+    assert_eq!(own.closed.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn permits_of_a_durable_store_do_not_fall_back() {
+    let own = Own::new(durable());
+    let engine = engine(&[("default", &own)], "limit: 9/minute");
+    own.turn(FAILS);
+    let asked = engine.acquire_permit(b"pool", 2, Duration::from_secs(5), Some(b"me")).await;
+    assert!(asked.is_err(), "{asked:?}");
+    assert_eq!(engine.permit_counts().held_here, 0);
 }
 
 #[tokio::test]

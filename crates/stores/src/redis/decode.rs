@@ -1,18 +1,18 @@
 //! From the reply of a script to decisions.
 
 use redis::Value;
+use tidegate_core::bounds::NANOS_PER_SECOND;
 use tidegate_core::{Arithmetic, Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Snapshot, Spent, Time};
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Why a reply is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplyError {
     /// It has another form than the scripts of this version reply.
-    #[error("the store replied what no script of this version replies")]
+    #[error("unexpected script reply; do all nodes run the same version?")]
     Unreadable,
     /// None of the windows that came with the charges is that of the store's time.
-    #[error("the store's clock shows another time than that of this node: {0:?}")]
+    #[error("the script rejects the calendar windows for its own time, {0:?}; do all nodes run the same version?")]
     OtherTime(Time),
     /// The numbers do not fit the verdict.
     #[error(transparent)]

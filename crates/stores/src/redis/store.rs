@@ -30,6 +30,8 @@ pub struct RedisStore {
     pub(super) clock: Arc<StoreClock>,
 }
 
+const NO_LEASE: &str = "leases exist for gcra, token_bucket, leaky_bucket and fixed_window only";
+
 /// Why there is no answer, in all detail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RedisError {
@@ -43,7 +45,7 @@ pub(crate) enum RedisError {
     #[error(transparent)]
     Charges(#[from] ChargeError),
     /// The limit has no leases.
-    #[error("{store}: leases exist for gcra, token_bucket, leaky_bucket and fixed_window only")]
+    #[error("{store}: {NO_LEASE}")]
     NoLease { store: Arc<str> },
 }
 
@@ -52,9 +54,7 @@ impl From<RedisError> for StoreError {
         match error {
             RedisError::Call(error) => error.into(),
             RedisError::Charges(error) => error.into(),
-            RedisError::NoLease { store } => {
-                StoreError::Unsupported { store, what: "leases exist for buckets and fixed windows only" }
-            }
+            RedisError::NoLease { store } => StoreError::Unsupported { store, what: NO_LEASE },
             error @ RedisError::Reply { .. } => {
                 StoreError::Failed { certainty: Certainty::Unknown, cause: Cause::new(error) }
             }
@@ -110,6 +110,8 @@ impl RedisStore {
     ) -> Result<Decisions, RedisError> {
         let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let mut around = self.clock.about_now();
+        // Once more if the windows of a calendar were not those of the store's time.
+        let mut asked_again = false;
         loop {
             let (script, args) = match charges {
                 [] => return Ok(Decisions::default()),
@@ -118,8 +120,10 @@ impl RedisStore {
             };
             let reply = self.redis.call_at(slot, script, &keys, &args, term).await?;
             match decode::decisions(charges, &reply) {
-                // Nothing was changed. With the windows of the store's own time it is asked once more.
-                Err(ReplyError::OtherTime(now)) if self.clock.learn(around, now) => around = now,
+                // Nothing was changed.
+                Err(ReplyError::OtherTime(now)) if !asked_again && self.clock.learn(around, now) => {
+                    (around, asked_again) = (now, true);
+                }
                 decided => return decided.map_err(|error| self.unreadable(error)),
             }
         }

@@ -10,6 +10,7 @@ use super::bounds::{CALLS_IN_FLIGHT_MAX, REDIRECTIONS_MAX};
 
 /// Why there is no answer to a call. The store is named without its password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The call was not applied and will not be.
     #[error("{store}: not asked: {why}")]
@@ -81,6 +82,7 @@ pub(super) fn is_of_access(code: &str) -> bool {
 
 /// What went wrong on the way to a server or back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Why {
     /// There is no connection, and the last attempt to make one failed.
     #[error("no connection: {0}")]

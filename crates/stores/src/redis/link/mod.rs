@@ -218,10 +218,8 @@ impl Term {
     /// The same, but over when the caller no longer waits.
     pub(crate) fn no_later_than(self, deadline: Option<std::time::Instant>) -> Term {
         match deadline.map(Instant::from_std) {
-            Some(deadline) if deadline < self.deadline => {
-                let budget = self.budget.saturating_sub(self.deadline - deadline);
-                Term { deadline, budget }
-            }
+            // The budget stays: who leaves early says nothing about the server.
+            Some(deadline) if deadline < self.deadline => Term { deadline, ..self },
             _ => self,
         }
     }
