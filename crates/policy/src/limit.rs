@@ -513,7 +513,11 @@ mod tests {
             (r#"{"algorithm":"sliding_log","limit":5}"#, Some("window_ns"), "window_ns: missing"),
             (r#"{"algorithm":"sliding_log","window_ns":5}"#, Some("limit"), "limit: missing"),
             (r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#, Some("limit"), "limit: rate says it already"),
-            (r#"{"algorithm":"sliding_log","rate":"5/s","stagger":true}"#, Some("stagger"), "stagger: sliding_log has"),
+            (
+                r#"{"algorithm":"sliding_log","rate":"5/s","stagger":true}"#,
+                Some("stagger"),
+                "stagger: sliding_log does not take it",
+            ),
             (r#"{"algorithm":"sliding_log","rate":"10001/day"}"#, Some("rate"), "rate: 10001 is too large"),
             (r#"{"algorithm":"fixed_window","limit":5,"window_ns":1}"#, Some("limit"), "limit: 5 in 1 ns is too fast"),
             (r#"{"algorithm":"fixed_window","rate":"1/11y"}"#, Some("rate"), "rate: 346896000000000000 ns is too long"),
@@ -539,7 +543,7 @@ mod tests {
             (
                 r#"{"algorithm":"calendar_window","limit":5,"window_ns":9}"#,
                 Some("window_ns"),
-                "window_ns: calendar_window has",
+                "window_ns: calendar_window does not take it",
             ),
             (
                 r#"{"algorithm":"calendar_window","rate":"5/day","time_zone":"Europe/Berln"}"#,

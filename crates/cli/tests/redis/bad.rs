@@ -60,7 +60,7 @@ fn a_wrong_password_is_said() {
         &format!("127.0.0.1:{}", redis.port),
         &["ERROR", "cannot connect to the store", "WRONGPASS"],
     );
-    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["ERROR", "did not decide", "WRONGPASS"]);
+    answers_and_says(&fleet, &format!("127.0.0.1:{}", redis.port), &["ERROR", "store call failed", "WRONGPASS"]);
     let log = fleet.node(0).process.log();
     let heals = log.lines().find(|line| line.contains(" WARN ") && line.contains("WRONGPASS"));
     assert_eq!(heals, None, "it does not heal by itself");
