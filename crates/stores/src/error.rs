@@ -44,8 +44,11 @@ pub enum Certainty {
     Unknown,
     /// The store refused it, and did not apply it.
     Refused,
-    /// Too many calls wait already: it was not applied and will not be, though the store may well be.
+    /// This node is overloaded: the call did not get its turn in time. It was not applied and will not be, and says nothing
+    /// about the store.
     Overloaded,
+    /// The caller's deadline came before the answer: it may have been applied, once, and says nothing about the store.
+    CallerLeft,
 }
 
 /// What went wrong, in the words of the store. It names the store without its password.
@@ -104,6 +107,12 @@ impl StoreError {
     #[must_use]
     pub fn was_not_sent(&self) -> bool {
         matches!(self.certainty(), Some(Certainty::NotSent | Certainty::Overloaded))
+    }
+
+    /// Returns whether the call failed in this node or by its caller's deadline: the store is not at fault.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        matches!(self.certainty(), Some(Certainty::Overloaded | Certainty::CallerLeft))
     }
 
     /// Whether the store does not let us in, or not do what was asked: somebody has to correct that.

@@ -28,6 +28,8 @@ pub struct Health {
     pub totals: Totals,
     /// How long calls took that were sent.
     pub times: CallTimes,
+    /// How long answered calls waited in this node for their turn.
+    pub waits: CallTimes,
 }
 
 impl Health {
@@ -35,7 +37,7 @@ impl Health {
     #[must_use]
     pub fn of(store: &str) -> Health {
         let (nodes, totals, times) = (Vec::new(), Totals::default(), CallTimes::default());
-        Health { store: store.into(), breaker: Breaker::Closed, nodes, totals, times }
+        Health { store: store.into(), breaker: Breaker::Closed, nodes, totals, times, waits: times }
     }
 }
 
@@ -138,6 +140,8 @@ counts! {
     answered,
     /// Calls that were not applied.
     not_sent,
+    /// Calls that did not get their turn in this node in time, and were not applied.
+    overloaded,
     /// Calls that may have been applied.
     unknown,
     /// Calls that the server answered with an error.

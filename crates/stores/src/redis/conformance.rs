@@ -8,7 +8,7 @@ mod live;
 mod log_costs;
 mod permits;
 
-use redis::Value;
+use crate::redis::link::Reply;
 use tidegate_core::{Charge, Decision, Decisions, Key, Limit, Op, Time};
 use tidegate_testkit::conformance::{self, Subject, histories, traces, transactions};
 
@@ -30,7 +30,7 @@ trait Runs {
     fn scripts(&self) -> &'static Scripts;
     /// Forgets every key.
     fn restart(&mut self);
-    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value;
+    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Reply;
     /// When a key expires on the clock that the scripts were told, and whether the last run said so; nothing if it is not
     /// known.
     fn end_of(&self, key: &[u8]) -> Option<End>;

@@ -10,6 +10,7 @@ use tidegate_core::{Charge, Decision, Decisions, Op};
 
 use super::link::Term;
 use super::store::{RedisError, RedisStore};
+use crate::Call;
 
 pub(super) struct Crossing<'a> {
     store: &'a RedisStore,
@@ -30,8 +31,8 @@ impl<'a> Crossing<'a> {
         Crossing { store, names, slots, charges, answers: vec![None; charges.len()] }
     }
 
-    /// Decides them within one budget, whatever the number of slots. What goes back because of a denial or a failure has
-    /// another budget for itself: units that are not given back are lost to everybody.
+    /// Decides them, each slot within a budget. What goes back because of a denial or a failure waits as if nobody were in a
+    /// hurry: units that are not given back are lost to everybody.
     pub(super) async fn decide(mut self, term: Term) -> Result<Decisions, RedisError> {
         if let Err(error) = self.put(term).await {
             self.give_back().await;
@@ -75,7 +76,7 @@ impl<'a> Crossing<'a> {
 
     /// Gives back what was taken, all at the same time. If that fails, the units come back by themselves, later.
     async fn give_back(&mut self) {
-        let term = Term::of(self.store.budget());
+        let term = self.store.term(&Call::default());
         let Crossing { store, names, slots, charges, .. } = *self;
         let refunds = self.answers.iter().enumerate().filter_map(|(number, answer)| {
             let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charges[number].op else { return None };

@@ -1,8 +1,9 @@
 //! From the reply of a script to decisions.
 
-use redis::Value;
 use tidegate_core::bounds::NANOS_PER_SECOND;
 use tidegate_core::{Arithmetic, Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Snapshot, Spent, Time};
+
+use super::link::Reply;
 
 /// Why a reply is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,11 +21,11 @@ pub enum ReplyError {
 }
 
 /// Reads the reply to charges that were decided together.
-pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisions, ReplyError> {
-    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Reply) -> Result<Decisions, ReplyError> {
+    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [taken, seconds, nanos, found @ ..] = &parts[..] else { return Err(ReplyError::Unreadable) };
     let now = Time::from_nanos(time(seconds, nanos)?);
-    if let Value::Int(-1) = taken {
+    if let Reply::Int(-1) = taken {
         return Err(ReplyError::OtherTime(now));
     }
     if found.len() != charges.len() {
@@ -37,8 +38,8 @@ pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Value) -> Result<Decisio
 
 /// Reads the reply to a lease: the number of the size that was taken or 0, now, and the state before. That to a single
 /// charge has the same form, with 1 if it passed.
-pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time, [u64; 3]), ReplyError> {
-    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+pub(crate) fn leased(charge: &Charge<'_>, reply: &Reply) -> Result<(usize, Time, [u64; 3]), ReplyError> {
+    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [taken, seconds, nanos, found] = &parts[..] else { return Err(ReplyError::Unreadable) };
     let now = Time::from_nanos(time(seconds, nanos)?);
     let Found::Words(words) = found_of(charge, found, now)? else { return Err(ReplyError::Unreadable) };
@@ -47,13 +48,13 @@ pub(crate) fn leased(charge: &Charge<'_>, reply: &Value) -> Result<(usize, Time,
 }
 
 /// Reads the reply to a look at a log.
-pub(crate) fn log_snapshot(charge: &Charge<'_>, reply: &Value) -> Result<Snapshot, ReplyError> {
-    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
-    let [head @ .., Value::Array(flat)] = &parts[..] else { return Err(ReplyError::Unreadable) };
+pub(crate) fn log_snapshot(charge: &Charge<'_>, reply: &Reply) -> Result<Snapshot, ReplyError> {
+    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let [head @ .., Reply::Array(flat)] = &parts[..] else { return Err(ReplyError::Unreadable) };
     let lifetime = u64::try_from(charge.limit.memory().as_nanos()).unwrap_or(u64::MAX);
-    let decisions = decisions(std::slice::from_ref(charge), &Value::Array(head.to_vec()))?;
+    let decisions = decisions(std::slice::from_ref(charge), &Reply::Array(head.to_vec()))?;
     let decision = *decisions.iter().next().ok_or(ReplyError::Unreadable)?;
-    let spent = |entry: &[Value]| match entry {
+    let spent = |entry: &[Reply]| match entry {
         [seconds, nanos, units] => {
             let at = Time::from_nanos(time(seconds, nanos)?.saturating_sub(lifetime));
             Ok(Spent { at, units: number(units)? })
@@ -64,18 +65,18 @@ pub(crate) fn log_snapshot(charge: &Charge<'_>, reply: &Value) -> Result<Snapsho
 }
 
 /// Reads the reply to an op on permits: whether it was done, the permits in use, microseconds until the next lease ends.
-pub(crate) fn permits(reply: &Value) -> Result<(bool, u64, u64), ReplyError> {
-    let Value::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+pub(crate) fn permits(reply: &Reply) -> Result<(bool, u64, u64), ReplyError> {
+    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [done, in_use, micros] = &parts[..] else { return Err(ReplyError::Unreadable) };
     Ok((number(done)? == 1, number(in_use)?, number(micros)?))
 }
 
-fn found_of(charge: &Charge<'_>, value: &Value, now: Time) -> Result<Found, ReplyError> {
+fn found_of(charge: &Charge<'_>, value: &Reply, now: Time) -> Result<Found, ReplyError> {
     match (charge.limit.arithmetic(), value) {
-        (Arithmetic::Log, Value::Array(answer)) => log(answer).map(Found::Log),
+        (Arithmetic::Log, Reply::Array(answer)) => log(answer).map(Found::Log),
         (Arithmetic::Log, _) => Err(ReplyError::Unreadable),
-        (_, Value::Nil) => Ok(Found::Words([0; 3])),
-        (_, Value::BulkString(state)) => {
+        (_, Reply::Nil) => Ok(Found::Words([0; 3])),
+        (_, Reply::Bulk(state)) => {
             let words = str::from_utf8(state).ok().and_then(|state| charge.limit.read_state(state, now));
             words.map(Found::Words).ok_or(ReplyError::Unreadable)
         }
@@ -83,7 +84,7 @@ fn found_of(charge: &Charge<'_>, value: &Value, now: Time) -> Result<Found, Repl
     }
 }
 
-fn log(answer: &[Value]) -> Result<FromLog, ReplyError> {
+fn log(answer: &[Reply]) -> Result<FromLog, ReplyError> {
     let [verdict, wait_s, wait_n, used, reset_s, reset_n, out_s, out_n] = answer else {
         return Err(ReplyError::Unreadable);
     };
@@ -97,14 +98,14 @@ fn log(answer: &[Value]) -> Result<FromLog, ReplyError> {
     Ok(FromLog { verdict, used: number(used)?, reset_after: time(reset_s, reset_n)?, out_at: time(out_s, out_n)? })
 }
 
-fn time(seconds: &Value, nanos: &Value) -> Result<u64, ReplyError> {
+fn time(seconds: &Reply, nanos: &Reply) -> Result<u64, ReplyError> {
     let whole = number(seconds)?.checked_mul(NANOS_PER_SECOND).ok_or(ReplyError::Unreadable)?;
     whole.checked_add(number(nanos)?).ok_or(ReplyError::Unreadable)
 }
 
-fn number(value: &Value) -> Result<u64, ReplyError> {
+fn number(value: &Reply) -> Result<u64, ReplyError> {
     match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| ReplyError::Unreadable),
+        Reply::Int(number) => u64::try_from(*number).map_err(|_| ReplyError::Unreadable),
         _ => Err(ReplyError::Unreadable),
     }
 }

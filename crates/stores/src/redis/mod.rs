@@ -5,7 +5,7 @@
 //! | what users hold | `store.rs` |
 //! | charges of several slots of a Cluster | `crossing.rs` |
 //! | about what time it is there | `clock.rs` |
-//! | addresses of stores | `url.rs` |
+//! | addresses of stores | `url.rs`, `query.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
 //! | what states are called | `key.rs` |
@@ -17,6 +17,7 @@ mod decode;
 mod encode;
 mod key;
 mod link;
+mod query;
 mod script;
 mod store;
 mod url;
@@ -34,3 +35,8 @@ pub use decode::ReplyError;
 pub use link::{CallError, OpenError, Why};
 pub use store::RedisStore;
 pub use url::{Address, Target, TargetError};
+
+/// Lets the current thread use connections that other threads made, rather than make its own. For threads that ask rarely.
+pub fn borrow_connections() {
+    link::borrow_connections();
+}

@@ -11,7 +11,7 @@ use tidegate_core::{
 use super::clock::StoreClock;
 use super::crossing::Crossing;
 use super::decode::{self, ReplyError};
-use super::link::{Arg, CallError, OpenError, Redis, Script, Term, slot};
+use super::link::{Arg, CallError, OpenError, Redis, Reply, Script, Term, slot};
 use super::script::SCRIPTS;
 use super::url::Target;
 use super::{encode, key};
@@ -27,6 +27,7 @@ pub struct RedisStore {
     redis: Redis,
     prefix: Box<str>,
     budget: Duration,
+    wait: Duration,
     pub(super) clock: Arc<StoreClock>,
 }
 
@@ -69,8 +70,8 @@ impl RedisStore {
     /// If a file that the address names cannot be used.
     pub fn open(target: &Target) -> Result<RedisStore, OpenError> {
         let prefix = target.prefix().unwrap_or(PREFIX).into();
-        let (redis, budget, clock) = (Redis::open(target)?, target.budget(), Arc::default());
-        Ok(RedisStore { redis, prefix, budget, clock })
+        let redis = Redis::open(target)?;
+        Ok(RedisStore { redis, prefix, budget: target.budget(), wait: target.wait(), clock: Arc::default() })
     }
 
     /// How errors and messages call it: its address, without the password.
@@ -178,23 +179,13 @@ impl RedisStore {
         Ok(Permits { done, in_use, next_end: Duration::from_micros(micros) })
     }
 
-    async fn run(
-        &self,
-        call: &Call,
-        script: &Script,
-        name: &[u8],
-        args: &[Arg<'_>],
-    ) -> Result<redis::Value, RedisError> {
+    async fn run(&self, call: &Call, script: &Script, name: &[u8], args: &[Arg<'_>]) -> Result<Reply, RedisError> {
         Ok(self.redis.call(script, &[name], args, self.term(call)).await?)
     }
 
-    /// When a call ends that begins now.
-    fn term(&self, call: &Call) -> Term {
-        Term::of(self.budget).no_later_than(call.deadline)
-    }
-
-    pub(super) fn budget(&self) -> Duration {
-        self.budget
+    /// What a call may take.
+    pub(super) fn term(&self, call: &Call) -> Term {
+        Term::new(self.budget, self.wait).until(call.deadline)
     }
 
     fn unreadable(&self, error: ReplyError) -> RedisError {

@@ -16,9 +16,9 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::link::bounds::{
-    ADDRESSES_MAX, BUDGET_DEFAULT, BUDGET_MAX, BUDGET_MIN, DATABASE_MAX, PORT, PREFIX_BYTES_MAX, SENTINEL_PORT,
-    URL_BYTES_MAX,
+    ADDRESSES_MAX, BUDGET_DEFAULT, DATABASE_MAX, LINKS_DEFAULT, PORT, SENTINEL_PORT, URL_BYTES_MAX, WAIT_DEFAULT,
 };
+use super::query::{Query, text};
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +47,8 @@ pub struct Target {
     pub(crate) database: u32,
     prefix: Option<String>,
     budget: Duration,
+    wait: Duration,
+    links: usize,
 }
 
 /// What stands behind a URL.
@@ -70,6 +72,10 @@ pub(crate) struct Login {
 pub(crate) struct Secret(String);
 
 impl Secret {
+    pub(super) fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -88,10 +94,22 @@ impl Target {
         self.prefix.as_deref()
     }
 
-    /// How long a call may take as a whole.
+    /// How long the server may take for a call.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.budget
+    }
+
+    /// How long a call may wait for its turn in this node.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// The most connections to a server.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        self.links
     }
 
     /// Whether states have slots that a hash tag chooses.
@@ -174,11 +192,11 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-fn wrong(part: &str, value: &str, fix: impl Into<String>) -> TargetError {
+pub(super) fn wrong(part: &str, value: &str, fix: impl Into<String>) -> TargetError {
     TargetError { part: part.to_owned(), value: Some(value.to_owned()), fix: fix.into() }
 }
 
-fn secret(part: &str, fix: &str) -> TargetError {
+pub(super) fn secret(part: &str, fix: &str) -> TargetError {
     TargetError { part: part.to_owned(), value: None, fix: fix.to_owned() }
 }
 
@@ -204,6 +222,8 @@ impl FromStr for Target {
             database: 0,
             prefix: query.prefix,
             budget: query.budget.unwrap_or(BUDGET_DEFAULT),
+            wait: query.wait.unwrap_or(WAIT_DEFAULT),
+            links: query.links.unwrap_or(LINKS_DEFAULT),
         };
         let sentinel_login = Login { user: query.sentinel_user, password: query.sentinel_password };
         if kind != Kind::Sentinel && sentinel_login != Login::default() {
@@ -393,7 +413,7 @@ fn database_of(path: &str) -> Result<u32, TargetError> {
     }
 }
 
-fn database(digits: &str) -> Result<u32, TargetError> {
+pub(super) fn database(digits: &str) -> Result<u32, TargetError> {
     match digits.parse() {
         Ok(database) if database <= DATABASE_MAX => Ok(database),
         _ => Err(wrong("database", digits, format!("write a number from 0 to {DATABASE_MAX}, or nothing for 0"))),
@@ -424,88 +444,6 @@ fn primary_of(path: &str) -> Result<(String, &str), TargetError> {
         return Err(wrong("name of the primary", &primary, fix));
     }
     Ok((primary, database))
-}
-
-/// What stands behind the question mark.
-#[derive(Default)]
-struct Query {
-    prefix: Option<String>,
-    budget: Option<Duration>,
-    authorities: Option<PathBuf>,
-    database: Option<u32>,
-    sentinel_user: Option<String>,
-    sentinel_password: Option<Secret>,
-}
-
-impl Query {
-    fn parse(text: &str) -> Result<Query, TargetError> {
-        let mut query = Query::default();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if query.set(name, value)? {
-                return Err(wrong("parameter", name, "it stands twice: leave one out"));
-            }
-        }
-        Ok(query)
-    }
-
-    /// Sets a parameter and says whether it was set before.
-    fn set(&mut self, name: &str, value: &str) -> Result<bool, TargetError> {
-        Ok(match name {
-            "prefix" => self.prefix.replace(prefix(value)?).is_some(),
-            "timeout" => self.budget.replace(budget(value)?).is_some(),
-            "ca" => self.authorities.replace(PathBuf::from(filled(name, value)?)).is_some(),
-            "db" => self.database.replace(database(value)?).is_some(),
-            "sentinel_user" => self.sentinel_user.replace(filled(name, value)?).is_some(),
-            "sentinel_password" => {
-                let not_text = |_| secret(name, "its escapes (%XX) do not make UTF-8 text");
-                let password = percent_decode_str(value).decode_utf8().map_err(not_text)?.into_owned();
-                self.sentinel_password.replace(Secret(password)).is_some()
-            }
-            _ => {
-                let known = "write prefix, timeout, ca, db, sentinel_user or sentinel_password, or leave it out";
-                return Err(wrong("parameter", name, known));
-            }
-        })
-    }
-}
-
-fn text(part: &str, escaped: &str) -> Result<String, TargetError> {
-    match percent_decode_str(escaped).decode_utf8() {
-        Ok(text) if !text.contains('\0') => Ok(text.into_owned()),
-        _ => Err(wrong(part, escaped, "its escapes (%XX) do not make UTF-8 text without NUL")),
-    }
-}
-
-fn filled(name: &str, value: &str) -> Result<String, TargetError> {
-    let text = text(name, value)?;
-    if text.is_empty() { Err(wrong(name, value, "write a value, or leave the parameter out")) } else { Ok(text) }
-}
-
-fn prefix(value: &str) -> Result<String, TargetError> {
-    let prefix = filled("prefix", value)?;
-    if prefix.len() > PREFIX_BYTES_MAX {
-        return Err(wrong("prefix", &prefix, format!("write at most {PREFIX_BYTES_MAX} bytes")));
-    }
-    if prefix.contains(['{', '}']) {
-        return Err(wrong("prefix", &prefix, "leave braces out: they would put every key into one slot of a Cluster"));
-    }
-    Ok(prefix)
-}
-
-fn budget(value: &str) -> Result<Duration, TargetError> {
-    let fix = || format!("write a time from {BUDGET_MIN:?} to {BUDGET_MAX:?}, as in timeout=10ms");
-    let digits = value.trim_end_matches(|character: char| !character.is_ascii_digit());
-    let number: u64 = digits.parse().map_err(|_| wrong("timeout", value, fix()))?;
-    let budget = match value.get(digits.len()..) {
-        Some("ms") => Duration::from_millis(number),
-        Some("s") => Duration::from_secs(number),
-        _ => return Err(wrong("timeout", value, fix())),
-    };
-    if budget < BUDGET_MIN || budget > BUDGET_MAX {
-        return Err(wrong("timeout", value, fix()));
-    }
-    Ok(budget)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use crate::redis::link::Reply;
 use mlua::{Function, Lua, MultiValue, Table, Value as LuaValue};
-use redis::Value;
 
 use super::{End, Runs, told_the_time};
 use crate::redis::link::Script;
@@ -87,7 +87,7 @@ impl Runs for InProcess {
         }
     }
 
-    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value {
+    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Reply {
         if let [.., seconds, nanos] = args {
             let mut keys = self.keys.borrow_mut();
             keys.now_nanos = number(seconds) * 1_000_000_000 + number(nanos);
@@ -110,16 +110,16 @@ impl Runs for InProcess {
 }
 
 /// A reply as Redis makes it of a value of Lua.
-fn value_of(value: LuaValue) -> Value {
+fn value_of(value: LuaValue) -> Reply {
     match value {
-        LuaValue::Integer(number) => Value::Int(number),
-        LuaValue::Number(number) => Value::Int(number as i64),
-        LuaValue::String(text) => Value::BulkString(text.as_bytes().to_vec()),
+        LuaValue::Integer(number) => Reply::Int(number),
+        LuaValue::Number(number) => Reply::Int(number as i64),
+        LuaValue::String(text) => Reply::Bulk(text.as_bytes().to_vec().into()),
         LuaValue::Table(table) if table.contains_key("err").unwrap() => {
-            Value::SimpleString(table.get::<String>("err").unwrap())
+            Reply::Simple(table.get::<String>("err").unwrap().into())
         }
-        LuaValue::Table(table) => Value::Array(table.sequence_values().map(|value| value_of(value.unwrap())).collect()),
-        _ => Value::Nil,
+        LuaValue::Table(table) => Reply::Array(table.sequence_values().map(|value| value_of(value.unwrap())).collect()),
+        _ => Reply::Nil,
     }
 }
 

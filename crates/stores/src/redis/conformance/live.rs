@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::Value;
+use crate::redis::link::Reply;
 use tidegate_testkit::servers::{Cluster, Sentinels, Server, Setup, valkey};
 use tokio::runtime::{Builder, Runtime};
 
@@ -71,12 +71,14 @@ impl Runs for Live {
         self.generation += 1;
     }
 
-    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Value {
+    fn run(&mut self, script: &Script, keys: &[&[u8]], args: &[Vec<u8>]) -> Reply {
         // One slot for all keys of a call, and another one after each restart.
         let tag = format!("{{{}}}", self.generation);
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| [tag.as_bytes(), key].concat()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let args: Vec<Arg<'_>> = args.iter().map(|arg| Arg::from(arg.as_slice())).collect();
-        self.runtime.block_on(self.redis.call(script, &keys, &args, Term::of(Duration::from_secs(5)))).unwrap()
+        self.runtime
+            .block_on(self.redis.call(script, &keys, &args, Term::new(Duration::from_secs(5), Duration::from_secs(5))))
+            .unwrap()
     }
 }

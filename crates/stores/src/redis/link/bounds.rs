@@ -20,7 +20,7 @@ pub(crate) const DATABASE_MAX: u32 = 9_999;
 /// Longest prefix of keys, in bytes: it stands in every key and every call.
 pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 
-/// How long a call may take as a whole when nothing is said. A limiter stands in front of work that takes longer.
+/// How long Redis may take for a call when nothing is said. A limiter stands in front of work that takes longer.
 pub(crate) const BUDGET_DEFAULT: Duration = Duration::from_millis(10);
 
 /// Shortest budget: timers tick in milliseconds.
@@ -29,12 +29,45 @@ pub(crate) const BUDGET_MIN: Duration = Duration::from_millis(1);
 /// Longest budget: a caller who waits longer is better served by the answer for a failed store.
 pub(crate) const BUDGET_MAX: Duration = Duration::from_secs(10);
 
-/// Most connections to a node: one a core keeps cores apart, and more than a few only cost Redis.
-pub(crate) const LINKS_MAX: usize = 4;
+/// Most connections to a node when a URL does not say: one for each serving thread of most machines. Each costs Redis a
+/// little.
+pub(crate) const LINKS_DEFAULT: usize = 8;
 
-/// Most calls under way on a connection. One connection carries some 300,000 calls a second at best, 3,000 in a
-/// budget of 10 ms: what waits behind more than this would be late anyway.
-pub(crate) const CALLS_IN_FLIGHT_MAX: usize = 4096;
+/// Most connections to a node.
+pub(crate) const LINKS_MAX: usize = 64;
+
+/// How long a call may wait for its turn in this node when a URL does not say.
+pub(crate) const WAIT_DEFAULT: Duration = Duration::from_millis(100);
+
+/// Longest wait: callers who wait longer are better served by an answer.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Most calls that wait on a connection: at a slow 40,000 calls a second they are done within the default wait.
+pub(crate) const WAITING_MAX: usize = 4096;
+
+/// Calls that a connection leaves unanswered at first: Redis answers as many within a millisecond.
+pub(crate) const UNANSWERED_FIRST: usize = 64;
+
+/// Most calls that a connection leaves unanswered.
+pub(crate) const UNANSWERED_MAX: usize = 1024;
+
+/// Shortest span over which the pace of answers is taken.
+pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
+
+/// By how much a timer may ring late: beyond that it has measured this node. Timers tick in milliseconds.
+pub(crate) const LATE_MAX: Duration = Duration::from_millis(2);
+
+/// How long before its caller's deadline a call is over, so that the answer still gets there.
+pub(crate) const LEAVE_MARGIN: Duration = Duration::from_millis(1);
+
+/// Room for what is read at once.
+pub(crate) const READ_BYTES: usize = 16 * 1024;
+
+/// Longest reply: a map of the largest Cluster is shorter.
+pub(crate) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How deep replies are nested: the map of a Cluster has four levels.
+pub(crate) const REPLY_DEPTH_MAX: usize = 8;
 
 /// How long making a connection may take, with names, TLS, login and all.
 pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);

@@ -36,22 +36,22 @@ impl Circuit {
         self.state.load(Relaxed) == CLOSED
     }
 
-    /// A call was answered, `now` after the node was made.
-    pub(super) fn succeeded(&self, now: Duration) {
+    /// So many calls were answered, `now` after the node was made.
+    pub(super) fn succeeded(&self, now: Duration, count: u32) {
         // Only a change is written: threads that succeed do not take this line from each other more than needed.
         if self.failures_in_row.load(Relaxed) != 0 {
             self.failures_in_row.store(0, Relaxed);
         }
         self.roll(now);
-        self.window_calls.fetch_add(1, Relaxed);
+        self.window_calls.fetch_add(count, Relaxed);
     }
 
-    /// A call was not answered. Says whether the breaker opened by it.
-    pub(super) fn failed(&self, now: Duration) -> bool {
-        let in_row = self.failures_in_row.fetch_add(1, Relaxed) + 1;
+    /// So many calls were not answered. Says whether the breaker opened by that.
+    pub(super) fn failed(&self, now: Duration, count: u32) -> bool {
+        let and_before = |counter: &AtomicU32| counter.fetch_add(count, Relaxed).saturating_add(count);
+        let in_row = and_before(&self.failures_in_row);
         self.roll(now);
-        let calls = self.window_calls.fetch_add(1, Relaxed) + 1;
-        let failures = self.window_failures.fetch_add(1, Relaxed) + 1;
+        let (calls, failures) = (and_before(&self.window_calls), and_before(&self.window_failures));
         let most_fail = calls >= BREAKER_CALLS_MIN && failures.saturating_mul(2) >= calls;
         (in_row >= FAILURES_IN_ROW_MAX || most_fail)
             && self.state.compare_exchange(CLOSED, OPEN, Relaxed, Relaxed).is_ok()
@@ -95,8 +95,8 @@ mod tests {
         for (index, answer) in history.chars().enumerate() {
             let now = Duration::from_secs(100) + Duration::from_millis(index as u64);
             if answer == '+' {
-                circuit.succeeded(now);
-            } else if circuit.failed(now) {
+                circuit.succeeded(now, 1);
+            } else if circuit.failed(now, 1) {
                 return Some(index + 1);
             }
         }
@@ -130,12 +130,12 @@ mod tests {
     fn a_probe_closes_it_and_forgets() {
         let circuit = Circuit::default();
         let now = Duration::from_secs(1);
-        assert!((0..5).any(|_| circuit.failed(now)));
+        assert!((0..5).any(|_| circuit.failed(now, 1)));
         circuit.probe_begins();
         assert_eq!(circuit.state(), Breaker::Probing);
         circuit.probe_failed();
         assert_eq!(circuit.state(), Breaker::Open);
         assert!(circuit.close() && !circuit.close());
-        assert!(!circuit.failed(now), "the failures from before do not count");
+        assert!(!circuit.failed(now, 1), "the failures from before do not count");
     }
 }

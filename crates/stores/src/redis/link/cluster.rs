@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::super::url::Address;
 use super::bounds::{MAP_PAUSE, MAP_PAUSE_TROUBLED, MAP_TIME_MAX, NODES_MAX};
-use super::dial::{DialError, Endpoint, Expect, said};
+use super::command::Packed;
+use super::dial::{DialError, Endpoint, Expect};
 use super::error::Why;
 use super::node::{Node, Shared, Whereabouts};
+use super::pipe::{Kind, Outcome, Patience};
+use super::reply::Reply;
 use super::slots::{Range, SLOTS, ranges};
+use super::term::Term;
 
 /// A slot that no node is known to have.
 const NOBODY: u16 = u16::MAX;
@@ -91,7 +94,7 @@ impl Cluster {
     }
 
     /// The node that has a slot. Before anything is known, callers wait for the first answer; later they do not.
-    pub(super) async fn owner(self: &Arc<Self>, slot: u16, deadline: Instant) -> Result<Arc<Node>, Why> {
+    pub(super) async fn owner(self: &Arc<Self>, slot: u16, term: &Term) -> Result<Arc<Node>, Why> {
         self.tend();
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
@@ -100,7 +103,7 @@ impl Cluster {
         if matches!(map.told, Told::Nothing) {
             let mut watch = self.map.subscribe();
             let told = watch.wait_for(|map| !matches!(map.told, Told::Nothing));
-            if let Ok(Ok(known)) = timeout_at(deadline, told).await {
+            if let Ok(Ok(known)) = timeout(term.patience_left(), told).await {
                 map = Arc::clone(&known);
             }
         }
@@ -181,7 +184,10 @@ impl Cluster {
             map.nodes.iter().filter_map(|member| Some((&member.address, member.node.any_live()?))).collect();
         rotate(&mut connected, turn);
         for (address, live) in connected {
-            if let Ok(ranges) = tell(live.connection.clone(), address).await {
+            let patience = Patience { wait: MAP_TIME_MAX, leave: None };
+            let Ok(asked) = live.pipe.call(question(), Kind::Aside, &patience) else { continue };
+            let Ok(Outcome::Answered(answer)) = timeout(MAP_TIME_MAX, asked).await else { continue };
+            if let Ok(ranges) = read(&answer.reply, address) {
                 self.learn(&ranges);
                 return Ok(());
             }
@@ -192,8 +198,9 @@ impl Cluster {
         let mut failure = DialError::from("no node is known".to_owned());
         for address in known {
             let asking = async {
-                let dialled = self.shared.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
-                tell(dialled.connection.clone(), address).await
+                let mut wire = self.shared.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
+                let replies = wire.ask(&question()).await.map_err(|error| format!("{address}: {error}"))?;
+                read(replies.first().unwrap_or(&Reply::Nil), address)
             };
             match timeout(MAP_TIME_MAX, asking).await {
                 Ok(Ok(ranges)) => {
@@ -238,16 +245,15 @@ fn rotate<T>(list: &mut [T], turn: usize) {
     list.rotate_left((turn % length).min(list.len()));
 }
 
-async fn tell(mut connection: MultiplexedConnection, address: &Address) -> Result<Vec<Range>, DialError> {
-    let command = redis::cmd("CLUSTER").arg("SLOTS").take();
-    let asking = connection.send_packed_command(&command);
-    let reply =
-        timeout(MAP_TIME_MAX, asking).await.map_err(|_| format!("{address}: no answer within {MAP_TIME_MAX:?}"))?;
-    let reply = reply.map_err(|error| format!("{address}: {}", said(&error)))?;
-    if let redis::Value::ServerError(error) = &reply {
+fn question() -> Packed {
+    Packed::of(&[b"CLUSTER", b"SLOTS"])
+}
+
+fn read(reply: &Reply, address: &Address) -> Result<Vec<Range>, DialError> {
+    if let Reply::Error(error) = reply {
         return Err(DialError::refused(error).named(address));
     }
-    match ranges(&reply, address) {
+    match ranges(reply, address) {
         Some(ranges) if !ranges.is_empty() => Ok(ranges),
         _ => Err(format!("{address}: it knows no slots of a Cluster").into()),
     }

@@ -1,6 +1,6 @@
 //! A call of a script as commands of Redis.
 
-use redis::{Cmd, Pipeline};
+use sha1_smol::Sha1;
 
 /// A script: its text and the hash by which Redis knows it.
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn new(text: impl Into<String>) -> Script {
         let text = text.into();
-        let sha = redis::Script::new(&text).get_hash().to_owned();
+        let sha = Sha1::from(&text).digest().to_string();
         Script { text, sha }
     }
 
@@ -54,42 +54,95 @@ impl From<u64> for Arg<'_> {
     }
 }
 
-/// The command that runs a script which the server knows already.
-pub(super) fn run(script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Cmd {
-    let bytes = keys.iter().map(|key| key.len()).sum::<usize>() + args.len() * 16 + 64;
-    let mut command = Cmd::with_capacity(keys.len() + args.len() + 3, bytes);
-    command.arg("EVALSHA").arg(&script.sha).arg(keys.len()).arg(keys);
-    for arg in args {
-        match arg {
-            Arg::Bytes(bytes) => command.arg(bytes),
-            Arg::Signed(number) => command.arg(number),
-            Arg::Unsigned(number) => command.arg(number),
-        };
-    }
-    command
+/// Commands as they are written, and how many replies they get; the last one is the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packed {
+    pub(super) bytes: Vec<u8>,
+    pub(super) replies: u8,
 }
 
-/// What is sent in one piece, of which the last reply is the answer.
-pub(super) enum Request<'a> {
-    One(&'a Cmd),
-    Several(Pipeline),
+impl Packed {
+    /// A command of these words.
+    pub(super) fn of(words: &[&[u8]]) -> Packed {
+        Packed::default().and(words)
+    }
+
+    /// The same, and then a command of these words.
+    pub(super) fn and(mut self, words: &[&[u8]]) -> Packed {
+        self.head(b'*', words.len());
+        words.iter().for_each(|word| self.word(word));
+        self.replies += 1;
+        self
+    }
+
+    fn head(&mut self, kind: u8, number: usize) {
+        let mut digits = Digits::default();
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(digits.of(number as u64));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        self.head(b'$', word.len());
+        self.bytes.extend_from_slice(word);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn arg(&mut self, arg: &Arg<'_>) {
+        let mut digits = Digits::default();
+        match arg {
+            Arg::Bytes(bytes) => self.word(bytes),
+            Arg::Unsigned(number) => self.word(digits.of(*number)),
+            Arg::Signed(number) if *number >= 0 => self.word(digits.of(number.unsigned_abs())),
+            Arg::Signed(number) => self.word(number.to_string().as_bytes()),
+        }
+    }
+}
+
+/// Room for the digits of a number.
+#[derive(Default)]
+struct Digits([u8; 20]);
+
+impl Digits {
+    fn of(&mut self, mut number: u64) -> &[u8] {
+        let mut at = self.0.len();
+        loop {
+            at -= 1;
+            self.0[at] = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+            if number == 0 {
+                return &self.0[at..];
+            }
+        }
+    }
+}
+
+/// The command that runs a script which the server knows already.
+pub(super) fn run(script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Packed {
+    let bytes = keys.iter().map(|key| key.len() + 16).sum::<usize>() + args.len() * 20 + 96;
+    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1 };
+    packed.head(b'*', keys.len() + args.len() + 3);
+    packed.word(b"EVALSHA");
+    packed.word(script.sha.as_bytes());
+    packed.word(Digits::default().of(keys.len() as u64));
+    keys.iter().for_each(|key| packed.word(key));
+    args.iter().for_each(|arg| packed.arg(arg));
+    packed
 }
 
 /// Puts before a command what the node needs first: the script's text, and the word that lets a call in to a slot that
 /// is still on its way. The latter holds for the next command alone, so it stands last.
-pub(super) fn prepare<'a>(command: &'a Cmd, load: Option<&Script>, asking: bool) -> Request<'a> {
-    if load.is_none() && !asking {
-        return Request::One(command);
-    }
-    let mut pipeline = redis::pipe();
+pub(super) fn prepare(command: &Packed, load: Option<&Script>, asking: bool) -> Packed {
+    let mut packed = Packed::default();
     if let Some(script) = load {
-        pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.text);
+        packed = packed.and(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
     }
     if asking {
-        pipeline.cmd("ASKING");
+        packed = packed.and(&[b"ASKING"]);
     }
-    pipeline.add_command(command.clone());
-    Request::Several(pipeline)
+    packed.bytes.extend_from_slice(&command.bytes);
+    packed.replies += command.replies;
+    packed
 }
 
 #[cfg(test)]
@@ -102,16 +155,17 @@ mod tests {
         let command = run(&script, &[b"k\0", b""], &[Arg::from(-5_i64), Arg::from(u64::MAX), Arg::from("a b")]);
         let expected = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n2\r\n$2\r\nk\0\r\n\
                         $0\r\n\r\n$2\r\n-5\r\n$20\r\n18446744073709551615\r\n$3\r\na b\r\n";
-        assert_eq!(String::from_utf8(command.get_packed_command()).unwrap(), expected);
+        assert_eq!((String::from_utf8(command.bytes).unwrap().as_str(), command.replies), (expected, 1));
     }
 
     #[test]
     fn what_a_node_needs_first_stands_before_the_command() {
         let script = Script::new("return 1");
         let command = run(&script, &[], &[]);
-        assert!(matches!(prepare(&command, None, false), Request::One(_)));
-        let Request::Several(pipeline) = prepare(&command, Some(&script), true) else { panic!("one command") };
-        let sent = String::from_utf8(pipeline.get_packed_pipeline()).unwrap();
+        assert_eq!(prepare(&command, None, false), command);
+        let sent = prepare(&command, Some(&script), true);
+        assert_eq!(sent.replies, 3);
+        let sent = String::from_utf8(sent.bytes).unwrap();
         let (load, asking, run) = (sent.find("SCRIPT"), sent.find("ASKING"), sent.find("EVALSHA"));
         assert!(load < asking && asking < run && load.is_some(), "{sent}");
     }

@@ -1,27 +1,24 @@
 //! Making a connection: socket, TLS, login, and a look at who is there.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, ServerError, Value};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::url::{Address, Login};
-use super::bounds::CALLS_IN_FLIGHT_MAX;
+use super::command::Packed;
 use super::error::{Why, is_of_access};
+use super::reply::{Inbox, Reply, ServerError};
 
 /// Where to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,20 +50,25 @@ pub(super) enum Expect {
     Primary,
 }
 
-/// A connection whose task runs on the runtime that made it, and ends with this value.
-pub(super) struct Dialled {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Driver,
-    /// Bytes that went to the socket so far.
-    pub(super) written: Arc<AtomicU64>,
+/// A connection that was made.
+pub(super) struct Wire {
+    pub(super) stream: Pin<Box<dyn Io>>,
+    pub(super) inbox: Inbox,
 }
 
-/// A task that ends when its handle goes.
-pub(super) struct Driver(pub(super) JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Wire {
+    /// Asks, and waits for all replies. Nothing else may be under way.
+    pub(super) async fn ask(&mut self, question: &Packed) -> io::Result<Vec<Reply>> {
+        self.stream.write_all(&question.bytes).await?;
+        self.stream.flush().await?;
+        let mut replies = Vec::new();
+        while replies.len() < usize::from(question.replies) {
+            if poll_fn(|context| self.inbox.poll_fill(self.stream.as_mut(), context)).await? == 0 {
+                return Err(io::Error::other("the server closed it"));
+            }
+            self.inbox.take_all(&mut replies).map_err(|_| io::Error::other("it does not answer like Redis"))?;
+        }
+        Ok(replies)
     }
 }
 
@@ -90,7 +92,7 @@ impl From<String> for DialError {
 impl DialError {
     /// A server answered with an error.
     pub(super) fn refused(error: &ServerError) -> DialError {
-        DialError { reason: in_words(error), is_access_denied: is_of_access(error.code()) }
+        DialError { reason: error.to_string(), is_access_denied: is_of_access(error.code()) }
     }
 
     /// A server answered a login with an error.
@@ -123,61 +125,47 @@ impl Dialer {
     }
 
     /// Connects, logs in, gives the connection a name and looks whether the node is what is expected.
-    pub(super) async fn dial(&self, endpoint: &Endpoint, expect: Expect) -> Result<Dialled, DialError> {
+    pub(super) async fn dial(&self, endpoint: &Endpoint, expect: Expect) -> Result<Wire, DialError> {
         let stream = self.stream(endpoint).await.map_err(|error| format!("{endpoint}: {error}"))?;
-        let written = Arc::new(AtomicU64::new(0));
-        let stream = Metered { stream, written: Arc::clone(&written) };
-        // The budget of each call is kept by its caller; a queue as long as the calls are many never makes one wait.
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(CALLS_IN_FLIGHT_MAX);
-        // Login and database are ours to send, so that a refusal is told in the words of the server.
-        let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (connection, driver) = MultiplexedConnection::new_with_config(&nothing, stream, config)
-            .await
-            .map_err(|error| format!("{endpoint}: {}", said(&error)))?;
-        let driver = Driver(tokio::spawn(driver));
-        let mut dialled = Dialled { connection, driver, written };
-        self.greet(&mut dialled.connection, expect).await.map_err(|error| error.named(endpoint))?;
-        Ok(dialled)
+        let mut wire = Wire { stream, inbox: Inbox::default() };
+        self.greet(&mut wire, expect).await.map_err(|error| error.named(endpoint))?;
+        Ok(wire)
     }
 
-    async fn stream(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Io>> {
+    async fn stream(&self, endpoint: &Endpoint) -> io::Result<Pin<Box<dyn Io>>> {
         let address = match endpoint {
-            Endpoint::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            Endpoint::Unix(path) => return Ok(Box::pin(UnixStream::connect(path).await?)),
             Endpoint::Tcp(address) => address,
         };
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let Some(tls) = &self.tls else { return Ok(Box::pin(stream)) };
         let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
         let stream =
             tls.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))?;
-        Ok(Box::new(stream))
+        Ok(Box::pin(stream))
     }
 
-    async fn greet(&self, connection: &mut MultiplexedConnection, expect: Expect) -> Result<(), DialError> {
-        let mut pipeline = redis::pipe();
+    async fn greet(&self, wire: &mut Wire, expect: Expect) -> Result<(), DialError> {
+        let mut greeting = Packed::default();
         let mut refusals: Vec<(&str, Refused)> = Vec::new();
         if let Some(password) = &self.login.password {
             refusals.push(("login refused", DialError::login));
-            pipeline.cmd("AUTH");
-            if let Some(user) = &self.login.user {
-                pipeline.arg(user);
-            }
-            pipeline.arg(password.reveal());
+            let password = password.reveal().as_bytes();
+            greeting = match &self.login.user {
+                Some(user) => greeting.and(&[b"AUTH", user.as_bytes(), password]),
+                None => greeting.and(&[b"AUTH", password]),
+            };
         }
         if self.database != 0 {
             refusals.push(("database refused", DialError::refused));
-            pipeline.cmd("SELECT").arg(self.database);
+            greeting = greeting.and(&[b"SELECT", self.database.to_string().as_bytes()]);
         }
-        pipeline.cmd("CLIENT").arg("SETNAME").arg("tidegate");
-        pipeline.cmd(if expect == Expect::Primary { "ROLE" } else { "PING" });
-        let asked = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
-        let replies = asked.map_err(|error| said(&error))?;
+        greeting = greeting.and(&[b"CLIENT", b"SETNAME", b"tidegate"]);
+        greeting = greeting.and(&[if expect == Expect::Primary { b"ROLE" } else { b"PING" }]);
+        let replies = wire.ask(&greeting).await.map_err(|error| error.to_string())?;
         for (reply, (name, refused)) in replies.iter().zip(&refusals) {
-            if let Value::ServerError(error) = reply {
+            if let Reply::Error(error) = reply {
                 return Err(refused(error).named(name));
             }
         }
@@ -187,50 +175,25 @@ impl Dialer {
 }
 
 /// Whether the reply to the last question is that of a node which is expected.
-fn check(reply: Option<&Value>, expect: Expect) -> Result<(), DialError> {
+fn check(reply: Option<&Reply>, expect: Expect) -> Result<(), DialError> {
     match (reply, expect) {
-        (Some(Value::ServerError(error)), Expect::Primary) if error.code() == "NOPERM" => {
+        (Some(Reply::Error(error)), Expect::Primary) if error.code() == "NOPERM" => {
             let reason = "the user may not ask for its role: grant it +role".to_owned();
             Err(DialError { reason, is_access_denied: true })
         }
         // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
-        (Some(Value::ServerError(error)), Expect::Anything)
+        (Some(Reply::Error(error)), Expect::Anything)
             if matches!(error.code(), "LOADING" | "BUSY" | "MASTERDOWN" | "NOPERM") =>
         {
             Ok(())
         }
-        (Some(Value::ServerError(error)), _) => Err(DialError::refused(error)),
-        (Some(Value::Array(role)), Expect::Primary) => match role.first() {
-            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            role => Err(format!("it is to be the primary, but its role is {}", text(role)).into()),
+        (Some(Reply::Error(error)), _) => Err(DialError::refused(error)),
+        (Some(Reply::Array(role)), Expect::Primary) => match role.first().and_then(Reply::text) {
+            Some("master") => Ok(()),
+            role => Err(format!("it is to be the primary, but its role is {}", role.unwrap_or("none")).into()),
         },
         (Some(_), Expect::Anything) => Ok(()),
         _ => Err("it does not answer like Redis".to_owned().into()),
-    }
-}
-
-/// What a server said, its code first.
-pub(super) fn in_words(error: &ServerError) -> String {
-    match error.details() {
-        Some(details) => format!("{} {details}", error.code()),
-        None => error.code().to_owned(),
-    }
-}
-
-/// What a server or the network said, in its own words.
-pub(super) fn said(error: &redis::RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        (None, Some(detail)) => detail.to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn text(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-        Some(other) => format!("{other:?}"),
-        None => "none".to_owned(),
     }
 }
 
@@ -259,36 +222,7 @@ pub(super) fn tls(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+/// What connections are made of.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for S {}
-
-/// A stream that counts what is written to it, so that a call on a connection that broke can tell that it was not sent.
-struct Metered {
-    stream: Box<dyn Io>,
-    written: Arc<AtomicU64>,
-}
-
-impl AsyncRead for Metered {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Metered {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(count)) = polled {
-            self.written.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        polled
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
+impl<S: AsyncRead + AsyncWrite + Send + 'static> Io for S {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::StoreError;
 use crate::error::{Cause, Certainty, Remedy};
 
-use super::bounds::{CALLS_IN_FLIGHT_MAX, REDIRECTIONS_MAX};
+use super::bounds::{REDIRECTIONS_MAX, WAITING_MAX};
 
 /// Why there is no answer to a call. The store is named without its password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,8 @@ impl CallError {
 impl From<CallError> for StoreError {
     fn from(error: CallError) -> StoreError {
         let certainty = match &error {
-            CallError::NotSent { why: Why::Busy, .. } => Certainty::Overloaded,
+            CallError::NotSent { why, .. } if why.is_overload() => Certainty::Overloaded,
+            CallError::Unknown { why: Why::CallerLeft, .. } => Certainty::CallerLeft,
             CallError::NotSent { .. } => Certainty::NotSent,
             CallError::Unknown { .. } => Certainty::Unknown,
             CallError::Refused { .. } => Certainty::Refused,
@@ -96,9 +97,18 @@ pub enum Why {
     /// Calls failed so often that none is sent until a probe succeeds.
     #[error("the breaker is open: the server did not answer in time and is probed")]
     BreakerOpen,
-    /// Too many calls wait for an answer.
-    #[error("{CALLS_IN_FLIGHT_MAX} calls are under way on this connection")]
-    Busy,
+    /// As many calls wait for their turn as may.
+    #[error("the node is overloaded: {WAITING_MAX} calls wait on this connection")]
+    QueueFull,
+    /// The call did not get its turn in time, or would not have.
+    #[error("the node is overloaded: the call would wait too long for its turn")]
+    TurnTooLate,
+    /// The caller's own deadline came first.
+    #[error("the caller's deadline came first")]
+    CallerLeft,
+    /// The server did not answer an earlier call in time.
+    #[error("an earlier call got no answer within {0:?}")]
+    Away(Duration),
     /// The budget ran out.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
@@ -117,6 +127,13 @@ pub enum Why {
     /// No node is known to have the slot.
     #[error("no node of the Cluster has slot {0}")]
     NoNode(u16),
+}
+
+impl Why {
+    /// Whether the call failed in this node, and the server is not at fault.
+    pub(super) fn is_overload(&self) -> bool {
+        matches!(self, Why::QueueFull | Why::TurnTooLate | Why::CallerLeft)
+    }
 }
 
 /// Why a store cannot be used at all: the file, and what is wrong with it.

@@ -247,6 +247,7 @@ mod tests {
             dialer: Dialer::new(None, &Login::default(), 0),
             counters: Default::default(),
             stopwatch: Default::default(),
+            waits: Default::default(),
             budget: Duration::from_millis(10),
             links: 1,
             trouble: Default::default(),

@@ -3,19 +3,26 @@
 //! It runs on the runtime of the caller who needed the link first. When that runtime ends, the link is idle again, and
 //! the next caller starts a keeper on its own.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::bounds::{BACKOFF_MAX, BACKOFF_MIN, CONNECT_TIME_MAX, DRAIN_TIME_MAX, PROBE_PAUSE, PROBE_TIME_MAX};
-use super::dial::{DialError, Dialled, Driver, Endpoint, Expect};
+use super::bounds::{
+    BACKOFF_MAX, BACKOFF_MIN, CONNECT_TIME_MAX, DRAIN_TIME_MAX, LATE_MAX, PROBE_PAUSE, PROBE_TIME_MAX,
+};
+use super::command::Packed;
+use super::dial::{DialError, Endpoint, Expect, Wire};
+use super::driver;
 use super::error::Why;
 use super::link::{Link, Live, State};
 use super::node::{Node, Whereabouts};
+use super::pipe::{Kind, Outcome, Patience, Pipe, is_not_ready};
+use super::reply::Reply;
 
 /// Starts a keeper unless there is one.
 pub(super) fn start(node: &Arc<Node>, index: usize) -> Result<(), Why> {
@@ -27,7 +34,7 @@ pub(super) fn start(node: &Arc<Node>, index: usize) -> Result<(), Why> {
         }
         runtime = Some(Handle::try_current());
         if matches!(runtime, Some(Ok(_))) && !node.closed.load(Relaxed) {
-            *state = State::First(Instant::now());
+            *state = State::First;
         }
         true
     });
@@ -57,6 +64,15 @@ impl Drop for Keeper {
     }
 }
 
+/// The task of a connection, which ends when its handle goes.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Why a connection is no longer watched.
 enum End {
     Lost,
@@ -70,10 +86,10 @@ impl Keeper {
         let Some(link) = self.node.links.get(self.index) else { return };
         let mut pause = Duration::ZERO;
         while !self.node.closed.load(Relaxed) {
-            let why = match self.connect().await {
-                Ok((dialled, endpoint)) => {
+            let why = match self.connect_or_say_so(link).await {
+                Ok((wire, endpoint)) => {
                     let connected = Instant::now();
-                    if matches!(self.serve(link, dialled, endpoint).await, End::Stopped) {
+                    if matches!(self.serve(link, wire, endpoint).await, End::Stopped) {
                         return;
                     }
                     // One that lasted is made again at once, and callers may wait for it. One that did not is in the
@@ -104,14 +120,37 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Dialled, Endpoint), DialError> {
+    /// Connects. Whoever waits for it hears when that has taken a budget: by then it is the server that takes its time.
+    async fn connect_or_say_so(&self, link: &Link) -> Result<(Wire, Endpoint), DialError> {
+        let mut connecting = pin!(self.connect());
+        // A clock that was looked at late has measured this node.
+        for _ in 0..2 {
+            let due = Instant::now() + self.node.shared.budget;
+            if let Ok(connected) = timeout_at(due, connecting.as_mut()).await {
+                return connected;
+            }
+            if Instant::now() - due <= LATE_MAX {
+                break;
+            }
+        }
+        link.state.send_if_modified(|state| {
+            let is_first = matches!(state, State::First);
+            if is_first {
+                *state = State::Down(Why::Connecting);
+            }
+            is_first
+        });
+        connecting.await
+    }
+
+    async fn connect(&self) -> Result<(Wire, Endpoint), DialError> {
         let connecting = async {
             let (endpoint, expect) = match &self.node.whereabouts {
                 Whereabouts::Fixed(endpoint) => (endpoint.clone(), Expect::Anything),
                 Whereabouts::Asked(sentinels) => (Endpoint::Tcp(sentinels.locate().await?), Expect::Primary),
             };
-            let dialled = self.node.shared.dialer.dial(&endpoint, expect).await?;
-            Ok((dialled, endpoint))
+            let wire = self.node.shared.dialer.dial(&endpoint, expect).await?;
+            Ok((wire, endpoint))
         };
         timeout(CONNECT_TIME_MAX, connecting).await.unwrap_or_else(|_| {
             let hint = if self.node.shared.dialer.speaks_tls() { "; does this port speak TLS?" } else { "" };
@@ -120,9 +159,11 @@ impl Keeper {
     }
 
     /// Lets callers use a connection until it ends, and probes it while the breaker is open.
-    async fn serve(&self, link: &Link, dialled: Dialled, endpoint: Endpoint) -> End {
-        let Dialled { connection, mut driver, written } = dialled;
-        let live = Live::new(connection, endpoint, written);
+    async fn serve(&self, link: &Link, wire: Wire, endpoint: Endpoint) -> End {
+        let pipe = Pipe::new(self.node.shared.budget);
+        let live = Live::new(Arc::clone(&pipe), endpoint);
+        let (node, of_driver) = (Arc::clone(&self.node), Arc::clone(&live));
+        let mut driver = Driver(tokio::spawn(driver::drive(pipe, wire, move |tally| node.note(&of_driver, tally))));
         self.node.shared.counters.connected.fetch_add(1, Relaxed);
         self.node.journal.connected(&self.node, &live.endpoint);
         link.state.send_replace(State::Up(Arc::clone(&live)));
@@ -132,7 +173,8 @@ impl Keeper {
         };
         match end {
             End::Retired | End::Stopped => {
-                // The task ends by itself when no call is left and nobody can bring one.
+                // The task ends by itself when no call is left.
+                live.pipe.retire();
                 tokio::spawn(async move { timeout(DRAIN_TIME_MAX, &mut driver.0).await });
             }
             End::Lost => {
@@ -142,7 +184,7 @@ impl Keeper {
             End::Cut => {}
         }
         if !matches!(end, End::Stopped) {
-            link.state.send_replace(State::First(Instant::now()));
+            link.state.send_replace(State::First);
         }
         end
     }
@@ -155,25 +197,21 @@ impl Keeper {
                 continue;
             }
             self.node.circuit.probe_begins();
-            let started = Instant::now();
-            let ping = redis::cmd("PING");
-            let mut connection = live.connection.clone();
-            let answer = timeout(PROBE_TIME_MAX, connection.send_packed_command(&ping)).await;
-            let ready = match &answer {
-                Err(_) | Ok(Err(_)) => false,
-                Ok(Ok(Value::ServerError(error))) => !matches!(error.code(), "LOADING" | "BUSY" | "MASTERDOWN"),
-                Ok(Ok(_)) => true,
+            let patience = Patience { wait: PROBE_TIME_MAX, leave: None };
+            let asked = live.pipe.call(Packed::of(&[b"PING"]), Kind::Aside, &patience);
+            let Ok(pending) = asked else { return End::Lost };
+            let Ok(Outcome::Answered(answer)) = timeout(PROBE_TIME_MAX, pending).await else {
+                self.node.circuit.probe_failed();
+                return End::Lost;
             };
-            if ready && started.elapsed() <= self.node.shared.budget {
+            let is_ready = !matches!(&answer.reply, Reply::Error(error) if is_not_ready(error.code()));
+            if is_ready && answer.took < self.node.shared.budget {
                 if self.node.circuit.close() {
                     self.node.journal.breaker_closed(&self.node);
                 }
                 continue;
             }
             self.node.circuit.probe_failed();
-            if matches!(answer, Err(_) | Ok(Err(_))) {
-                return End::Lost;
-            }
             sleep(PROBE_PAUSE).await;
         }
     }

@@ -1,22 +1,21 @@
 //! One link to a node: the connection, if there is one, and the signals that its keeper listens to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 use super::dial::Endpoint;
 use super::error::Why;
+use super::pipe::Pipe;
 
 /// What callers see of a link.
 #[derive(Clone)]
 pub(super) enum State {
     /// Nobody keeps it: the next caller starts a keeper on its own runtime.
     Idle,
-    /// The keeper connects for the first time, or for the first time since the connection was lost, since this instant.
-    First(Instant),
+    /// The keeper connects for the first time, or for the first time since the connection was lost. It is waited for.
+    First,
     /// That failed; the keeper goes on trying, and nobody waits for it.
     Down(Why),
     Up(Arc<Live>),
@@ -24,10 +23,8 @@ pub(super) enum State {
 
 /// A connection that is up.
 pub(super) struct Live {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) pipe: Arc<Pipe>,
     pub(super) endpoint: Endpoint,
-    pub(super) written: Arc<AtomicU64>,
-    pub(super) in_flight: AtomicUsize,
     late_in_row: AtomicU32,
     /// No further calls come: it ends when those that were sent are answered.
     pub(super) retired: Notify,
@@ -36,28 +33,21 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(connection: MultiplexedConnection, endpoint: Endpoint, written: Arc<AtomicU64>) -> Arc<Live> {
-        Arc::new(Live {
-            connection,
-            endpoint,
-            written,
-            in_flight: AtomicUsize::new(0),
-            late_in_row: AtomicU32::new(0),
-            retired: Notify::new(),
-            cut: Notify::new(),
-        })
+    pub(super) fn new(pipe: Arc<Pipe>, endpoint: Endpoint) -> Arc<Live> {
+        let (late_in_row, retired, cut) = (AtomicU32::new(0), Notify::new(), Notify::new());
+        Arc::new(Live { pipe, endpoint, late_in_row, retired, cut })
     }
 
-    /// An answer came in time.
+    /// Answers came.
     pub(super) fn answered(&self) {
         if self.late_in_row.load(Relaxed) != 0 {
             self.late_in_row.store(0, Relaxed);
         }
     }
 
-    /// One did not. Says how many in a row.
-    pub(super) fn late(&self) -> u32 {
-        self.late_in_row.fetch_add(1, Relaxed).saturating_add(1)
+    /// So many did not come in time. Says how many in a row.
+    pub(super) fn late(&self, count: u32) -> u32 {
+        self.late_in_row.fetch_add(count, Relaxed).saturating_add(count)
     }
 }
 
@@ -81,7 +71,7 @@ impl Link {
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         match &*self.state.borrow() {
             State::Up(live) => Some(Arc::clone(live)),
-            State::Idle | State::First(_) | State::Down(_) => None,
+            State::Idle | State::First | State::Down(_) => None,
         }
     }
 
@@ -104,7 +94,7 @@ impl Link {
         self.state.send_if_modified(|state| match state {
             State::Up(live) if wanted(live) => {
                 taken = Some(Arc::clone(live));
-                *state = State::First(Instant::now());
+                *state = State::First;
                 true
             }
             _ => false,

@@ -7,6 +7,8 @@
 //! | a script call as commands | `command` |
 //! | one node and its breaker | `node`, `circuit` |
 //! | one connection: made, watched, probed | `dial`, `link`, `keeper` |
+//! | calls on one connection: their turn, their time | `pipe`, `window`, `term` |
+//! | bytes: written and read, replies | `driver`, `reply` |
 //! | where the primary is | `sentinel` |
 //! | which node has a slot | `cluster`, `slots` |
 //! | what the log says | `journal` |
@@ -19,39 +21,47 @@ mod circuit;
 mod cluster;
 mod command;
 mod dial;
+mod driver;
 mod error;
 mod journal;
 mod keeper;
 #[expect(clippy::module_inception, reason = "a link is one of the links")]
 mod link;
 mod node;
+mod pipe;
+mod reply;
 mod sentinel;
 mod slots;
+mod term;
+mod window;
 
 #[cfg(test)]
 mod live_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
-use redis::{Cmd, ServerError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use command::{Arg, Script};
 pub use error::{CallError, OpenError, Why};
+pub(crate) use node::borrow_connections;
+pub(crate) use reply::Reply;
 pub(crate) use slots::slot;
+pub(crate) use term::Term;
 
 use super::url::{Address, Place, Target};
 use crate::health::{Breaker, Counters, Health, NodeHealth, Stopwatch};
-use bounds::{LINKS_MAX, LOADS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
+use bounds::{LOADS_MAX, NOT_READY_PAUSE, REDIRECTIONS_MAX};
 use cluster::Cluster;
-use command::prepare;
-use dial::{Dialer, Endpoint, in_words};
+use command::{Packed, prepare};
+use dial::{Dialer, Endpoint};
 use link::Live;
 use node::{Node, Sending, Shared, Whereabouts};
+use pipe::is_not_ready;
+use reply::ServerError;
 use sentinel::Sentinels;
 
 /// A store that scripts run on. Clones share its connections.
@@ -91,10 +101,6 @@ impl Redis {
     /// # Errors
     /// If the file of authorities cannot be used.
     pub(crate) fn open(target: &Target) -> Result<Redis, OpenError> {
-        Redis::open_with(target, available_parallelism().map_or(1, |cores| cores.get().min(LINKS_MAX)))
-    }
-
-    fn open_with(target: &Target, links: usize) -> Result<Redis, OpenError> {
         let store: Arc<str> = target.to_string().into();
         let tls = match target.tls.then(|| dial::tls(target.authorities.as_deref())).transpose() {
             Ok(tls) => tls,
@@ -105,8 +111,9 @@ impl Redis {
             dialer: Dialer::new(tls.clone(), &target.login, target.database),
             counters: Counters::default(),
             stopwatch: Stopwatch::default(),
+            waits: Stopwatch::default(),
             budget: target.budget(),
-            links,
+            links: target.links(),
             trouble: Notify::new(),
         });
         let fixed =
@@ -137,7 +144,7 @@ impl Redis {
         keys: &[&[u8]],
         args: &[Arg<'_>],
         term: Term,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Reply, CallError> {
         let slot = keys.first().filter(|_| self.is_cluster()).map_or(0, |key| slot(key));
         self.call_at(slot, script, keys, args, term).await
     }
@@ -150,11 +157,10 @@ impl Redis {
         keys: &[&[u8]],
         args: &[Arg<'_>],
         term: Term,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Reply, CallError> {
         let started = Instant::now();
-        let Term { deadline, budget } = term;
         let command = command::run(script, keys, args);
-        let attempt = Attempt { redis: self, script, command, slot, deadline, budget };
+        let attempt = Attempt { redis: self, script, command, slot, term };
         let result = attempt.run().await;
         let shared = &self.inner.shared;
         // What an open breaker held back took no time, and would hide how long the others take.
@@ -162,8 +168,9 @@ impl Redis {
             shared.stopwatch.count(started.elapsed());
         }
         let counters = &shared.counters;
-        count(match result {
+        count(match &result {
             Ok(_) => &counters.answered,
+            Err(CallError::NotSent { why, .. }) if why.is_overload() => &counters.overloaded,
             Err(CallError::NotSent { .. }) => &counters.not_sent,
             Err(CallError::Unknown { .. }) => &counters.unknown,
             Err(CallError::Refused { .. }) => &counters.refused,
@@ -197,30 +204,7 @@ impl Redis {
             nodes,
             totals: shared.counters.totals(),
             times: shared.stopwatch.times(),
-        }
-    }
-}
-
-/// When a call ends, or several that are made one after the other.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Term {
-    deadline: Instant,
-    /// What there was of time at the start.
-    budget: Duration,
-}
-
-impl Term {
-    /// One that begins now.
-    pub(crate) fn of(budget: Duration) -> Term {
-        Term { deadline: Instant::now() + budget, budget }
-    }
-
-    /// The same, but over when the caller no longer waits.
-    pub(crate) fn no_later_than(self, deadline: Option<std::time::Instant>) -> Term {
-        match deadline.map(Instant::from_std) {
-            // The budget stays: who leaves early says nothing about the server.
-            Some(deadline) if deadline < self.deadline => Term { deadline, ..self },
-            _ => self,
+            waits: shared.waits.times(),
         }
     }
 }
@@ -233,10 +217,9 @@ fn count(counter: &AtomicU64) {
 struct Attempt<'a> {
     redis: &'a Redis,
     script: &'a Script,
-    command: Cmd,
+    command: Packed,
     slot: u16,
-    deadline: Instant,
-    budget: Duration,
+    term: Term,
 }
 
 /// What was done for a call so far. Each is done a bounded number of times, or until the budget runs out.
@@ -250,6 +233,10 @@ struct Done {
     loads: usize,
     sent_again: bool,
     sought_primary: bool,
+    /// That the server was not ready for it.
+    not_ready: Option<Why>,
+    /// What the server took so far.
+    took: Duration,
 }
 
 /// What an error of a server means for a call that it did not run.
@@ -266,21 +253,27 @@ enum Meaning {
 }
 
 impl Attempt<'_> {
-    async fn run(&self) -> Result<Value, CallError> {
+    async fn run(&self) -> Result<Reply, CallError> {
         let mut done = Done::default();
         loop {
             let node = self.node(&done).await?;
             let load = done.load.then_some(self.script);
             let request = prepare(&self.command, load, done.ask.is_some());
-            let (error, live) = match node.send(&request, self.deadline, self.budget).await {
-                Sending::Answered(Value::ServerError(error), live) => (error, live),
-                Sending::Answered(value, _) => return Ok(value),
+            let (error, live) = match node.send(request, &self.term).await {
+                Sending::Answered(answer, live) => {
+                    done.took += answer.took;
+                    self.redis.inner.shared.waits.count(answer.waited);
+                    match answer.reply {
+                        Reply::Error(error) => (error, live),
+                        reply => return Ok(reply),
+                    }
+                }
                 Sending::Unknown(why) => return Err(CallError::Unknown { store: self.store(), why }),
                 Sending::NotSent(Why::Broken(_)) if !done.sent_again => {
                     done.sent_again = true;
                     continue;
                 }
-                Sending::NotSent(why) => return Err(self.not_sent(why)),
+                Sending::NotSent(why) => return Err(self.not_sent(done.not_ready.take().unwrap_or(why))),
             };
             self.react(&node, &live, &error, &mut done).await?;
         }
@@ -303,10 +296,10 @@ impl Attempt<'_> {
                 return Ok(());
             }
             Meaning::Moved(..) | Meaning::Ask(_) if !matches!(self.redis.inner.topology, Topology::Cluster(_)) => {
-                return Err(self.not_sent(Why::OfCluster(in_words(error).into())));
+                return Err(self.not_sent(Why::OfCluster(error.to_string().into())));
             }
             Meaning::Moved(..) | Meaning::Ask(_) if done.redirections >= REDIRECTIONS_MAX => {
-                return Err(self.not_sent(Why::Redirected(in_words(error).into())));
+                return Err(self.not_sent(Why::Redirected(error.to_string().into())));
             }
             Meaning::Moved(slot, address) => {
                 if let Topology::Cluster(cluster) = &self.redis.inner.topology {
@@ -327,25 +320,24 @@ impl Attempt<'_> {
                 return Ok(());
             }
             Meaning::NotReady { node: false } => shared.trouble.notify_one(),
+            // The breaker has counted it.
             Meaning::NotReady { node: true } => {}
-            Meaning::Forgotten | Meaning::ReadOnly => return Err(self.not_sent(Why::NotReady(in_words(error).into()))),
+            Meaning::Forgotten | Meaning::ReadOnly => {
+                return Err(self.not_sent(Why::NotReady(error.to_string().into())));
+            }
             Meaning::Final => {
                 let hint = if is_sentinel(error) { "; it is a Sentinel: write redis+sentinel://HOST/NAME" } else { "" };
-                let error = format!("{}{hint}", in_words(error)).into();
+                let error = format!("{error}{hint}").into();
                 return Err(CallError::Refused { store: self.store(), error });
             }
         }
         // What would be sent with no time left for its answer would be unknown, where now it is known not to have run.
-        let ends = || self.deadline.saturating_duration_since(Instant::now()) < NOT_READY_PAUSE;
-        if !ends() {
-            sleep(NOT_READY_PAUSE).await;
+        done.took += NOT_READY_PAUSE;
+        if done.took + NOT_READY_PAUSE > self.term.budget {
+            return Err(self.not_sent(Why::NotReady(error.to_string().into())));
         }
-        if ends() {
-            if matches!(meaning(error, node), Meaning::NotReady { node: true }) {
-                node.failed();
-            }
-            return Err(self.not_sent(Why::NotReady(in_words(error).into())));
-        }
+        done.not_ready = Some(Why::NotReady(error.to_string().into()));
+        sleep(NOT_READY_PAUSE).await;
         count(&shared.counters.retried);
         done.ask = None;
         Ok(())
@@ -369,7 +361,7 @@ impl Attempt<'_> {
             Topology::Cluster(cluster) => match done.ask.as_ref().map(|address| cluster.at(address)) {
                 Some(Some(node)) => Ok(node),
                 Some(None) => Err(self.not_sent(Why::NoNode(self.slot))),
-                None => cluster.owner(self.slot, self.deadline).await.map_err(|why| self.not_sent(why)),
+                None => cluster.owner(self.slot, &self.term).await.map_err(|why| self.not_sent(why)),
             },
         }
     }
@@ -385,12 +377,12 @@ impl Attempt<'_> {
 
 /// Sentinels run no scripts.
 fn is_sentinel(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or("").to_ascii_lowercase();
+    let details = error.details().to_ascii_lowercase();
     details.starts_with("unknown command") && ["evalsha", "script"].iter().any(|name| details.contains(name))
 }
 
 fn meaning(error: &ServerError, node: &Node) -> Meaning {
-    let details = error.details().unwrap_or("");
+    let details = error.details();
     let redirection = || match &node.whereabouts {
         Whereabouts::Fixed(Endpoint::Tcp(asked)) => slots::redirection(details, asked),
         _ => None,
@@ -400,7 +392,7 @@ fn meaning(error: &ServerError, node: &Node) -> Meaning {
         "MOVED" => redirection().map_or(Meaning::Final, |(slot, address)| Meaning::Moved(slot, address)),
         "ASK" => redirection().map_or(Meaning::Final, |(_, address)| Meaning::Ask(address)),
         "TRYAGAIN" | "CLUSTERDOWN" => Meaning::NotReady { node: false },
-        "LOADING" | "MASTERDOWN" | "BUSY" => Meaning::NotReady { node: true },
+        code if is_not_ready(code) => Meaning::NotReady { node: true },
         "READONLY" => Meaning::ReadOnly,
         // Before Redis 7, what a command says inside of a script stands in the message.
         "ERR" if details.contains(" -READONLY ") => Meaning::ReadOnly,

@@ -8,21 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use redis::{RedisError, Value};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::bounds::{CALLS_IN_FLIGHT_MAX, FAILURES_IN_ROW_MAX};
+use super::bounds::FAILURES_IN_ROW_MAX;
 use super::circuit::Circuit;
-use super::command::Request;
-use super::dial::{Dialer, Endpoint, said};
+use super::command::Packed;
+use super::dial::{Dialer, Endpoint};
 use super::error::Why;
 use super::journal::Journal;
 use super::keeper;
 use super::link::{Link, Live, State};
+use super::pipe::{Answer, Kind, Outcome, Tally, Trouble};
 use super::sentinel::Sentinels;
-use crate::health::Breaker;
-use crate::health::{Counters, Stopwatch};
+use super::term::Term;
+use crate::health::{Breaker, Counters, Stopwatch};
 
 /// What all nodes of a store share.
 pub(super) struct Shared {
@@ -31,7 +31,9 @@ pub(super) struct Shared {
     pub(super) dialer: Dialer,
     pub(super) counters: Counters,
     pub(super) stopwatch: Stopwatch,
-    /// What an answer may take, to count as one when a node is probed.
+    /// How long calls waited for their turn.
+    pub(super) waits: Stopwatch,
+    /// What an answer may take.
     pub(super) budget: Duration,
     pub(super) links: usize,
     /// Told when a node could not be reached, so that the map of a Cluster is looked at again.
@@ -60,7 +62,7 @@ pub(super) struct Node {
 
 /// What became of one sending.
 pub(super) enum Sending {
-    Answered(Value, Arc<Live>),
+    Answered(Answer, Arc<Live>),
     /// Nothing of it reached the server or will.
     NotSent(Why),
     /// It may have.
@@ -82,11 +84,10 @@ impl Node {
         })
     }
 
-    /// Sends a request once, and waits for the answer until the deadline at most.
+    /// Sends a request once, and waits for the answer.
     ///
-    /// A request that still waits in the queue of the connection when the deadline comes is not sent later: its caller
-    /// is gone, and the queue skips it. One that is in the buffer of the socket may be, which is why it is unknown.
-    pub(super) async fn send(self: &Arc<Self>, request: &Request<'_>, deadline: Instant, budget: Duration) -> Sending {
+    /// A request that still waits for its turn when its caller goes is never sent.
+    pub(super) async fn send(self: &Arc<Self>, request: Packed, term: &Term) -> Sending {
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
         }
@@ -95,65 +96,68 @@ impl Node {
             let _ = keeper::start(self, self.index());
             return Sending::NotSent(Why::BreakerOpen);
         }
-        let live = match self.live(deadline, budget).await {
+        let live = match self.live(term).await {
             Ok(live) => live,
             Err(why) => return Sending::NotSent(why),
         };
-        let Some(place) = InFlight::take(&live.in_flight) else { return Sending::NotSent(Why::Busy) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Sending::NotSent(Why::TimedOut(budget));
-        }
-        let written = live.written.load(Relaxed);
-        match timeout_at(deadline, exchange(&live, request)).await {
-            Ok(Ok(value)) => {
-                self.circuit.succeeded(self.age());
-                live.answered();
-                drop(place);
-                Sending::Answered(value, live)
-            }
-            Ok(Err(error)) => {
-                let why = Why::Broken(said(&error).into());
-                // The connection is over. If nothing was written since before the request was queued, then it was not.
-                if live.written.load(Relaxed) == written {
-                    return Sending::NotSent(why);
-                }
-                self.failed();
-                Sending::Unknown(why)
-            }
-            // Who came with little time left, because other nodes took it, says nothing about this one.
-            Err(_) if left < budget / 2 => Sending::Unknown(Why::TimedOut(budget)),
-            Err(_) => {
-                self.failed();
-                // While other links answer, the breaker stays closed: then it is this connection that hangs.
-                if live.late() >= FAILURES_IN_ROW_MAX && self.circuit.is_closed() {
-                    self.retire(&live);
-                }
-                Sending::Unknown(Why::TimedOut(budget))
-            }
+        let outcome = match live.pipe.call(request, Kind::Call, &term.patience()) {
+            Ok(pending) => pending.await,
+            Err(trouble) => Outcome::NotSent(trouble),
+        };
+        match outcome {
+            Outcome::Answered(answer) => Sending::Answered(answer, live),
+            Outcome::NotSent(trouble) => Sending::NotSent(self.why(trouble)),
+            Outcome::Unknown(Trouble::Away) => Sending::Unknown(Why::TimedOut(self.shared.budget)),
+            Outcome::Unknown(trouble) => Sending::Unknown(self.why(trouble)),
         }
     }
 
-    /// The connection of this thread. A first attempt to make it is waited for, for one budget; later ones are not.
-    async fn live(self: &Arc<Self>, deadline: Instant, budget: Duration) -> Result<Arc<Live>, Why> {
+    fn why(&self, trouble: Trouble) -> Why {
+        match trouble {
+            Trouble::Broken(reason) => Why::Broken(reason),
+            Trouble::Away => Why::Away(self.shared.budget),
+            Trouble::QueueFull => Why::QueueFull,
+            Trouble::TurnTooLate => Why::TurnTooLate,
+            Trouble::CallerLeft => Why::CallerLeft,
+        }
+    }
+
+    /// Counts what came of a look at a connection.
+    pub(super) fn note(self: &Arc<Self>, live: &Live, tally: Tally) {
+        if tally.answered > 0 {
+            self.circuit.succeeded(self.age(), tally.answered);
+            live.answered();
+        }
+        if tally.late + tally.not_ready > 0 {
+            self.failed(tally.late + tally.not_ready);
+        }
+        // While other links answer, the breaker stays closed: then it is this connection that hangs.
+        if tally.late > 0 && live.late(tally.late) >= FAILURES_IN_ROW_MAX && self.circuit.is_closed() {
+            self.retire(live);
+        }
+    }
+
+    /// The connection of this thread. A first attempt to make it is waited for, until it has taken a budget; later ones are
+    /// not.
+    async fn live(self: &Arc<Self>, term: &Term) -> Result<Arc<Live>, Why> {
         let index = self.index();
         let Some(link) = self.links.get(index) else { return Err(Why::NoConnection("it has no links".into())) };
         if let Some(live) = link.live() {
             return Ok(live);
         }
+        let any = || self.links.iter().find_map(Link::live);
+        // A thread that serves nobody leaves connections to those that do.
+        if let (true, Some(live)) = (BORROWS.get(), any()) {
+            return Ok(live);
+        }
         keeper::start(self, index)?;
         // Keepers that found nobody try again at times of their own. As soon as one of them succeeds, all threads have
         // answers.
-        if let Some(live) = self.links.iter().find_map(Link::live) {
+        if let Some(live) = any() {
             return Ok(live);
         }
         let mut watch = link.state.subscribe();
-        // An attempt that takes longer than a budget is not waited for by those who come later.
-        let deadline = match *watch.borrow() {
-            State::First(since) => deadline.min(since + budget),
-            State::Idle | State::Down(_) | State::Up(_) => deadline,
-        };
-        let state = timeout_at(deadline, watch.wait_for(|state| decided(state).is_some())).await;
+        let state = timeout(term.patience_left(), watch.wait_for(|state| decided(state).is_some())).await;
         let late = || Err(Why::Connecting);
         state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
     }
@@ -163,9 +167,9 @@ impl Node {
         thread_number() % self.links.len().max(1)
     }
 
-    /// Counts a failure; the one that opens the breaker sets off the probes.
-    pub(super) fn failed(self: &Arc<Self>) {
-        if self.circuit.failed(self.age()) {
+    /// Counts failures; the one that opens the breaker sets off the probes.
+    fn failed(self: &Arc<Self>, count: u32) {
+        if self.circuit.failed(self.age(), count) {
             self.shared.counters.opened.fetch_add(1, Relaxed);
             self.journal.breaker_opened(self);
             for link in &self.links {
@@ -247,45 +251,18 @@ fn decided(state: &State) -> Option<Result<Arc<Live>, Why>> {
     match state {
         State::Up(live) => Some(Ok(Arc::clone(live))),
         State::Down(why) => Some(Err(why.clone())),
-        State::Idle | State::First(_) => None,
+        State::Idle | State::First => None,
     }
 }
 
-async fn exchange(live: &Live, request: &Request<'_>) -> Result<Value, RedisError> {
-    let mut connection = live.connection.clone();
-    match request {
-        Request::One(command) => connection.send_packed_command(command).await,
-        Request::Several(pipeline) => {
-            let mut replies = connection.send_packed_commands(pipeline, 0, pipeline.len()).await?;
-            let answer = replies.pop().unwrap_or(Value::Nil);
-            match (&answer, replies.into_iter().next()) {
-                // It does not know the script because it would not be told: that is what the caller must hear.
-                (Value::ServerError(error), Some(refusal @ Value::ServerError(_))) if error.code() == "NOSCRIPT" => {
-                    Ok(refusal)
-                }
-                _ => Ok(answer),
-            }
-        }
-    }
+thread_local! {
+    static BORROWS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A place among the calls under way on a connection.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl<'a> InFlight<'a> {
-    fn take(count: &'a AtomicUsize) -> Option<InFlight<'a>> {
-        if count.fetch_add(1, Relaxed) >= CALLS_IN_FLIGHT_MAX {
-            count.fetch_sub(1, Relaxed);
-            return None;
-        }
-        Some(InFlight(count))
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+/// Lets this thread use connections of other threads, rather than make its own: what it asks is rare, and its runtime may
+/// be busy with something else.
+pub(crate) fn borrow_connections() {
+    BORROWS.set(true);
 }
 
 /// Numbers threads from zero in the order in which they first ask.
@@ -296,6 +273,9 @@ fn thread_number() -> usize {
     }
     NUMBER.with(|number| {
         number.get().unwrap_or_else(|| {
+            if BORROWS.get() {
+                return 0;
+            }
             let next = NEXT.fetch_add(1, Relaxed);
             number.set(Some(next));
             next

@@ -7,8 +7,6 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -16,8 +14,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::url::Address;
 use super::bounds::{SENTINEL_GRACE, SENTINEL_PAUSE, SENTINEL_TIME_MAX};
-use super::dial::{DialError, Dialer, Dialled, Endpoint, Expect, said};
+use super::command::Packed;
+use super::dial::{DialError, Dialer, Endpoint, Expect, Wire};
 use super::node::Node;
+use super::reply::Reply;
 
 pub(super) struct Sentinels {
     addresses: Vec<Address>,
@@ -88,25 +88,25 @@ impl Sentinels {
         Some(best.primary.clone())
     }
 
-    async fn ask_anew(&self, address: &Address) -> Result<(Word, Dialled), DialError> {
+    async fn ask_anew(&self, address: &Address) -> Result<(Word, Wire), DialError> {
         let asking = async {
-            let mut dialled = self.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
-            let word = self.ask(&mut dialled.connection).await.map_err(|error| error.named(address))?;
-            Ok((word, dialled))
+            let mut wire = self.dialer.dial(&Endpoint::Tcp(address.clone()), Expect::Anything).await?;
+            let word = self.ask(&mut wire).await.map_err(|error| error.named(address))?;
+            Ok((word, wire))
         };
         let late = |_| Err(format!("{address}: no answer within {SENTINEL_TIME_MAX:?}").into());
         timeout(SENTINEL_TIME_MAX, asking).await.unwrap_or_else(late)
     }
 
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Word, DialError> {
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("SENTINEL").arg("get-master-addr-by-name").arg(&self.name);
-        pipeline.cmd("SENTINEL").arg("MASTER").arg(&self.name);
-        let asking = connection.send_packed_commands(&pipeline, 0, 2);
+    async fn ask(&self, wire: &mut Wire) -> Result<Word, DialError> {
+        let name = self.name.as_bytes();
+        let question =
+            Packed::of(&[b"SENTINEL", b"get-master-addr-by-name", name]).and(&[b"SENTINEL", b"MASTER", name]);
         let late = |_| format!("no answer within {SENTINEL_TIME_MAX:?}");
-        let replies = timeout(SENTINEL_TIME_MAX, asking).await.map_err(late)?.map_err(|error| said(&error))?;
+        let asking = timeout(SENTINEL_TIME_MAX, wire.ask(&question));
+        let replies = asking.await.map_err(late)?.map_err(|error| error.to_string())?;
         match replies.as_slice() {
-            [Value::ServerError(error), _] => Err(DialError::refused(error)),
+            [Reply::Error(error), _] => Err(DialError::refused(error)),
             [address, master] => {
                 word(address, master).ok_or_else(|| format!("it knows no primary named {:?}", self.name).into())
             }
@@ -127,17 +127,14 @@ impl Sentinels {
     }
 }
 
-fn word(address: &Value, master: &Value) -> Option<Word> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        _ => None,
-    };
-    let (Value::Array(address), Value::Array(master)) = (address, master) else { return None };
+fn word(address: &Reply, master: &Reply) -> Option<Word> {
+    let text = |reply: &Reply| reply.text().map(str::to_owned);
+    let (Reply::Array(address), Reply::Array(master)) = (address, master) else { return None };
     let [host, port] = address.as_slice() else { return None };
     let primary = Address { host: text(host)?, port: text(port)?.parse().ok()? };
     // Names and values take turns.
     let epoch = master.chunks_exact(2).find_map(|pair| match pair {
-        [name, value] if text(name).as_deref() == Some("config-epoch") => text(value)?.parse().ok(),
+        [name, value] if name.text() == Some("config-epoch") => text(value)?.parse().ok(),
         _ => None,
     })?;
     Some(Word { epoch, primary })
@@ -155,7 +152,7 @@ impl Drop for Watch {
 impl Watch {
     async fn run(self, node: Arc<Node>) {
         let sentinels = &self.0;
-        let mut open: Vec<Option<Dialled>> = sentinels.addresses.iter().map(|_| None).collect();
+        let mut open: Vec<Option<Wire>> = sentinels.addresses.iter().map(|_| None).collect();
         let mut last = None;
         while !node.closed.load(Relaxed) {
             for (address, open) in sentinels.addresses.iter().zip(&mut open) {
@@ -164,9 +161,9 @@ impl Watch {
                     () = sentinels.stop.notified() => return,
                 }
                 let word = match open {
-                    Some(dialled) => sentinels.ask(&mut dialled.connection).await,
-                    None => sentinels.ask_anew(address).await.map(|(word, dialled)| {
-                        *open = Some(dialled);
+                    Some(wire) => sentinels.ask(wire).await,
+                    None => sentinels.ask_anew(address).await.map(|(word, wire)| {
+                        *open = Some(wire);
                         word
                     }),
                 };

@@ -1,8 +1,7 @@
 //! Slots of a Cluster: which one a key has, and what nodes say about who has them.
 
-use redis::Value;
-
 use super::super::url::Address;
+use super::reply::Reply;
 
 pub(super) const SLOTS: u16 = 16_384;
 
@@ -52,12 +51,12 @@ pub(super) struct Range {
 }
 
 /// Reads the reply to CLUSTER SLOTS. `asked` stands in where a node does not know its own address.
-pub(super) fn ranges(reply: &Value, asked: &Address) -> Option<Vec<Range>> {
-    let Value::Array(entries) = reply else { return None };
+pub(super) fn ranges(reply: &Reply, asked: &Address) -> Option<Vec<Range>> {
+    let Reply::Array(entries) = reply else { return None };
     let mut ranges = Vec::with_capacity(entries.len().min(usize::from(SLOTS)));
     for entry in entries {
-        let Value::Array(parts) = entry else { return None };
-        let [Value::Int(first), Value::Int(last), primary, replicas @ ..] = parts.as_slice() else { return None };
+        let Reply::Array(parts) = entry else { return None };
+        let [Reply::Int(first), Reply::Int(last), primary, replicas @ ..] = parts.as_slice() else { return None };
         let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
         if first > last || last >= SLOTS {
             return None;
@@ -70,15 +69,10 @@ pub(super) fn ranges(reply: &Value, asked: &Address) -> Option<Vec<Range>> {
     Some(ranges)
 }
 
-fn node(value: &Value, asked: &Address) -> Option<Address> {
-    let Value::Array(parts) = value else { return None };
-    let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
-    let host = match host {
-        Value::Nil => "",
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok()?,
-        Value::SimpleString(text) => text,
-        _ => return None,
-    };
+fn node(value: &Reply, asked: &Address) -> Option<Address> {
+    let Reply::Array(parts) = value else { return None };
+    let [host, Reply::Int(port), ..] = parts.as_slice() else { return None };
+    let host = if *host == Reply::Nil { "" } else { host.text()? };
     known(host, u16::try_from(*port).ok()?, asked)
 }
 
@@ -136,13 +130,13 @@ mod tests {
 
     #[test]
     fn a_map_names_primaries_and_replicas() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), text("id"), Value::Array(vec![])]);
+        let text = |text: &str| Reply::Bulk(text.as_bytes().into());
+        let node = |host: Reply, port| Reply::Array(vec![host, Reply::Int(port), text("id"), Reply::Array(vec![])]);
         let entry =
-            |first, last, nodes: Vec<Value>| Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat());
-        let reply = Value::Array(vec![
+            |first, last, nodes: Vec<Reply>| Reply::Array([vec![Reply::Int(first), Reply::Int(last)], nodes].concat());
+        let reply = Reply::Array(vec![
             entry(0, 5, vec![node(text("a"), 1), node(text("b"), 2), node(text("?"), 3)]),
-            entry(6, 6, vec![node(Value::Nil, 4)]),
+            entry(6, 6, vec![node(Reply::Nil, 4)]),
             entry(7, 16_383, vec![node(text("?"), 5)]),
         ]);
         let read = ranges(&reply, &asked()).unwrap();
@@ -150,12 +144,12 @@ mod tests {
         assert_eq!(shown, [(0, 5, "a:1".to_owned()), (6, 6, "me:4".to_owned())]);
         assert_eq!(read.first().map(|range| range.replicas.len()), Some(1));
         for nonsense in [
-            Value::Nil,
-            Value::Array(vec![Value::Int(1)]),
-            Value::Array(vec![entry(5, 4, vec![node(text("a"), 1)])]),
-            Value::Array(vec![entry(0, 16_384, vec![node(text("a"), 1)])]),
-            Value::Array(vec![entry(0, -1, vec![node(text("a"), 1)])]),
-            Value::Array(vec![entry(0, 1, vec![])]),
+            Reply::Nil,
+            Reply::Array(vec![Reply::Int(1)]),
+            Reply::Array(vec![entry(5, 4, vec![node(text("a"), 1)])]),
+            Reply::Array(vec![entry(0, 16_384, vec![node(text("a"), 1)])]),
+            Reply::Array(vec![entry(0, -1, vec![node(text("a"), 1)])]),
+            Reply::Array(vec![entry(0, 1, vec![])]),
         ] {
             assert_eq!(ranges(&nonsense, &asked()), None, "{nonsense:?}");
         }

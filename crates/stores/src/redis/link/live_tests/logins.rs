@@ -2,11 +2,11 @@
 
 use tidegate_testkit::servers::{Certificates, Server, Setup};
 
-use super::{AMPLE, add, open};
+use super::{add, open};
 use crate::redis::link::{CallError, Redis};
 
 async fn failure(url: &str) -> String {
-    let error = add(&open(url), "k", AMPLE).await.unwrap_err();
+    let error = add(&open(url), "k").await.unwrap_err();
     assert!(matches!(error, CallError::NotSent { .. }), "{error:?}");
     error.to_string()
 }
@@ -29,10 +29,10 @@ async fn a_server_answers_by_every_way_in() {
         (format!("unix://:sesame@{}?db=3", server.socket().display()), 1),
         (format!("redis://:sesame@127.0.0.1:{port}/3"), 2),
     ] {
-        assert_eq!(add(&open(&url), "k", AMPLE).await, Ok(sum), "{url}");
+        assert_eq!(add(&open(&url), "k").await, Ok(sum), "{url}");
     }
     let redis = open(&format!("redis://:sesame@127.0.0.1:{port}"));
-    add(&redis, "k", AMPLE).await.unwrap();
+    add(&redis, "k").await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin().unwrap()).unwrap();
     assert!(list.contains("name=tidegate"), "{list}");
 }
@@ -54,7 +54,7 @@ async fn a_login_that_fails_is_told_with_the_store_and_without_the_password() {
     let database = failure(&format!("redis://:sesame@127.0.0.1:{port}/99")).await;
     assert!(database.contains("database refused") && database.contains("out of range"), "{database}");
     let reader = open(&format!("redis://reader:sesame@127.0.0.1:{port}"));
-    let refused = add(&reader, "k", AMPLE).await.unwrap_err();
+    let refused = add(&reader, "k").await.unwrap_err();
     assert_eq!(refused.code(), Some("NOPERM"), "{refused}");
 }
 

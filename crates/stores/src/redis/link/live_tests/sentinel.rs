@@ -4,7 +4,7 @@ use tidegate_testkit::ports::free_port;
 use tidegate_testkit::servers::{Certificates, LoneSentinel, Sentinels, Server, Setup};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::{AMPLE, add, open, pretender, recover};
+use super::{add, open, pretender, recover};
 
 /// By then a switch has been noticed. Until then calls go to a primary that takes itself for one, and are lost with it.
 const NOTICED: Duration = Duration::from_secs(1);
@@ -18,20 +18,20 @@ fn url(trio: &Sentinels) -> String {
 async fn calls_follow_the_primary_and_leave_the_old_one_alone() {
     let trio = Sentinels::start();
     let redis = open(&url(&trio));
-    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    assert_eq!(add(&redis, "k").await, Ok(1));
     assert_eq!(trio.first.command("GET k"), "1");
     // A primary that hangs through the switch still takes itself for one when it goes on.
     trio.first.hang();
     tokio::task::block_in_place(|| trio.wait_for_switch());
     sleep(NOTICED).await;
-    let took = recover(&redis, "after", Duration::from_millis(20)).await;
+    let took = recover(&redis, "after").await;
     println!("answers {took:?} after the switch");
     assert!(took < Duration::from_secs(3), "{took:?}");
     trio.first.go_on();
     let start = Instant::now();
     let mut writes = 1;
     while start.elapsed() < Duration::from_secs(1) {
-        if add(&redis, "after", AMPLE).await.is_ok() {
+        if add(&redis, "after").await.is_ok() {
             writes += 1;
         }
         sleep(Duration::from_millis(5)).await;
@@ -44,10 +44,10 @@ async fn calls_follow_the_primary_and_leave_the_old_one_alone() {
 async fn a_switch_by_hand_costs_moments() {
     let trio = Sentinels::start();
     let redis = open(&url(&trio));
-    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    assert_eq!(add(&redis, "k").await, Ok(1));
     tokio::task::block_in_place(|| trio.fail_over());
     sleep(NOTICED).await;
-    let took = recover(&redis, "after", AMPLE).await;
+    let took = recover(&redis, "after").await;
     println!("answers {took:?} after the switch");
     assert!(took < Duration::from_secs(3), "{took:?}");
     assert_eq!(trio.second.command("GET after"), "1");
@@ -57,15 +57,15 @@ async fn a_switch_by_hand_costs_moments() {
 async fn what_sentinels_do_not_know_is_said() {
     let trio = Sentinels::start();
     let hosts = trio.hosts();
-    let unknown = add(&open(&format!("redis+sentinel://{hosts}/ebb")), "k", AMPLE).await.unwrap_err();
+    let unknown = add(&open(&format!("redis+sentinel://{hosts}/ebb")), "k").await.unwrap_err();
     assert!(unknown.to_string().contains("it knows no primary named \"ebb\""), "{unknown}");
     let (server, free) = (trio.first.port, free_port());
-    let mistaken = add(&open(&format!("redis+sentinel://127.0.0.1:{server}/tide")), "k", AMPLE).await.unwrap_err();
+    let mistaken = add(&open(&format!("redis+sentinel://127.0.0.1:{server}/tide")), "k").await.unwrap_err();
     assert!(mistaken.to_string().contains("unknown command"), "{mistaken}");
     let sentinel = hosts.split(',').next().unwrap();
-    let taken_for_a_server = add(&open(&format!("redis://{sentinel}")), "k", AMPLE).await.unwrap_err().to_string();
+    let taken_for_a_server = add(&open(&format!("redis://{sentinel}")), "k").await.unwrap_err().to_string();
     assert!(taken_for_a_server.ends_with("write redis+sentinel://HOST/NAME"), "{taken_for_a_server}");
-    let absent = add(&open(&format!("redis+sentinel://127.0.0.1:{free}/tide")), "k", AMPLE).await.unwrap_err();
+    let absent = add(&open(&format!("redis+sentinel://127.0.0.1:{free}/tide")), "k").await.unwrap_err();
     assert!(absent.to_string().contains("no Sentinel names the primary"), "{absent}");
 }
 
@@ -82,10 +82,10 @@ async fn a_replica_that_sentinels_take_for_the_primary_is_not_written_to() {
         _ => None,
     });
     let redis = open(&format!("redis+sentinel://127.0.0.1:{}/tide", sentinel.await));
-    let failed = add(&redis, "k", AMPLE).await.unwrap_err();
+    let failed = add(&redis, "k").await.unwrap_err();
     assert!(failed.to_string().contains("it is to be the primary, but its role is slave"), "{failed}");
     server.command("REPLICAOF NO ONE");
-    recover(&redis, "k", AMPLE).await;
+    recover(&redis, "k").await;
 }
 
 #[tokio::test]
@@ -98,16 +98,16 @@ async fn sentinels_and_servers_have_users_and_passwords_of_their_own() {
     let as_user = |user_and_password: &str| {
         format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide/2?sentinel_{user_and_password}")
     };
-    assert_eq!(add(&open(&as_user("password=thyme")), "k", AMPLE).await, Ok(1));
-    assert_eq!(add(&open(&as_user("user=watcher&sentinel_password=basil")), "k", AMPLE).await, Ok(2));
-    let without = add(&open(&format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide")), "k", AMPLE).await;
+    assert_eq!(add(&open(&as_user("password=thyme")), "k").await, Ok(1));
+    assert_eq!(add(&open(&as_user("user=watcher&sentinel_password=basil")), "k").await, Ok(2));
+    let without = add(&open(&format!("redis+sentinel://:sesame@127.0.0.1:{port}/tide")), "k").await;
     assert!(without.unwrap_err().to_string().contains("NOAUTH"));
     for wrong in [
         as_user("password=basil"),
         as_user("user=watcher&sentinel_password=thyme"),
         format!("redis+sentinel://:parsley@127.0.0.1:{port}/tide?sentinel_password=thyme"),
     ] {
-        let said = add(&open(&wrong), "k", AMPLE).await.unwrap_err().to_string();
+        let said = add(&open(&wrong), "k").await.unwrap_err().to_string();
         let tells = ["sesame", "thyme", "basil", "parsley"].iter().any(|password| said.contains(password));
         assert!(said.contains("WRONGPASS") && !tells, "{wrong}: {said}");
     }
@@ -120,12 +120,12 @@ async fn sentinels_and_servers_speak_tls() {
     let trio = tokio::task::block_in_place(|| Sentinels::start_with(Some(&certificates)));
     let url = format!("rediss+sentinel://{}/tide?ca={}", trio.hosts(), certificates.authority.display());
     let redis = open(&url);
-    assert_eq!(add(&redis, "k", AMPLE).await, Ok(1));
+    assert_eq!(add(&redis, "k").await, Ok(1));
     assert_eq!(trio.first.command("GET k"), "1");
     tokio::task::block_in_place(|| trio.fail_over());
     sleep(NOTICED).await;
-    recover(&redis, "after", AMPLE).await;
+    recover(&redis, "after").await;
     assert_eq!(trio.second.command("GET after"), "1");
-    let plain = add(&open(&format!("redis+sentinel://{}/tide", trio.hosts())), "k", AMPLE).await;
+    let plain = add(&open(&format!("redis+sentinel://{}/tide", trio.hosts())), "k").await;
     assert!(plain.is_err(), "these ports speak TLS alone: {plain:?}");
 }

@@ -1,0 +1,145 @@
+//! The task of one connection: it alone reads and writes the socket, and keeps the time of all calls on it.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::dial::{Io, Wire};
+use super::pipe::{Pipe, Tally, Trouble, Turn};
+use super::reply::{Inbox, Reply};
+
+/// Serves a connection until it ends, and tells what the breaker counts.
+pub(super) async fn drive(pipe: Arc<Pipe>, wire: Wire, mut note: impl FnMut(Tally)) {
+    let Wire { stream, inbox } = wire;
+    let (replies, wakers, out) = (Vec::new(), Vec::new(), Vec::new());
+    let sleep = Box::pin(sleep_until(Instant::now()));
+    let mut driver =
+        Driver { pipe, stream, inbox, replies, wakers, out, end: 0, written: 0, sleep, ring: None, stalled_at: None };
+    // All that is in the socket is read before a call is given up, whatever others of this thread have to do.
+    let trouble = unconstrained(poll_fn(|context| driver.poll(context, &mut note))).await;
+    driver.close(&trouble);
+}
+
+const NO_REDIS: &str = "it does not answer like Redis";
+
+struct Driver {
+    pipe: Arc<Pipe>,
+    stream: Pin<Box<dyn Io>>,
+    inbox: Inbox,
+    replies: Vec<Reply>,
+    wakers: Vec<Waker>,
+    /// What is to be written. Its end is the `end`th byte of the connection.
+    out: Vec<u8>,
+    end: u64,
+    written: u64,
+    sleep: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    ring: Option<Instant>,
+    /// Bytes that were written when the socket last took no more.
+    stalled_at: Option<u64>,
+}
+
+/// Also when the runtime drops the task.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.close(&Trouble::Broken("its runtime ended".into()));
+    }
+}
+
+impl Driver {
+    fn poll(&mut self, context: &mut Context<'_>, note: &mut impl FnMut(Tally)) -> Poll<Trouble> {
+        loop {
+            let read = self.read(context);
+            let now = Instant::now();
+            let turned = self.pipe.turn(&mut Turn {
+                now,
+                replies: &mut self.replies,
+                wakers: &mut self.wakers,
+                waker: context.waker(),
+                out: &mut self.out,
+                end: &mut self.end,
+            });
+            if turned.tally != Tally::default() {
+                note(turned.tally);
+            }
+            self.wakers.drain(..).for_each(Waker::wake);
+            if let Err(reason) = read {
+                return Poll::Ready(Trouble::Broken(reason));
+            }
+            if turned.is_unasked {
+                return Poll::Ready(Trouble::Broken("the server sent a reply that nobody asked for".into()));
+            }
+            if turned.is_done {
+                return Poll::Ready(Trouble::Broken("it was retired".into()));
+            }
+            if let Err(error) = self.write(context) {
+                return Poll::Ready(Trouble::Broken(error.to_string().into()));
+            }
+            if !self.is_due(turned.ring, now, context) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reads all replies that are there.
+    fn read(&mut self, context: &mut Context<'_>) -> Result<(), Arc<str>> {
+        loop {
+            match self.inbox.poll_fill(self.stream.as_mut(), context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => return Err("the server closed it".into()),
+                Poll::Ready(Ok(_)) => self.inbox.take_all(&mut self.replies).map_err(|_| NO_REDIS)?,
+                Poll::Ready(Err(error)) => return Err(error.to_string().into()),
+            }
+        }
+    }
+
+    /// Writes what the socket takes.
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut done = 0;
+        while done < self.out.len() {
+            match self.stream.as_mut().poll_write(context, &self.out[done..])? {
+                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(count) => {
+                    done += count;
+                    self.written += count as u64;
+                }
+                Poll::Pending => {
+                    self.stalled_at.get_or_insert(self.written);
+                    break;
+                }
+            }
+        }
+        if done > 0 {
+            self.out.drain(..done);
+            let _ = self.stream.as_mut().poll_flush(context)?;
+        }
+        if self.out.is_empty()
+            && let Some(from) = self.stalled_at.take()
+        {
+            self.pipe.written_late(from, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Sets the timer, and says whether it is time already.
+    fn is_due(&mut self, ring: Option<Instant>, now: Instant, context: &mut Context<'_>) -> bool {
+        let Some(at) = ring else { return false };
+        // It may ring too early: then there is nothing to do but to set it anew.
+        if self.ring.is_some_and(|set| now < set && set <= at) {
+            return false;
+        }
+        self.ring = Some(at);
+        self.sleep.as_mut().reset(at);
+        self.sleep.as_mut().poll(context).is_ready()
+    }
+
+    fn close(&mut self, trouble: &Trouble) {
+        self.pipe.close(trouble, self.written, &mut self.wakers);
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
