@@ -147,6 +147,13 @@ impl Active {
         }
     }
 
+    /// Counts a request that a rule could not judge because this node is overloaded.
+    pub(crate) fn count_overload(&self, id: RuleId) {
+        if let Some(record) = self.record(id) {
+            record.all.add(Counter::Overloaded, 1);
+        }
+    }
+
     /// The mode of a rule, as it is now.
     pub(crate) fn mode(&self, id: RuleId) -> Option<Mode> {
         Some(self.record(id)?.mode(self.rule(id)?.mode))

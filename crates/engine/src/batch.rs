@@ -66,13 +66,20 @@ impl Batch {
 }
 
 impl Engine {
-    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers.
+    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers. It returns the
+    /// numbers of the keys that could not be decided because this node is overloaded: their answers are blank.
     #[inline]
-    pub async fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
-        let mut start = 0;
+    pub async fn decide_batch(
+        &self,
+        batch: &Batch,
+        limit: &Limit,
+        op: Op,
+        decisions: &mut Vec<Decision>,
+    ) -> Vec<usize> {
+        let (mut start, before, mut overloaded) = (0, decisions.len(), Vec::new());
         for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
             // Some key, to be replaced by those of the batch.
-            let Ok(blank) = Key::new(&[0_u8]) else { return };
+            let Ok(blank) = Key::new(&[0_u8]) else { return overloaded };
             let mut keys = [blank; BATCH_KEYS_MAX];
             for (key, end) in keys.iter_mut().zip(ends) {
                 let bytes = batch.bytes.get(start..*end).unwrap_or_default();
@@ -88,9 +95,17 @@ impl Engine {
                     }
                 }
                 // Asked for at once, they travel together.
-                None => decisions.extend(join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await),
+                None => {
+                    for decided in join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await {
+                        if decided.is_err() {
+                            overloaded.push(decisions.len() - before);
+                        }
+                        decisions.push(decided.unwrap_or(Decision::untaken(limit)));
+                    }
+                }
             }
         }
+        overloaded
     }
 
     /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is

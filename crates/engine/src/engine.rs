@@ -24,7 +24,7 @@ use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::sole::{self, Way};
 use crate::stats::{Counter, Record};
-use crate::store::{Backend, InstallError, StoreView, Stores, build_memory};
+use crate::store::{Backend, InstallError, StoreError, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
 
 /// How an engine is set up.
@@ -327,7 +327,12 @@ impl Engine {
                 continue;
             }
             let Some(charge) = plan.charge(&active, planned, Op::Debit(units))? else { continue };
-            let Ok(decision) = backend.decide(&Call::default(), &charge).await else {
+            let decided = backend.decide(&Call::default(), &charge).await;
+            if decided == Err(StoreError::Overloaded) {
+                active.count_overload(id);
+                continue;
+            }
+            let Ok(decision) = decided else {
                 failures.note(&active, id);
                 // Where the limit is judged meanwhile, what happened counts too.
                 if let OnStoreFailure::Local(fallback) = active.on_store_failure(rule, planned.store) {

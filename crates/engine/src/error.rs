@@ -52,6 +52,6 @@ pub enum RequestError {
     #[error(transparent)]
     Penalty(LimitError),
     /// A store that would have to answer does not.
-    #[error("store: it does not answer, or not what it was asked; the log says which")]
+    #[error("store: {0}; the log says which store")]
     Store(#[from] StoreError),
 }

@@ -24,12 +24,12 @@ use crate::store::StoreError;
 /// states that admit nothing more, so it can be asked again.
 #[inline]
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| StoreError)
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| StoreError::Unanswered)
 }
 
 /// What a future gives that waits for nothing; if it panics, a store did not answer.
 pub(crate) fn guarded_at_once<W: Future>(work: impl FnOnce() -> W) -> Result<W::Output, StoreError> {
-    guarded(|| pin!(work()).now_or_never()).and_then(|done| done.ok_or(StoreError))
+    guarded(|| pin!(work()).now_or_never()).and_then(|done| done.ok_or(StoreError::Unanswered))
 }
 
 /// What a future gives; if it panics, a store did not answer.
@@ -128,7 +128,7 @@ mod tests {
         let mut work = pin!(guarded_future(work));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(work.as_mut().poll(&mut context), Poll::Pending);
-        assert_eq!(work.as_mut().poll(&mut context), Poll::Ready(Err(StoreError)));
+        assert_eq!(work.as_mut().poll(&mut context), Poll::Ready(Err(StoreError::Unanswered)));
     }
 
     #[test]

@@ -9,27 +9,27 @@ use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::keys::CALLERS;
-use crate::store::{ChargeFailure, charge_in_memory};
+use crate::store::{ChargeFailure, StoreError, charge_in_memory};
 
 impl Engine {
     /// Decides for a key under a limit that the caller brings, in the default store.
     ///
     /// # Errors
-    /// If the key is empty or too long.
+    /// If the key is empty or too long, or this node is overloaded.
     #[inline]
-    pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, KeyError> {
-        Ok(self.decide_key(own_key(key)?, limit, op).await)
+    pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
+        Ok(self.decide_key(own_key(key).map_err(RequestError::Key)?, limit, op).await?)
     }
 
-    /// Decides for a key in the default store; in the memory of this process if that does not answer.
+    /// Decides for a key in the default store; in the memory of this process if that does not answer. Overload is an error.
     #[inline]
-    pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+    pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Decision, StoreError> {
         if let Some(store) = self.default_store.states() {
-            return self.decide_guarded(store, key, limit, op);
+            return Ok(self.decide_guarded(store, key, limit, op));
         }
         match self.default_store.decide(&Call::default(), &inline_charge(key, limit, op)).await {
-            Ok(decision) => decision,
-            Err(_) => self.decide_here(key, limit, op),
+            Err(StoreError::Unanswered) => Ok(self.decide_here(key, limit, op)),
+            decided => decided,
         }
     }
 
@@ -60,14 +60,17 @@ impl Engine {
             made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
         }
         let mut decisions = self.default_store.charge(&Call::default(), &made).await;
-        if matches!(decisions, Err(ChargeFailure::Store(_))) && self.default_store.states().is_none() {
+        if matches!(decisions, Err(ChargeFailure::Store(StoreError::Unanswered)))
+            && self.default_store.states().is_none()
+        {
             self.note_fallbacks(made.len() as u64);
             decisions = charge_in_memory(&self.local, &made);
         }
         match decisions {
             Ok(decisions) => Ok(decisions),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
-            Err(ChargeFailure::Store(_)) => {
+            Err(ChargeFailure::Store(StoreError::Overloaded)) => Err(StoreError::Overloaded.into()),
+            Err(ChargeFailure::Store(StoreError::Unanswered)) => {
                 Ok(made.iter().map(|charge| (self.untaken(charge.limit), charge.veto)).collect())
             }
         }

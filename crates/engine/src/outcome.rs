@@ -44,6 +44,8 @@ impl Judgements {
 /// Why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
+    /// This node is overloaded: a store could not be asked in time.
+    Overloaded,
     /// A store did not answer, and a rule says to deny then.
     StoreFailure,
     /// A limit is used up.
@@ -98,6 +100,8 @@ pub enum Answer {
         /// Whether it passes.
         allowed: bool,
     },
+    /// This node is overloaded: the store could not be asked in time. It does not pass.
+    Overloaded,
     /// The request was denied before the store was asked.
     NotAsked,
 }
@@ -136,7 +140,7 @@ impl Answer {
             Answer::Decided(decision) => decision.is_allowed(),
             Answer::Failed { allowed } => *allowed,
             Answer::Unlimited | Answer::NotAsked => true,
-            Answer::Penalised(_) | Answer::Blocked => false,
+            Answer::Penalised(_) | Answer::Blocked | Answer::Overloaded => false,
         }
     }
 
@@ -156,7 +160,7 @@ impl Answer {
             Answer::Decided(decision) => decision.retry(),
             Answer::Penalised(left) => Some(Retry::After(*left)),
             Answer::Blocked => Some(Retry::Never),
-            Answer::Failed { allowed: false } => Some(Retry::Unknown(FAILURE_RETRY)),
+            Answer::Failed { allowed: false } | Answer::Overloaded => Some(Retry::Unknown(FAILURE_RETRY)),
             Answer::Failed { allowed: true } | Answer::Unlimited | Answer::NotAsked => None,
         }
     }
@@ -174,7 +178,9 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.strictness(),
             Answer::Penalised(left) => Strictness::new(false, 0, *left),
-            Answer::Blocked | Answer::Failed { allowed: false } => Strictness::new(false, 0, Duration::MAX),
+            Answer::Blocked | Answer::Failed { allowed: false } | Answer::Overloaded => {
+                Strictness::new(false, 0, Duration::MAX)
+            }
             Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => {
                 Strictness::new(true, u64::MAX, Duration::ZERO)
             }
@@ -187,6 +193,7 @@ impl Answer {
             Answer::Penalised(_) => Some(Denial::Penalty),
             Answer::Blocked => Some(Denial::Blocked),
             Answer::Failed { allowed } => (!allowed).then_some(Denial::StoreFailure),
+            Answer::Overloaded => Some(Denial::Overloaded),
             Answer::Unlimited | Answer::NotAsked => None,
         }
     }

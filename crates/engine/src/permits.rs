@@ -82,8 +82,8 @@ pub enum PermitError {
         /// The store.
         store: Arc<str>,
     },
-    /// The store that would know the permit does not answer.
-    #[error("store: it does not answer; the permit comes back when its lease ends, or ask again")]
+    /// The store that would know the permit gave no answer.
+    #[error("store: {0}; the permit comes back when its lease ends, or ask again")]
     Store(#[from] StoreError),
     /// The system gave no random bits to name a permit with.
     #[error("id: the system gives no random bits; bring an id")]
@@ -95,7 +95,10 @@ impl From<StoreFailure> for PermitError {
         match error {
             StoreFailure::Unsupported { store, .. } => PermitError::Unsupported { store },
             StoreFailure::NoRoom(error) => PermitError::NoRoom(error),
-            _ => PermitError::Store(StoreError),
+            error => PermitError::Store(match error.is_overload() {
+                true => StoreError::Overloaded,
+                false => StoreError::Unanswered,
+            }),
         }
     }
 }
@@ -151,7 +154,7 @@ impl PermitBook {
             PermitOp::Renew { lease } => {
                 self.decide(&PermitCharge { op: PermitOp::Acquire { limit: u64::MAX, lease }, ..*charge })
             }
-            PermitOp::Release => Err(PermitError::Store(StoreError)),
+            PermitOp::Release => Err(PermitError::Store(StoreError::Unanswered)),
         }
     }
 
@@ -245,7 +248,7 @@ impl Engine {
             Some(asked) => match Box::pin(asked.decide_permit(&Call::default(), &charge)).await {
                 Ok(told) => self.beside_store(&charge, told)?,
                 // Only what nodes share is replaced by the memory of each; any other answer is one.
-                Err(StoreFailure::Failed { .. }) if asked.nature().is_shared => {
+                Err(error @ StoreFailure::Failed { .. }) if asked.nature().is_shared && !error.is_overload() => {
                     self.note_fallbacks(1);
                     self.permits.decide_alone(&charge)?
                 }

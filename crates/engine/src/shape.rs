@@ -7,6 +7,8 @@ use tidegate_core::{Algorithm, Decision, KeyError, Limit, Op, Retry};
 
 use crate::bounds::SHAPE_WAIT_MAX;
 use crate::engine::Engine;
+use crate::error::RequestError;
+use crate::store::StoreError;
 
 /// The answer to who is willing to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub enum ShapeError {
     /// The key cannot be counted on.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The store gave no answer.
+    #[error("store: {0}; ask again")]
+    Store(StoreError),
     /// The limit does not queue.
     #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, whose capacity is one more than may wait")]
     Algorithm {
@@ -36,6 +41,17 @@ pub enum ShapeError {
         /// What was asked for.
         value: Duration,
     },
+}
+
+impl ShapeError {
+    fn of(error: RequestError) -> ShapeError {
+        match error {
+            RequestError::Key(error) => ShapeError::Key(error),
+            RequestError::Store(error) => ShapeError::Store(error),
+            // Nothing else goes wrong with one key under one limit.
+            _ => ShapeError::Store(StoreError::Unanswered),
+        }
+    }
 }
 
 impl Engine {
@@ -54,7 +70,7 @@ impl Engine {
         let (Algorithm::LeakyBucket, Some(interval)) = (algorithm, limit.interval()) else {
             return Err(ShapeError::Algorithm { algorithm });
         };
-        let decision = self.decide(key, limit, Op::Take(units)).await?;
+        let decision = self.decide(key, limit, Op::Take(units)).await.map_err(ShapeError::of)?;
         let Some(retry) = decision.retry() else {
             // What stood before it in the queue is its wait.
             let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
@@ -63,7 +79,8 @@ impl Engine {
             if turn <= wait || units == 0 {
                 return Ok(Shaped { decision, turn: Ok(turn) });
             }
-            let decision = self.decide(key, limit, Op::Refund(units, decision.receipt())).await?;
+            let refund = Op::Refund(units, decision.receipt());
+            let decision = self.decide(key, limit, refund).await.map_err(ShapeError::of)?;
             return Ok(Shaped { decision, turn: Err(Retry::After(turn - wait)) });
         };
         // The queue is full. When it is not, the turn has to come in time as well.

@@ -15,6 +15,7 @@ pub(crate) enum Counter {
     Denied,
     ShadowDenied,
     Failed,
+    Overloaded,
     Hits,
     OverLimit,
     NearLimit,
@@ -28,7 +29,7 @@ pub(crate) enum Counter {
     Unmatched,
 }
 
-const COUNTERS: usize = 12;
+const COUNTERS: usize = 13;
 
 /// What was counted of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Counts {
     pub shadow_denied: u64,
     /// Requests that were decided without its store, because that did not answer.
     pub failed: u64,
+    /// Requests that it could not judge because this node was overloaded and its store could not be asked in time.
+    pub overloaded: u64,
     /// Units that were asked for.
     pub hits: u64,
     /// Units asked for beyond the limit.
@@ -105,6 +108,7 @@ impl Sharded {
             denied: self.sum(Counter::Denied),
             shadow_denied: self.sum(Counter::ShadowDenied),
             failed: self.sum(Counter::Failed),
+            overloaded: self.sum(Counter::Overloaded),
             hits: with_passed(Counter::Hits),
             over_limit: self.sum(Counter::OverLimit),
             near_limit: self.sum(Counter::NearLimit),

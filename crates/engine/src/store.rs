@@ -46,17 +46,30 @@ pub(crate) struct Asked {
     look_at: AtomicU64,
 }
 
-/// A store did not answer.
+/// A store gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store does not answer")]
-pub struct StoreError;
+#[non_exhaustive]
+pub enum StoreError {
+    /// It failed.
+    #[error("the store does not answer")]
+    Unanswered,
+    /// This node is overloaded: the store could not be asked in time, and is not at fault.
+    #[error("the node is overloaded")]
+    Overloaded,
+}
+
+impl StoreError {
+    fn of(error: &tidegate_stores::StoreError) -> StoreError {
+        if error.is_overload() { StoreError::Overloaded } else { StoreError::Unanswered }
+    }
+}
 
 /// Why charges were not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChargeFailure {
     /// They cannot be, whatever the store.
     Refused(ChargeError),
-    /// The store did not answer.
+    /// The store gave no answer.
     Store(StoreError),
 }
 
@@ -132,8 +145,11 @@ impl Backend {
         if let Some(states) = self.states() {
             return guarded(|| states.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
         }
-        let decisions = self.charge(call, std::slice::from_ref(charge)).await;
-        decisions.ok().and_then(|decisions| decisions.first().copied()).ok_or(StoreError)
+        match self.charge(call, std::slice::from_ref(charge)).await {
+            Ok(decisions) => decisions.first().copied().ok_or(StoreError::Unanswered),
+            Err(ChargeFailure::Store(error)) => Err(error),
+            Err(ChargeFailure::Refused(_)) => Err(StoreError::Unanswered),
+        }
     }
 
     /// Looks at the key of a charge, with the entries of its log where the limit keeps one.
@@ -142,7 +158,7 @@ impl Backend {
             Way::Memory(store) => guarded(|| store.states().inspect_in(charge.namespace, charge.key, charge.limit)),
             Way::Asked(asked) => Box::pin(asked.consistent.inspect(call, charge)).await.map_err(|error| {
                 asked.log_failure(&error, "what was asked of a key stays unknown");
-                StoreError
+                StoreError::of(&error)
             }),
         }
     }
@@ -204,6 +220,9 @@ impl Asked {
     fn log_failure(&self, error: &tidegate_stores::StoreError, instead: &str) {
         let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
         let store = &*self.name;
+        if error.is_overload() {
+            return tracing::warn!(store, left_out, %error, "this node is overloaded: calls to the store came too late");
+        }
         // The error names the store by its URL, without the password. What heals by itself is a warning.
         if error.is_access_denied() {
             tracing::error!(store, left_out, %error, "store call failed: {instead}");
@@ -217,7 +236,7 @@ impl Asked {
             tidegate_stores::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
                 self.log_failure(&error, instead_of(charges));
-                ChargeFailure::Store(StoreError)
+                ChargeFailure::Store(StoreError::of(&error))
             }
         })
     }

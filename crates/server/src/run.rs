@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_engine::{Engine, InstallError};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
 use crate::decision_log::DecisionLog;
@@ -133,6 +133,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     listeners.all().into_iter().for_each(|listener| service.traffic.watch(listener));
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
+    let (has_connected, mut connected) = mpsc::channel(count);
     let worker = Worker {
         listeners: Arc::new(listeners),
         service: Arc::clone(&service),
@@ -141,12 +142,18 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         admin_token: options.admin_token,
         drain,
         stop,
+        has_connected,
     };
+    // What this thread asks of stores goes over the connections of those that serve.
+    tidegate_engine::borrow_connections();
     let threads = worker.spawn(count)?;
     manager.block_on(async {
         // The handlers stand before anybody can know that the server runs, or an early signal would end it.
         let signals = Signals::new()?;
-        service.engine.connect(CONNECT_PATIENCE).await;
+        // The threads connect to stores before they accept.
+        for _ in 0..count {
+            let _ = tokio::time::timeout(CONNECT_PATIENCE * 2, connected.recv()).await;
+        }
         service.set_ready(true);
         started(addresses);
         manage(signals, Loads::new(reloader, Arc::clone(&service)), &service, &drainer, options.drain_delay).await;
@@ -221,6 +228,8 @@ struct Worker {
     drain: Drain,
     /// Closed once everybody has finished or time is up.
     stop: watch::Receiver<()>,
+    /// Told when this thread has connections to all stores, or has waited for them long enough.
+    has_connected: mpsc::Sender<()>,
 }
 
 impl Worker {
@@ -242,7 +251,10 @@ impl Worker {
     }
 
     async fn serve(self) {
-        let Worker { listeners, service, rls, resp, admin_token, drain, mut stop } = self;
+        let Worker { listeners, service, rls, resp, admin_token, drain, mut stop, has_connected } = self;
+        service.engine.connect(CONNECT_PATIENCE).await;
+        let _ = has_connected.send(()).await;
+        drop(has_connected);
         let mut http = HttpDoor::new(Arc::clone(&service)).with_admin_token(admin_token);
         if let Ok(address) = listeners.http.address() {
             http = http.listening_on(address);

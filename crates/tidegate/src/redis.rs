@@ -79,7 +79,16 @@ pub enum AskError {
     Key(#[from] KeyError),
     /// Redis did not answer, or refused.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// This process is overloaded and could not ask Redis in time. Redis is not at fault, so no fallback decides.
+    #[error("{0}; ask again later")]
+    Overloaded(StoreError),
+}
+
+impl From<StoreError> for AskError {
+    fn from(error: StoreError) -> AskError {
+        if error.is_overload() { AskError::Overloaded(error) } else { AskError::Store(error) }
+    }
 }
 
 impl RedisLimiter {
@@ -112,8 +121,8 @@ impl RedisLimiter {
     /// Takes one unit if it fits. If Redis does not answer, the fallback does, and its decision has no receipt.
     ///
     /// # Errors
-    /// If the key is empty or too long.
-    pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<Decision, KeyError> {
+    /// If the key is empty or too long, or this process is overloaded and the fallback is a limit.
+    pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
         self.check_n(key, 1).await
     }
 
@@ -121,13 +130,15 @@ impl RedisLimiter {
     /// receipt.
     ///
     /// # Errors
-    /// If the key is empty or too long.
-    pub async fn check_n(&self, key: impl AsRef<[u8]>, units: u64) -> Result<Decision, KeyError> {
+    /// If the key is empty or too long, or this process is overloaded and the fallback is a limit.
+    pub async fn check_n(&self, key: impl AsRef<[u8]>, units: u64) -> Result<Decision, AskError> {
         let key = key.as_ref();
         match self.decide(key, Op::Take(units)).await {
-            Ok(decision) => Ok(decision),
-            Err(AskError::Key(error)) => Err(error),
-            Err(AskError::Store(_)) => Ok(self.fall_back(Key::new(key)?, units)),
+            Err(AskError::Overloaded(error)) if matches!(self.fallback, Fallback::Local(_)) => {
+                Err(AskError::Overloaded(error))
+            }
+            Err(AskError::Store(_) | AskError::Overloaded(_)) => Ok(self.fall_back(Key::new(key)?, units)),
+            decided => decided,
         }
     }
 

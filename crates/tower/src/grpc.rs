@@ -47,6 +47,7 @@ pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Respo
         Why::Denial(Denial::OverLimit) => (code::RESOURCE_EXHAUSTED, "the quota is used up".into()),
         Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "too much was asked before".into()),
         Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is reduced for a time".into()),
+        Why::Denial(Denial::Overloaded) => (code::UNAVAILABLE, "the rate limiter is overloaded".into()),
         Why::Denial(Denial::Blocked) => (code::PERMISSION_DENIED, "forbidden".into()),
     };
     let message = if is_hidden { Cow::Borrowed("denied") } else { message };

@@ -122,7 +122,9 @@ impl<'a> LimitNumbers<'a> {
                 (decision.remaining(), wait(&limit(judgement)?, judgement.phase, decision, judgement.denies(), now))
             }
             Answer::Penalised(left) => (0, *left),
-            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::NotAsked => return None,
+            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::Overloaded | Answer::NotAsked => {
+                return None;
+            }
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         let never = denies && judgement.answer.retry() == Some(Retry::Never);

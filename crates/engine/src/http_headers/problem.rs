@@ -75,7 +75,9 @@ impl<'a> Problem<'a> {
         ];
         let (status, blank_title, kind, title) = match denial {
             Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
-            Denial::StoreFailure => (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time"),
+            Denial::StoreFailure | Denial::Overloaded => {
+                (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time")
+            }
             Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
             Denial::Blocked => return Problem::of_status(403, "Forbidden"),
         };

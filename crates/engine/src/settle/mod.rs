@@ -191,15 +191,15 @@ impl<'a> Settling<'a> {
             let put = self.put(batch, &looks, denied)?;
             let decisions = match self.active.store(store) {
                 Some(backend) => backend.charge(self.call, &put.charges).await,
-                None => Err(ChargeFailure::Store(StoreError)),
+                None => Err(ChargeFailure::Store(StoreError::Unanswered)),
             };
             let decisions = match decisions {
                 Ok(decisions) => decisions,
                 Err(ChargeFailure::Refused(error)) => return Err(RequestError::Charges(error)),
-                Err(ChargeFailure::Store(_)) => {
+                Err(ChargeFailure::Store(error)) => {
                     for (part, charge) in put.parts.into_iter().zip(put.charges) {
                         if let Part::Limit(number) = part {
-                            self.fail(number, charge).await;
+                            self.fail(number, charge, error).await;
                         }
                     }
                     return Ok(());
@@ -309,8 +309,8 @@ impl<'a> Settling<'a> {
         self.judged[number].decided(charge, decision);
     }
 
-    /// Does what the rule chose for a store that does not answer.
-    async fn fail(&mut self, number: usize, charge: Charge<'_>) {
+    /// Does what the rule chose for a store that gave no answer. Overload is not an outage: no local limit decides.
+    async fn fail(&mut self, number: usize, charge: Charge<'_>, error: StoreError) {
         let store = self.plan.planned[number].store;
         let choice = match self.rule(number) {
             Some(rule) => self.active.on_store_failure(rule, store),
@@ -320,6 +320,13 @@ impl<'a> Settling<'a> {
         match choice {
             OnStoreFailure::Allow => self.judged[number].answer = failed(true),
             OnStoreFailure::Deny => self.judged[number].answer = failed(false),
+            OnStoreFailure::Local(_) if error == StoreError::Overloaded => {
+                self.judged[number].answer = Answer::Overloaded;
+                if let Some(id) = self.plan.planned[number].rule {
+                    self.active.count_overload(id);
+                }
+                return;
+            }
             OnStoreFailure::Local(limit) => {
                 let limit = limit.unwrap_or(*charge.limit);
                 self.fell_back.push((number, limit));

@@ -78,7 +78,7 @@ async fn who_asks_in_the_store_hears_that_it_does_not_answer() {
     let store = Some("redis://127.0.0.1:1".into());
     let engine = Engine::new(Options { store, keys: Some(100), ..Options::default() }).unwrap();
     for op in [PermitOp::Acquire { limit: 1, lease: LEASE }, PermitOp::Renew { lease: LEASE }, PermitOp::Release] {
-        assert_eq!(engine.ask_permit(b"pool", b"first", op).await, Err(PermitError::Store(StoreError)));
+        assert_eq!(engine.ask_permit(b"pool", b"first", op).await, Err(PermitError::Store(StoreError::Unanswered)));
     }
     assert_eq!(
         (engine.permit_counts(), engine.fell_back()),

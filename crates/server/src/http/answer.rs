@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -9,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use tidegate_core::KeyError;
+use tidegate_engine::bounds::FAILURE_RETRY;
 use tidegate_engine::{PermitError, RequestError, ShapeError};
 use tidegate_policy::json::FieldError;
 pub(super) use tidegate_policy::json::quote;
@@ -106,6 +108,12 @@ impl Failure {
         Failure { status, detail: detail.into(), header: None }
     }
 
+    /// Nobody can answer now; who waits that long may ask again.
+    fn unavailable(detail: String, wait: Duration) -> Failure {
+        let header = Some((RETRY_AFTER, HeaderValue::from(headers::seconds(wait).max(1))));
+        Failure { header, ..Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     /// The path is there, but not for this method.
     pub(super) fn method(allowed: &str) -> Failure {
         let detail = format!("method: not for this path; use {allowed}");
@@ -141,17 +149,19 @@ impl From<KeyError> for Failure {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Failure {
-        let status = match error {
-            RequestError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Failure::new(status, error.to_string())
+        match error {
+            RequestError::Store(_) => Failure::unavailable(error.to_string(), FAILURE_RETRY),
+            _ => Failure::new(StatusCode::BAD_REQUEST, error.to_string()),
+        }
     }
 }
 
 impl From<ShapeError> for Failure {
     fn from(error: ShapeError) -> Failure {
-        Failure::new(StatusCode::BAD_REQUEST, error.to_string())
+        match error {
+            ShapeError::Store(_) => Failure::unavailable(error.to_string(), FAILURE_RETRY),
+            _ => Failure::new(StatusCode::BAD_REQUEST, error.to_string()),
+        }
     }
 }
 
@@ -160,8 +170,7 @@ impl From<PermitError> for Failure {
         let Some(wait) = error.retry_after() else {
             return Failure::new(StatusCode::BAD_REQUEST, error.to_string());
         };
-        let header = Some((RETRY_AFTER, HeaderValue::from(headers::seconds(wait).max(1))));
-        Failure { header, ..Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()) }
+        Failure::unavailable(error.to_string(), wait)
     }
 }
 

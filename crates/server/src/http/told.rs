@@ -311,6 +311,7 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
         Answer::Blocked => "blocked",
         Answer::Unlimited => "unlimited",
         Answer::Failed { .. } => "store_failed",
+        Answer::Overloaded => "overloaded",
         Answer::NotAsked => "not_asked",
     };
     body.number(r#"{"descriptor":"#, u64::try_from(judgement.descriptor).ok());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::HeaderMap;
 use hyper::body::Incoming;
-use tidegate_engine::RequestError;
+use tidegate_engine::{Denial, RequestError, StoreError};
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::service::Routes;
@@ -147,6 +147,9 @@ pub(super) async fn decide(
     let request = decode::request(message, &descriptors)?;
     // Envoy lets pass what it gets an error for, unless it was told otherwise.
     let outcome = service.check_or_deny(via, &request, deadline).await.map_err(|error| refusal(&error))?;
+    if outcome.denial() == Some(Denial::Overloaded) {
+        return Err(refusal(&StoreError::Overloaded.into()));
+    }
     let now = service.engine.clock().now();
     Ok(encode::response(&outcome, descriptors.len(), now, with_metadata))
 }

@@ -58,7 +58,11 @@ fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> Desc
         // Nothing is known of a limit whose store did not answer, or was not asked.
         Answer::Failed { allowed: true } | Answer::NotAsked => return ok,
         Answer::Decided(decision) if decision.is_allowed() => clamp(decision.remaining()),
-        Answer::Decided(_) | Answer::Penalised(_) | Answer::Blocked | Answer::Failed { allowed: false } => 0,
+        Answer::Decided(_)
+        | Answer::Penalised(_)
+        | Answer::Blocked
+        | Answer::Failed { allowed: false }
+        | Answer::Overloaded => 0,
     };
     DescriptorStatus {
         code,
@@ -99,7 +103,7 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             let period = judgement.shown?.period_ns.max(1);
             Some(Duration::from_nanos(period - now.as_nanos() % period))
         }
-        Answer::Failed { .. } => judgement.answer.retry_after(),
+        Answer::Failed { .. } | Answer::Overloaded => judgement.answer.retry_after(),
         Answer::Unlimited | Answer::NotAsked => None,
     }
 }

@@ -7,7 +7,7 @@
 //! limit and remaining are -1. A blocked key has a limit of 0 that does not come back: -1 seconds.
 
 use tidegate_core::Retry;
-use tidegate_engine::{Answer, Judgement, Outcome};
+use tidegate_engine::{Answer, Denial, Judgement, Outcome, RequestError, StoreError};
 use tidegate_policy::{Descriptor, Entry, Request};
 
 use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use super::super::parse::Command;
 use super::super::reply::Shown;
 use super::throttle::{seconds_up, whole};
-use super::{Context, integer};
+use super::{Context, OVERLOADED, integer};
 
 pub(super) const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
 
@@ -38,12 +38,22 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain, descriptors: &descriptors, http: None, cost };
     let checked = context.door.service.check_known(Protocol::Resp.into(), &request).await;
-    let Some(outcome) = checked.map_err(|error| format!("ERR {error}"))? else {
+    let Some(outcome) = checked.map_err(told)? else {
         let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
     };
+    if outcome.denial() == Some(Denial::Overloaded) {
+        return Err(OVERLOADED.to_owned());
+    }
     reply(context, &outcome);
     Ok(())
+}
+
+fn told(error: RequestError) -> String {
+    match error {
+        RequestError::Store(StoreError::Overloaded) => OVERLOADED.to_owned(),
+        error => format!("ERR {error}"),
+    }
 }
 
 /// Where the pairs end, and the cost behind them. After at least one pair, the word COST is not an entry.
@@ -98,7 +108,7 @@ fn numbers(judgement: &Judgement<'_>) -> (i64, i64, i64) {
         }
         Answer::Blocked => (0, 0, -1),
         Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => (-1, -1, 0),
-        Answer::Penalised(_) | Answer::Failed { allowed: false } => {
+        Answer::Penalised(_) | Answer::Failed { allowed: false } | Answer::Overloaded => {
             (limit, 0, seconds_up(judgement.answer.retry_after().unwrap_or_default()))
         }
     }

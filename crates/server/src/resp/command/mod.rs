@@ -30,6 +30,9 @@ use table::{Name, Spec};
 
 pub(super) use throttle::settle;
 
+/// What a command is answered whose store could not be asked in time.
+const OVERLOADED: &str = "OVERLOADED this node is overloaded and could not ask the store in time; try again later";
+
 /// What a command works on.
 pub(super) struct Context<'a> {
     pub(super) door: &'a RespDoor,

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use tidegate_engine::PermitError;
 use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LIMIT_MAX};
+use tidegate_engine::{PermitError, StoreError};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
 use crate::protocol::Protocol;
@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use super::super::parse::Command;
 use super::super::reply::Shown;
 use super::throttle::whole;
-use super::{Context, integer};
+use super::{Context, OVERLOADED, integer};
 
 pub(super) const ACQUIRE_USAGE: &str = "ERR usage: TIDEGATE.ACQUIRE key limit lease_ms [id]";
 pub(super) const RENEW_USAGE: &str = "ERR usage: TIDEGATE.RENEW key id lease_ms";
@@ -88,7 +88,10 @@ fn number(field: &str, text: &[u8], most: u64) -> Result<u64, String> {
 }
 
 fn told(error: PermitError) -> String {
-    format!("ERR {error}")
+    match error {
+        PermitError::Store(StoreError::Overloaded) => OVERLOADED.to_owned(),
+        error => format!("ERR {error}"),
+    }
 }
 
 /// Whole milliseconds, rounded up, so that who waits that long does not come too early.

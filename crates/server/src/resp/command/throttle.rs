@@ -17,7 +17,7 @@ use crate::protocol::Protocol;
 
 use super::super::parse::Command;
 use super::super::reply::Shown;
-use super::{Context, integer};
+use super::{Context, OVERLOADED, integer};
 
 /// Commands that are decided together: neighbours in a pipeline that take as much from the same limit.
 #[derive(Default)]
@@ -94,9 +94,13 @@ pub(crate) async fn settle(context: &mut Context<'_>) {
     if keys.is_empty() {
         return;
     }
-    context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions).await;
-    for decision in decisions.iter() {
-        context.replies.five(numbers(decision));
+    let overloaded =
+        context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions).await;
+    for (number, decision) in decisions.iter().enumerate() {
+        match overloaded.contains(&number) {
+            false => context.replies.five(numbers(decision)),
+            true => context.replies.error(OVERLOADED),
+        }
     }
     keys.clear();
     decisions.clear();
