@@ -52,6 +52,6 @@ pub enum RequestError {
     #[error(transparent)]
     Penalty(LimitError),
     /// A store that would have to answer does not.
-    #[error("store: {0}; the log says which store")]
+    #[error("store: {0}; the log names it")]
     Store(#[from] StoreError),
 }

@@ -51,10 +51,10 @@ pub(crate) struct Asked {
 #[non_exhaustive]
 pub enum StoreError {
     /// It failed.
-    #[error("the store does not answer")]
+    #[error("it does not answer")]
     Unanswered,
     /// This node is overloaded: the store could not be asked in time, and is not at fault.
-    #[error("the node is overloaded")]
+    #[error("this node is overloaded and could not ask it in time")]
     Overloaded,
 }
 

@@ -36,8 +36,8 @@ pub struct Nature {
     pub is_shared: bool,
     /// Whether its states survive a restart of this process.
     pub survives_restart: bool,
-    /// How long a call takes at most; nothing if it does not wait.
-    pub budget: Option<Duration>,
+    /// The longest time of a call, with its wait for a turn in this process; `None` if it does not wait.
+    pub call_time_max: Option<Duration>,
     /// The algorithms it knows.
     pub algorithms: &'static [Algorithm],
 }
@@ -49,19 +49,19 @@ impl Nature {
         can_fail: false,
         is_shared: false,
         survives_restart: false,
-        budget: None,
+        call_time_max: None,
         algorithms: &Algorithm::ALL,
     };
 
-    /// Returns the properties of a store that nodes share over a network, with this time budget for each call.
+    /// Returns the properties of a store that nodes share over a network, whose calls take at most this long.
     #[must_use]
-    pub const fn shared(budget: Duration) -> Nature {
+    pub const fn shared(call_time_max: Duration) -> Nature {
         Nature {
             awaits: true,
             can_fail: true,
             is_shared: true,
             survives_restart: true,
-            budget: Some(budget),
+            call_time_max: Some(call_time_max),
             algorithms: &Algorithm::ALL,
         }
     }

@@ -59,6 +59,9 @@ pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a lease is renewed in its time: two calls in a row may fail.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 
+/// The pause before a release is sent again that an overloaded process could not send: as long as a call waits for its turn.
+pub(crate) const RELEASE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Most domains of a policy that are named to who asks for another: a line that is read, and a misspelt name is found in it.
 pub const DOMAINS_TOLD_MAX: usize = 8;
 

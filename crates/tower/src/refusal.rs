@@ -42,6 +42,9 @@ pub enum Reason {
     /// The store that counts does not answer.
     #[error("the store that counts requests does not answer")]
     NoStore,
+    /// This process is overloaded and could not ask the store that counts in time. The store may be healthy.
+    #[error("the rate limiter is overloaded")]
+    Overloaded,
     /// Requests of its class are shed.
     #[error("the service is overloaded, and {} requests are shed", .0.name())]
     Shed(Criticality),
@@ -160,6 +163,7 @@ mod tests {
             (Reason::WaitedTooLong, "the request has waited for as long as it may"),
             (Reason::QueueStands, "the queue has stood for too long"),
             (Reason::NoStore, "the store that counts requests does not answer"),
+            (Reason::Overloaded, "the rate limiter is overloaded"),
             (Reason::Shed(Criticality::Test), "the service is overloaded, and test requests are shed"),
         ] {
             let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";

@@ -5,7 +5,8 @@
 //! | the server, Redis, proxies that lose replies | `crates/testkit` |
 //! | servers with rules | `fleet.rs` |
 //! | those who ask, one by one and many at once | `ask.rs`, `load.rs` |
-//! | exactly the limit passes, whoever asks | `exact.rs` |
+//! | many callers that wait for their answers | `callers.rs` |
+//! | exactly the limit passes, whoever asks, and however many | `exact.rs`, `overload.rs` |
 //! | never more permits than the limit, and none that a dead holder keeps | `permits.rs` |
 //! | slices of a limit, and counting after the answer | `eased.rs` |
 //! | what one node does, others see | `admin.rs` |
@@ -25,6 +26,7 @@ mod absent;
 mod admin;
 mod ask;
 mod bad;
+mod callers;
 mod clock;
 mod cluster;
 mod eased;
@@ -33,6 +35,7 @@ mod fleet;
 mod layouts;
 mod load;
 mod lost;
+mod overload;
 mod permits;
 mod restart;
 mod sentinel;

@@ -142,14 +142,19 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let started = Instant::now();
         let deadline = *deadline.get_or_insert_with(|| {
-            let ours = started + self.nature.budget.unwrap_or(LANDING_TIME_MAX);
+            let ours = started + self.nature.call_time_max.unwrap_or(LANDING_TIME_MAX);
             call.deadline.map(Instant::from_std).map_or(ours, |deadline| deadline.min(ours))
         });
         let landed = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
-            Ok(Ok(landed)) => landed.clone().unwrap_or(Ok(())),
+            // That the other caller left says nothing to this one, which asks again.
+            Ok(Ok(landed)) => match &*landed {
+                Some(Err(error)) if error.certainty() != Some(Certainty::CallerLeft) => Err(error.clone()),
+                _ => Ok(()),
+            },
             Ok(Err(_)) => Ok(()),
-            // The call may be the second or third that it waits for.
-            Err(_) => Err(self.failed(Certainty::NotSent, Failure::TimedOut(started.elapsed()))),
+            // A store that fails says so in time: this node was too busy to hear of it, or the caller's deadline came first. The
+            // call may be the second or third that it waits for.
+            Err(_) => Err(self.failed(Certainty::Overloaded, Failure::TimedOut(started.elapsed()))),
         };
         if flight.has_changed().is_err() {
             self.leases.lose(name, &flight);

@@ -206,7 +206,7 @@ impl Store for RedisStore {
     }
 
     fn nature(&self) -> Nature {
-        Nature::shared(self.budget)
+        Nature::shared(self.wait + self.budget)
     }
 
     fn health(&self) -> Health {

@@ -13,14 +13,14 @@ use std::task::{Context, Poll};
 
 use tidegate_core::shed::Judgement;
 use tidegate_core::{Busy, KeyBuf, Permit, PermitOp};
-use tidegate_engine::PermitError;
+use tidegate_engine::{PermitError, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::handle::Counter;
 use super::{Choice, Shared};
-use crate::bounds::RENEWALS_PER_LEASE;
+use crate::bounds::{RELEASE_PAUSE, RENEWALS_PER_LEASE};
 use crate::refusal::Reason;
 
 /// A place under a shared limit. It is given back when this is dropped, by a task of its own.
@@ -126,9 +126,9 @@ impl Holder {
             Ok(false) => Err(self.shared.busy()),
             // The store has answered: it is full, which is not the client's fault.
             Err(PermitError::NoRoom(_)) => Err(Reason::Busy),
-            Err(_) => {
+            Err(error) => {
                 is_answered = false;
-                self.on_store_failure()
+                self.on_store_failure(&error)
             }
         };
         let mut asking = None;
@@ -155,11 +155,13 @@ impl Holder {
         self.place(true, self.shared.on_store_failure.note(&self.key))
     }
 
-    /// What was chosen for when the store does not answer.
-    fn on_store_failure(&self) -> Result<Place, Reason> {
+    /// What was chosen for when the store does not answer. In an overloaded process no local limit takes the place of a store
+    /// that may be healthy.
+    fn on_store_failure(&self, error: &PermitError) -> Result<Place, Reason> {
         self.shared.counters.add(Counter::StoreFailures);
         match &self.shared.on_store_failure {
             Choice::Allow => Ok(self.place(false, None)),
+            Choice::Deny | Choice::Local { .. } if is_overload(error) => Err(Reason::Overloaded),
             Choice::Deny => Err(Reason::NoStore),
             Choice::Local { here, most } => match here.try_acquire_within(self.key.as_key(), *most) {
                 Ok(permit) => Ok(self.place(false, Some(permit))),
@@ -219,9 +221,16 @@ impl Holder {
         self.put(self.acquiring()).await.unwrap_or(false)
     }
 
-    /// Gives the permit back. Of one that the store is not known to have, a call without an answer may have been heard.
+    /// Gives the permit back. Of one that the store is not known to have, a call without an answer may have been heard. An
+    /// overloaded process tries again until the lease has ended: nobody waits for this.
     async fn release(&self, is_known: bool) {
-        match self.put(PermitOp::Release).await {
+        let ends = Instant::now() + self.shared.lease;
+        let mut released = self.put(PermitOp::Release).await;
+        while released.as_ref().is_err_and(is_overload) && Instant::now() < ends {
+            sleep(RELEASE_PAUSE).await;
+            released = self.put(PermitOp::Release).await;
+        }
+        match released {
             Err(_) if is_known => self.shared.counters.add(Counter::ReleaseFailures),
             Ok(false) if is_known => self.shared.counters.add(Counter::Lost),
             Ok(_) | Err(_) => {}
@@ -236,6 +245,10 @@ impl Holder {
         let told = self.shared.engine.ask_permit(self.key.as_key().as_bytes(), self.id.as_bytes(), op).await;
         told.map(|permits| permits.done)
     }
+}
+
+fn is_overload(error: &PermitError) -> bool {
+    matches!(error, PermitError::Store(StoreError::Overloaded))
 }
 
 impl Shared {

@@ -57,6 +57,12 @@ pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
 /// By how much a timer may ring late: beyond that it has measured this node. Timers tick in milliseconds.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(2);
 
+/// Shortest time between two looks at what is due. Timers tick in milliseconds.
+pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
+
+/// Shortest time between handing out a call and writing it that is taken off its budget.
+pub(crate) const WRITE_NOTED_MIN: Duration = Duration::from_micros(100);
+
 /// How long before its caller's deadline a call is over, so that the answer still gets there.
 pub(crate) const LEAVE_MARGIN: Duration = Duration::from_millis(1);
 

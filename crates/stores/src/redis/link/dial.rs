@@ -3,15 +3,19 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
@@ -222,7 +226,30 @@ pub(super) fn tls(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What connections are made of.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + 'static {}
+/// A stream that connections are made of.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + 'static {
+    /// Returns whether bytes have arrived, or the end, also where the runtime has not noticed that yet.
+    fn has_input(&self) -> bool;
+}
 
-impl<S: AsyncRead + AsyncWrite + Send + 'static> Io for S {}
+impl Io for TcpStream {
+    fn has_input(&self) -> bool {
+        has_input(self)
+    }
+}
+
+impl Io for UnixStream {
+    fn has_input(&self) -> bool {
+        has_input(self)
+    }
+}
+
+impl Io for TlsStream<TcpStream> {
+    fn has_input(&self) -> bool {
+        has_input(self.get_ref().0)
+    }
+}
+
+fn has_input(socket: &impl AsFd) -> bool {
+    SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]).is_ok()
+}

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::bounds::WRITE_NOTED_MIN;
 use super::dial::{Io, Wire};
 use super::pipe::{Pipe, Tally, Trouble, Turn};
 use super::reply::{Inbox, Reply};
@@ -19,7 +20,7 @@ pub(super) async fn drive(pipe: Arc<Pipe>, wire: Wire, mut note: impl FnMut(Tall
     let (replies, wakers, out) = (Vec::new(), Vec::new(), Vec::new());
     let sleep = Box::pin(sleep_until(Instant::now()));
     let mut driver =
-        Driver { pipe, stream, inbox, replies, wakers, out, end: 0, written: 0, sleep, ring: None, stalled_at: None };
+        Driver { pipe, stream, inbox, replies, wakers, out, end: 0, written: 0, sleep, ring: None, is_stalled: false };
     // All that is in the socket is read before a call is given up, whatever others of this thread have to do.
     let trouble = unconstrained(poll_fn(|context| driver.poll(context, &mut note))).await;
     driver.close(&trouble);
@@ -40,8 +41,8 @@ struct Driver {
     sleep: Pin<Box<Sleep>>,
     /// What the timer is set to.
     ring: Option<Instant>,
-    /// Bytes that were written when the socket last took no more.
-    stalled_at: Option<u64>,
+    /// Whether the socket did not take all bytes when it was last written to.
+    is_stalled: bool,
 }
 
 /// Also when the runtime drops the task.
@@ -54,10 +55,13 @@ impl Drop for Driver {
 impl Driver {
     fn poll(&mut self, context: &mut Context<'_>, note: &mut impl FnMut(Tally)) -> Poll<Trouble> {
         loop {
-            let read = self.read(context);
+            // Before the socket is read: what has arrived by then is known to the turn.
             let now = Instant::now();
+            let read = self.read(context);
+            let stream = self.stream.as_ref();
             let turned = self.pipe.turn(&mut Turn {
                 now,
+                has_input: &|| stream.has_input(),
                 replies: &mut self.replies,
                 wakers: &mut self.wakers,
                 waker: context.waker(),
@@ -77,7 +81,7 @@ impl Driver {
             if turned.is_done {
                 return Poll::Ready(Trouble::Broken("it was retired".into()));
             }
-            if let Err(error) = self.write(context) {
+            if let Err(error) = self.write(now, context) {
                 return Poll::Ready(Trouble::Broken(error.to_string().into()));
             }
             if !self.is_due(turned.ring, now, context) {
@@ -98,8 +102,9 @@ impl Driver {
         }
     }
 
-    /// Writes what the socket takes.
-    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    /// Writes what the socket takes of what was handed out at `handed_out`.
+    fn write(&mut self, handed_out: Instant, context: &mut Context<'_>) -> io::Result<()> {
+        let from = self.written;
         let mut done = 0;
         while done < self.out.len() {
             match self.stream.as_mut().poll_write(context, &self.out[done..])? {
@@ -108,21 +113,20 @@ impl Driver {
                     done += count;
                     self.written += count as u64;
                 }
-                Poll::Pending => {
-                    self.stalled_at.get_or_insert(self.written);
-                    break;
-                }
+                Poll::Pending => break,
             }
         }
-        if done > 0 {
-            self.out.drain(..done);
-            let _ = self.stream.as_mut().poll_flush(context)?;
+        if done == 0 {
+            return Ok(());
         }
-        if self.out.is_empty()
-            && let Some(from) = self.stalled_at.take()
-        {
-            self.pipe.written_late(from, Instant::now());
+        self.out.drain(..done);
+        let _ = self.stream.as_mut().poll_flush(context)?;
+        let now = Instant::now();
+        // Bytes that had to wait for the socket, or for this thread.
+        if self.is_stalled || now - handed_out >= WRITE_NOTED_MIN {
+            self.pipe.written(from, self.written, now);
         }
+        self.is_stalled = !self.out.is_empty();
         Ok(())
     }
 

@@ -69,7 +69,7 @@ impl From<CallError> for StoreError {
         };
         let remedy = match &error {
             error if error.is_access_denied() => Remedy::Access,
-            CallError::NotSent { why: Why::Connecting, .. } => Remedy::Wait,
+            CallError::NotSent { why: Why::Connecting | Why::ConnectingTooLate, .. } => Remedy::Wait,
             _ => Remedy::Unknown,
         };
         StoreError::Failed { certainty, cause: Cause::new(error).with_remedy(remedy) }
@@ -94,6 +94,9 @@ pub enum Why {
     /// There is no connection yet.
     #[error("no connection: it is being made")]
     Connecting,
+    /// There is no connection yet, and the caller waits no longer. The server may not be at fault.
+    #[error("no connection yet: it is being made, and the call would wait too long for it")]
+    ConnectingTooLate,
     /// Calls failed so often that none is sent until a probe succeeds.
     #[error("the breaker is open: the server did not answer in time and is probed")]
     BreakerOpen,
@@ -132,7 +135,7 @@ pub enum Why {
 impl Why {
     /// Whether the call failed in this node, and the server is not at fault.
     pub(super) fn is_overload(&self) -> bool {
-        matches!(self, Why::QueueFull | Why::TurnTooLate | Why::CallerLeft)
+        matches!(self, Why::QueueFull | Why::TurnTooLate | Why::CallerLeft | Why::ConnectingTooLate)
     }
 }
 

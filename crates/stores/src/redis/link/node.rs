@@ -158,7 +158,8 @@ impl Node {
         }
         let mut watch = link.state.subscribe();
         let state = timeout(term.patience_left(), watch.wait_for(|state| decided(state).is_some())).await;
-        let late = || Err(Why::Connecting);
+        // The keeper says when it is the server that takes its time. Until then this node is late.
+        let late = || Err(Why::ConnectingTooLate);
         state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
     }
 

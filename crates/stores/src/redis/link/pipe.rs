@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::bounds::{LATE_MAX, WAITING_MAX};
+use super::bounds::{LATE_MAX, RING_PAUSE, WAITING_MAX};
 use super::command::Packed;
 use super::reply::Reply;
 use super::window::{Pace, Window};
@@ -220,17 +220,18 @@ impl Pipe {
         let waits = !state.waiting.is_empty();
         state.pace.answered(answered, turn.now, waits);
         if state.ring.is_some_and(|ring| ring <= turn.now) {
-            state.look_at_the_time(turn.now, &mut tally, turn.wakers);
+            state.look_at_the_time(turn, &mut tally);
         }
         state.fill(turn);
         let is_idle = state.sent.is_empty() && state.waiting.is_empty() && state.asides.is_empty();
         Turned { tally, is_unasked, is_done: state.is_retired && is_idle, ring: state.ring }
     }
 
-    /// Notes when bytes were written that the socket did not take at once.
-    pub(super) fn written_late(&self, from: u64, now: Instant) {
+    /// Notes when these bytes were written, if that was not at once: the time of their calls begins then.
+    pub(super) fn written(&self, from: u64, to: u64, now: Instant) {
         let mut state = self.state();
-        for sent in state.sent.iter_mut().rev().take_while(|sent| sent.end > from) {
+        let ends = |sent: &&mut Sent| sent.end > from;
+        for sent in state.sent.iter_mut().rev().take_while(ends).filter(|sent| sent.end <= to) {
             sent.at = now;
         }
     }
@@ -254,7 +255,10 @@ impl Pipe {
 
 /// What the driver brings along to a turn, and what it gets.
 pub(super) struct Turn<'a> {
+    /// Before the socket was read.
     pub(super) now: Instant,
+    /// Whether bytes are in the socket that were not read.
+    pub(super) has_input: &'a dyn Fn() -> bool,
     pub(super) replies: &'a mut Vec<Reply>,
     /// Whom to wake afterwards, when nothing is locked.
     pub(super) wakers: &'a mut Vec<Waker>,
@@ -365,10 +369,10 @@ impl State {
 
     /// Ends what is due: calls whose turn did not come, those whose callers leave, and all of them if the oldest one is
     /// over its budget though all that is in the socket was read.
-    fn look_at_the_time(&mut self, now: Instant, tally: &mut Tally, wakers: &mut Vec<Waker>) {
-        self.end_waiting(now, wakers);
-        self.end_sent(now, tally, wakers);
-        self.ring = self.next_ring(now);
+    fn look_at_the_time(&mut self, turn: &mut Turn<'_>, tally: &mut Tally) {
+        self.end_waiting(turn.now, turn.wakers);
+        self.end_sent(turn, tally);
+        self.ring = self.next_ring(turn.now);
     }
 
     fn end_waiting(&mut self, now: Instant, wakers: &mut Vec<Waker>) {
@@ -386,8 +390,9 @@ impl State {
         self.waiting = waiting;
     }
 
-    fn end_sent(&mut self, now: Instant, tally: &mut Tally, wakers: &mut Vec<Waker>) {
-        let budget = self.budget;
+    fn end_sent(&mut self, turn: &mut Turn<'_>, tally: &mut Tally) {
+        let (budget, now) = (self.budget, turn.now);
+        let wakers = &mut *turn.wakers;
         for number in 0..self.sent.len() {
             let Some(slot) = self.sent[number].slot else { continue };
             if matches!(self.slots[slot], Slot::Sent { leave: Some(leave), .. } if leave <= now) {
@@ -405,6 +410,10 @@ impl State {
         // A ring that came late has measured the node: the server gets one more chance.
         if now - due > LATE_MAX && !oldest.is_prolonged {
             self.sent.iter_mut().for_each(|sent| (sent.at, sent.is_prolonged) = (now, true));
+            return;
+        }
+        // Bytes that the runtime has not noticed yet: they are read in a moment.
+        if (turn.has_input)() {
             return;
         }
         let was_away = std::mem::replace(&mut self.is_away, true);
@@ -437,7 +446,7 @@ impl State {
                 _ => due,
             }
         });
-        waiting.chain(sent).min()
+        waiting.chain(sent).min().map(|due| due.max(now + RING_PAUSE))
     }
 
     /// Hands out what may be written now.
