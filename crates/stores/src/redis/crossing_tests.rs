@@ -101,19 +101,33 @@ async fn each_slot_has_a_budget_of_its_own(places: &Places<'_>) {
     assert_eq!(places.left("bob").await, [9, 9, 9]);
 }
 
-/// A slot denies late, when those before it answer no more.
+/// A slot denies late, when those before it answer no more. One after the other two refunds take two budgets, and together
+/// one; on a busy machine, whose timers ring late, each may take two.
 async fn what_goes_back_goes_at_the_same_time(places: &Places<'_>) {
-    assert!(places.put("cid", &[Op::Peek, Op::Peek, Op::Take(10)]).await.unwrap().is_allowed());
-    let (late, silent) = (BUDGET / 2, BUDGET * 4);
+    let late = BUDGET / 2;
+    for key in ["cid", "dan", "eve"] {
+        let took = time_to_give_back(places, key, late).await;
+        assert!(took > BUDGET, "it was tried: {took:?}");
+        if took < late + BUDGET * 9 / 5 {
+            return;
+        }
+    }
+    panic!("two refunds take two budgets, three times in a row");
+}
+
+async fn time_to_give_back(places: &Places<'_>, key: &str, late: Duration) -> Duration {
+    assert!(places.put(key, &[Op::Peek, Op::Peek, Op::Take(10)]).await.unwrap().is_allowed());
+    let silent = BUDGET * 4;
     tokio::task::block_in_place(|| places.pause(2, late));
     let start = Instant::now();
     let silencing = async {
         sleep(late / 2).await;
         tokio::task::block_in_place(|| [0, 1].map(|place| places.pause(place, silent)));
     };
-    let (denied, ()) = tokio::join!(places.put("cid", &[Op::Take(1); 3]), silencing);
+    let (denied, ()) = tokio::join!(places.put(key, &[Op::Take(1); 3]), silencing);
     let took = start.elapsed();
     assert!(!denied.unwrap().is_allowed());
-    assert!(took > BUDGET, "it was tried: {took:?}");
-    assert!(took < late + BUDGET * 9 / 5, "one after the other it takes two budgets: {took:?}");
+    // The next attempt finds servers that answer.
+    sleep(silent).await;
+    took
 }

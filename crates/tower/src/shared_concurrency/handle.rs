@@ -32,7 +32,8 @@ pub struct SharedConcurrencyCounts {
     pub renewed: u64,
     /// Places whose lease had ended in the store while the request was in progress: somebody else may have had them.
     pub lost: u64,
-    /// Requests about which the store did not answer: what was chosen for that was done.
+    /// Requests that were decided by the choice for a failed store: it did not answer, or this process was too busy to ask it in
+    /// time.
     pub store_failures: u64,
     /// Renewals that the store did not answer. The request went on.
     pub renew_failures: u64,
