@@ -54,6 +54,9 @@ pub(crate) const UNANSWERED_MAX: usize = 1024;
 /// Shortest span over which the pace of answers is taken.
 pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
 
+/// Fewest answers that tell a pace.
+pub(crate) const PACE_ANSWERS_MIN: u64 = 16;
+
 /// By how much a timer may ring late: beyond that it has measured this node. Timers tick in milliseconds.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(2);
 

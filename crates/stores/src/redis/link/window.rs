@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::bounds::{PACE_SPAN, UNANSWERED_FIRST, UNANSWERED_MAX};
+use super::bounds::{PACE_ANSWERS_MIN, PACE_SPAN, UNANSWERED_FIRST, UNANSWERED_MAX};
 
 /// The most calls that may be unanswered: as many as the server answers within half the budget, so that queues stand in
 /// the node, where their end is known, and not in a socket.
@@ -53,7 +53,10 @@ impl Window {
 pub(super) struct Pace {
     /// Since when answers are counted, and how many came.
     counting: Option<(Instant, u32)>,
-    nanos_per_answer: u64,
+    /// The time of past spans and the answers in them, of which older ones count less and less. A server that paused once
+    /// does not seem slow: its pause is one span among others.
+    nanos: u64,
+    answers: u64,
 }
 
 impl Pace {
@@ -65,17 +68,18 @@ impl Pace {
         if !waits || span < PACE_SPAN {
             return;
         }
-        let sample = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX) / u64::from(all.max(1));
-        self.nanos_per_answer = match self.nanos_per_answer {
-            0 => sample,
-            before => before / 4 * 3 + sample / 4,
-        };
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos = (self.nanos - self.nanos / 4).saturating_add(span);
+        self.answers = (self.answers - self.answers / 4).saturating_add(u64::from(all));
         self.counting = Some((now, 0));
     }
 
-    /// How long it takes until so many calls were answered; nothing before anything is known.
+    /// How long it takes until so many calls were answered; nothing before enough is known.
     pub(super) fn time_for(&self, calls: usize) -> Duration {
-        Duration::from_nanos(self.nanos_per_answer.saturating_mul(calls as u64))
+        if self.answers < PACE_ANSWERS_MIN {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.nanos.saturating_mul(calls as u64) / self.answers)
     }
 }
 
@@ -119,7 +123,12 @@ mod tests {
         assert_eq!(pace.time_for(100), Duration::from_millis(10));
         pace.answered(500, at(11), false);
         pace.answered(0, at(1_000), true);
-        pace.answered(50, at(1_010), true);
-        assert_eq!(pace.time_for(100), Duration::from_micros(12_500), "idle times do not count");
+        // 7.5 ms and 75 answers of before are left.
+        pace.answered(25, at(1_010), true);
+        assert_eq!(pace.time_for(100), Duration::from_micros(17_500), "idle times do not count");
+        let mut pace = Pace::default();
+        pace.answered(1, at(0), true);
+        pace.answered(14, at(50), true);
+        assert_eq!(pace.time_for(100), Duration::ZERO, "too few answers to tell");
     }
 }
