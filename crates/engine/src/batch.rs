@@ -1,7 +1,6 @@
 //! Keys that are decided together: their memory is fetched at once, which makes a pipeline of many keys much cheaper
 //! than one decision after the other.
 
-use futures_util::future::join_all;
 use tidegate_core::{Decision, Key, KeyError, Limit, MemoryStore, Op};
 
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
@@ -66,20 +65,15 @@ impl Batch {
 }
 
 impl Engine {
-    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers. It returns the
-    /// numbers of the keys that could not be decided because this node is overloaded: their answers are blank.
+    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers. Decides nothing
+    /// if that store has to be awaited: see [`Engine::default_store_awaits`].
     #[inline]
-    pub async fn decide_batch(
-        &self,
-        batch: &Batch,
-        limit: &Limit,
-        op: Op,
-        decisions: &mut Vec<Decision>,
-    ) -> Vec<usize> {
-        let (mut start, before, mut overloaded) = (0, decisions.len(), Vec::new());
+    pub fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
+        let Some(store) = self.default_store.states() else { return };
+        let mut start = 0;
         for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
             // Some key, to be replaced by those of the batch.
-            let Ok(blank) = Key::new(&[0_u8]) else { return overloaded };
+            let Ok(blank) = Key::new(&[0_u8]) else { return };
             let mut keys = [blank; BATCH_KEYS_MAX];
             for (key, end) in keys.iter_mut().zip(ends) {
                 let bytes = batch.bytes.get(start..*end).unwrap_or_default();
@@ -88,24 +82,10 @@ impl Engine {
                 start = *end;
             }
             let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
-            match self.default_store.states() {
-                Some(store) => {
-                    if guarded(|| store.decide_batch_in(&CALLERS, keys, limit, op, decisions)).is_err() {
-                        self.decide_rest(store, keys, limit, op, answered, decisions);
-                    }
-                }
-                // Asked for at once, they travel together.
-                None => {
-                    for decided in join_all(keys.iter().map(|key| self.decide_key(*key, limit, op))).await {
-                        if decided.is_err() {
-                            overloaded.push(decisions.len() - before);
-                        }
-                        decisions.push(decided.unwrap_or(Decision::untaken(limit)));
-                    }
-                }
+            if guarded(|| store.decide_batch_in(&CALLERS, keys, limit, op, decisions)).is_err() {
+                self.decide_rest(store, keys, limit, op, answered, decisions);
             }
         }
-        overloaded
     }
 
     /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
@@ -147,7 +127,7 @@ mod tests {
         let mut batch = Batch::default();
         keys.iter().for_each(|key| batch.push(key.as_bytes()).unwrap());
         let mut decisions = Vec::new();
-        at_once(together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions));
+        together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions);
         let expected: Vec<Decision> =
             keys.iter().map(|key| at_once(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
         assert_eq!(decisions, expected);

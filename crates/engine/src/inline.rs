@@ -12,6 +12,13 @@ use crate::keys::CALLERS;
 use crate::store::{ChargeFailure, StoreError, charge_in_memory};
 
 impl Engine {
+    /// Returns whether the default store has to be awaited.
+    #[inline]
+    #[must_use]
+    pub fn default_store_awaits(&self) -> bool {
+        self.default_store.states().is_none()
+    }
+
     /// Decides for a key under a limit that the caller brings, in the default store.
     ///
     /// # Errors

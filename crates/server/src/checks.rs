@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Decision, Decisions, Limit, Op, Retry};
-use tidegate_engine::{Acquired, Batch, Outcome, PermitError, RequestError, ShapeError, Shaped, StoreError};
+use tidegate_engine::{Acquired, Batch, Outcome, PermitError, RequestError, ShapeError, Shaped};
 use tidegate_policy::Request;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, Span};
@@ -147,50 +147,45 @@ impl Service {
         self.observed(via, decided, charges, |decisions| InlineVerdict::of(decisions.iter(), decisions.retry())).await
     }
 
-    /// Decides for each key of a batch, which take as much from the same limit, and appends the answers. It returns the numbers
-    /// of those that this node is too loaded to decide. Where nobody observes decisions, that costs one branch for the batch.
+    /// Decides for each key of a batch, which take as much from the same limit, in memory, and appends the answers. Where nobody
+    /// observes decisions, that costs one branch for the batch.
     #[inline]
-    pub(crate) async fn decide_batch(
+    pub(crate) fn decide_batch(
         &self,
         via: Via<'_>,
         batch: &Batch,
         limit: &Limit,
         cost: u64,
         decisions: &mut Vec<Decision>,
-    ) -> Vec<usize> {
+    ) {
         if self.is_observed() {
-            return Box::pin(self.decide_batch_observed(via, batch, limit, cost, decisions)).await;
+            return self.decide_batch_observed(via, batch, limit, cost, decisions);
         }
-        self.engine.decide_batch(batch, limit, Op::Take(cost), decisions).await
+        self.engine.decide_batch(batch, limit, Op::Take(cost), decisions);
     }
 
     /// Decides as [`Service::decide_batch`] does, with a span and perhaps a line for each key.
-    async fn decide_batch_observed(
+    #[cold]
+    fn decide_batch_observed(
         &self,
         via: Via<'_>,
         batch: &Batch,
         limit: &Limit,
         cost: u64,
         decisions: &mut Vec<Decision>,
-    ) -> Vec<usize> {
+    ) {
         // Each is a decision of its own, though their answers come together.
         let spans: Vec<Span> = batch.keys().map(|_| span(via, None)).collect();
         let before = decisions.len();
-        let overloaded = self.engine.decide_batch(batch, limit, Op::Take(cost), decisions).await;
-        for (number, ((key, decision), span)) in batch.keys().zip(decisions.iter().skip(before)).zip(&spans).enumerate()
-        {
-            let is_decided = !overloaded.contains(&number);
-            span.record("allowed", is_decided && decision.is_allowed());
+        self.engine.decide_batch(batch, limit, Op::Take(cost), decisions);
+        for ((key, decision), span) in batch.keys().zip(decisions.iter().skip(before)).zip(&spans) {
+            span.record("allowed", decision.is_allowed());
             if let Some(log) = &self.decision_log {
                 let charge = InlineCharge { key, name: None, limit: InlineLimit::Rate(limit), cost };
-                let answered = || match is_decided {
-                    true => Ok(InlineVerdict::of([decision], decision.retry())),
-                    false => Err(StoreError::Overloaded.to_string()),
-                };
-                log.record(|| by_inline_limits(self.engine.clock().now(), via.protocol, &[charge], answered()));
+                let verdict = || InlineVerdict::of([decision], decision.retry());
+                log.record(|| by_inline_limits(self.engine.clock().now(), via.protocol, &[charge], Ok(verdict())));
             }
         }
-        overloaded
     }
 
     /// Takes a permit of a key, if one is free.

@@ -169,7 +169,7 @@ fn a_panic_in_a_batch_is_answered_for_the_key_at_fault_alone() {
         let (engine, clock) = engine("{name: all, limit: 1/minute}");
         let decide = || {
             let mut decisions = Vec::new();
-            at_once(engine.decide_batch(&batch, &limit, Op::Take(1), &mut decisions));
+            engine.decide_batch(&batch, &limit, Op::Take(1), &mut decisions);
             decisions
         };
         assert_eq!(decide().len(), 4);

@@ -21,6 +21,15 @@ impl Replies {
         Replies { version: Version::Resp2, bytes: Vec::new() }
     }
 
+    pub(crate) fn with_version(version: Version) -> Replies {
+        Replies { version, bytes: Vec::new() }
+    }
+
+    /// Adds the replies to later commands.
+    pub(crate) fn append(&mut self, later: &Replies) {
+        self.bytes.extend_from_slice(&later.bytes);
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) queue: Option<Queue>,
     /// Each CL.THROTTLE that was read and is not answered yet.
     pub(crate) pending: Pending,
+    /// Commands that are to be asked of a store together.
+    pub(crate) together: Queue,
     /// Whether the connection ends after the replies so far.
     pub(crate) ends: bool,
     /// Commands that were answered.
@@ -39,13 +41,14 @@ impl Session {
             library_version: Vec::new(),
             queue: None,
             pending: Pending::default(),
+            together: Queue::default(),
             ends: false,
             commands: 0,
         }
     }
 }
 
-/// Commands that wait for EXEC.
+/// Commands that wait, for EXEC or until all of a pipeline are read.
 #[derive(Default)]
 pub(crate) struct Queue {
     /// Whether one of them was refused, so that none will be run.

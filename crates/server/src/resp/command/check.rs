@@ -13,20 +13,21 @@ use tidegate_policy::{Descriptor, Entry, Request};
 use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
 use crate::protocol::Protocol;
 
+use super::super::RespDoor;
 use super::super::parse::Command;
-use super::super::reply::Shown;
+use super::super::reply::{Replies, Shown};
 use super::throttle::{seconds_up, whole};
-use super::{Context, OVERLOADED, integer};
+use super::{OVERLOADED, integer};
 
 pub(super) const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
 
-pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
-    if let Err(text) = check(context, command).await {
-        context.replies.error(text);
+pub(super) async fn run(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
+    if let Err(text) = check(door, replies, command).await {
+        replies.error(text);
     }
 }
 
-async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String> {
+async fn check(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) -> Result<(), String> {
     let (pairs_end, cost) = cost(command)?;
     let domain = text("domain", command.get(1))?;
     let mut entries = Vec::with_capacity(command.len() / 2);
@@ -37,7 +38,7 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     }
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain, descriptors: &descriptors, http: None, cost };
-    let checked = context.door.service.check_known(Protocol::Resp.into(), &request).await;
+    let checked = door.service.check_known(Protocol::Resp.into(), &request).await;
     let Some(outcome) = checked.map_err(told)? else {
         let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
@@ -45,7 +46,7 @@ async fn check(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), S
     if outcome.denial() == Some(Denial::Overloaded) {
         return Err(OVERLOADED.to_owned());
     }
-    reply(context, &outcome);
+    reply(replies, &outcome);
     Ok(())
 }
 
@@ -79,7 +80,7 @@ fn text<'a>(field: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
     std::str::from_utf8(bytes).map_err(|_| format!("ERR {field}: `{}` is not UTF-8", shown()))
 }
 
-fn reply(context: &mut Context<'_>, outcome: &Outcome) {
+fn reply(replies: &mut Replies, outcome: &Outcome) {
     let limited = !outcome.is_allowed();
     // Of a hidden rule no numbers, no name and no time to retry are told.
     let is_told = |judgement: &Judgement<'_>| !crate::headers::options(judgement).hidden;
@@ -89,13 +90,13 @@ fn reply(context: &mut Context<'_>, outcome: &Outcome) {
         Some(Retry::After(wait) | Retry::Unknown(wait)) => seconds_up(wait).max(1),
         Some(Retry::Never) | None => -1,
     };
-    context.replies.array(6);
+    replies.array(6);
     for value in [i64::from(limited), limit, remaining, retry, reset] {
-        context.replies.integer(value);
+        replies.integer(value);
     }
     match judgement.and_then(|judgement| judgement.rule) {
-        Some(rule) => context.replies.bulk(rule.name.as_bytes()),
-        None => context.replies.null(),
+        Some(rule) => replies.bulk(rule.name.as_bytes()),
+        None => replies.null(),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | HELLO, AUTH, CLIENT and what else is about the connection | `connection.rs` |
 //! | INFO, COMMAND, CONFIG and what else is about the server | `server.rs` |
 //! | MULTI, EXEC, DISCARD | `transaction.rs` |
+//! | commands of one pipeline that wait for a store together | `together.rs` |
 //! | all of them in a list | `table.rs` |
 
 mod check;
@@ -18,6 +19,7 @@ mod permits;
 mod server;
 mod table;
 pub(super) mod throttle;
+mod together;
 mod transaction;
 
 use crate::bounds::COMMAND_BYTES_TOLD_MAX;
@@ -27,8 +29,6 @@ use super::parse::Command;
 use super::reply::{Replies, Shown};
 use super::session::Session;
 use table::{Name, Spec};
-
-pub(super) use throttle::settle;
 
 /// What a command is answered whose store could not be asked in time.
 const OVERLOADED: &str = "OVERLOADED this node is overloaded and could not ask the store in time; try again later";
@@ -45,17 +45,34 @@ pub(super) struct Context<'a> {
 pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
     context.session.commands += 1;
     let is_open = context.session.authenticated && context.session.queue.is_none();
-    if is_open && command.get(0).eq_ignore_ascii_case(b"CL.THROTTLE") {
-        return throttle::add(context, command).await;
+    if is_open
+        && command.get(0).eq_ignore_ascii_case(b"CL.THROTTLE")
+        && !context.door.service.engine.default_store_awaits()
+    {
+        return throttle::add(context, command);
     }
-    settle(context).await;
+    throttle::settle(context);
     run_any(context, command).await;
+}
+
+/// Answers all commands that were not answered at once.
+pub(super) async fn settle(context: &mut Context<'_>) {
+    // Where one has commands, the other has none.
+    throttle::settle(context);
+    together::settle(context).await;
 }
 
 /// Answers any command: it may be unknown, wrong, too early, or have to wait for EXEC.
 #[inline(never)]
 async fn run_any(context: &mut Context<'_>, command: &Command<'_>) {
-    let Some(spec) = table::find(command.get(0)) else {
+    let spec = table::find(command.get(0));
+    if let Some(spec) = spec
+        && together::takes(context, spec, command)
+    {
+        return together::add(context, command).await;
+    }
+    together::settle(context).await;
+    let Some(spec) = spec else {
         // What a browser was tricked to send must not be read on: its body could hold commands.
         if is_http(command.get(0)) {
             context.session.ends = true;
@@ -97,11 +114,11 @@ fn admit(context: &Context<'_>, spec: &Spec, command: &Command<'_>) -> Result<()
 /// Does what a command says, except for those about transactions.
 async fn execute(context: &mut Context<'_>, name: Name, command: &Command<'_>) {
     match name {
-        Name::Throttle => throttle::run(context, command).await,
-        Name::Check => check::run(context, command).await,
-        Name::Acquire => permits::acquire(context, command).await,
-        Name::Renew => permits::renew(context, command).await,
-        Name::Release => permits::release(context, command).await,
+        Name::Throttle => throttle::alone(context.door, context.replies, command).await,
+        Name::Check => check::run(context.door, context.replies, command).await,
+        Name::Acquire => permits::acquire(context.door, context.replies, command).await,
+        Name::Renew => permits::renew(context.door, context.replies, command).await,
+        Name::Release => permits::release(context.door, context.replies, command).await,
         Name::Del => keys::delete(context, command).await,
         Name::Exists => keys::exists(context, command).await,
         Name::Ttl => keys::time_left(context, command, 1_000_000_000).await,

@@ -13,22 +13,23 @@ use tidegate_engine::{PermitError, StoreError};
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
 use crate::protocol::Protocol;
 
+use super::super::RespDoor;
 use super::super::parse::Command;
-use super::super::reply::Shown;
+use super::super::reply::{Replies, Shown};
 use super::throttle::whole;
-use super::{Context, OVERLOADED, integer};
+use super::{OVERLOADED, integer};
 
 pub(super) const ACQUIRE_USAGE: &str = "ERR usage: TIDEGATE.ACQUIRE key limit lease_ms [id]";
 pub(super) const RENEW_USAGE: &str = "ERR usage: TIDEGATE.RENEW key id lease_ms";
 pub(super) const RELEASE_USAGE: &str = "ERR usage: TIDEGATE.RELEASE key id";
 
-pub(super) async fn acquire(context: &mut Context<'_>, command: &Command<'_>) {
-    if let Err(text) = try_acquire(context, command).await {
-        context.replies.error(text);
+pub(super) async fn acquire(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
+    if let Err(text) = try_acquire(door, replies, command).await {
+        replies.error(text);
     }
 }
 
-async fn try_acquire(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String> {
+async fn try_acquire(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) -> Result<(), String> {
     let id = match command.len() {
         4 => None,
         5 => Some(command.get(4)),
@@ -36,10 +37,10 @@ async fn try_acquire(context: &mut Context<'_>, command: &Command<'_>) -> Result
     };
     let limit = number("limit", command.get(2), PERMIT_LIMIT_MAX)?;
     let lease = lease(command.get(3))?;
-    let service = &context.door.service;
+    let service = &door.service;
     let asked = service.acquire_permit(Protocol::Resp.into(), command.get(1), limit, lease, id).await;
     let acquired = asked.map_err(told)?;
-    let (permits, replies) = (acquired.permits, &mut *context.replies);
+    let permits = acquired.permits;
     replies.array(5);
     replies.integer(i64::from(!permits.done));
     replies.integer(whole(limit));
@@ -54,23 +55,21 @@ async fn try_acquire(context: &mut Context<'_>, command: &Command<'_>) -> Result
     Ok(())
 }
 
-pub(super) async fn renew(context: &mut Context<'_>, command: &Command<'_>) {
+pub(super) async fn renew(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
     let renewed = match lease(command.get(3)) {
-        Ok(lease) => {
-            context.door.service.engine.renew_permit(command.get(1), command.get(2), lease).await.map_err(told)
-        }
+        Ok(lease) => door.service.engine.renew_permit(command.get(1), command.get(2), lease).await.map_err(told),
         Err(text) => Err(text),
     };
     match renewed {
-        Ok(permits) => context.replies.integer(i64::from(permits.done)),
-        Err(text) => context.replies.error(text),
+        Ok(permits) => replies.integer(i64::from(permits.done)),
+        Err(text) => replies.error(text),
     }
 }
 
-pub(super) async fn release(context: &mut Context<'_>, command: &Command<'_>) {
-    match context.door.service.engine.release_permit(command.get(1), command.get(2)).await {
-        Ok(permits) => context.replies.integer(i64::from(permits.done)),
-        Err(error) => context.replies.error(told(error)),
+pub(super) async fn release(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
+    match door.service.engine.release_permit(command.get(1), command.get(2)).await {
+        Ok(permits) => replies.integer(i64::from(permits.done)),
+        Err(error) => replies.error(told(error)),
     }
 }
 

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
 use tidegate_core::{Decision, KeyError, Limit, LimitError, Rate};
-use tidegate_engine::Batch;
+use tidegate_engine::{Batch, RequestError, StoreError};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
 use crate::headers;
 use crate::protocol::Protocol;
 
+use super::super::RespDoor;
 use super::super::parse::Command;
-use super::super::reply::Shown;
+use super::super::reply::{Replies, Shown};
 use super::{Context, OVERLOADED, integer};
 
 /// Commands that are decided together: neighbours in a pipeline that take as much from the same limit.
@@ -52,6 +53,8 @@ pub(crate) enum ThrottleError {
     Limit(LimitError),
     #[error(transparent)]
     Key(KeyError),
+    #[error(transparent)]
+    Request(RequestError),
 }
 
 /// What is wrong with a command that has too few arguments.
@@ -63,44 +66,49 @@ fn told(error: &ThrottleError) -> String {
     format!("Cell error: {error}")
 }
 
-/// Answers the command at once.
-pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
-    add(context, command).await;
-    settle(context).await;
+/// Decides a command by itself, and answers.
+pub(super) async fn alone(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
+    let decide = async || {
+        let (numbers, units) = read(command)?;
+        let limit = limit(numbers)?;
+        let decided = door.service.decide(Protocol::Resp.into(), command.get(1), (None, &limit), units).await;
+        decided.map_err(ThrottleError::Request)
+    };
+    match decide().await {
+        Ok(decision) => replies.five(numbers(&decision)),
+        Err(ThrottleError::Request(RequestError::Store(StoreError::Overloaded))) => replies.error(OVERLOADED),
+        Err(error) => replies.error(told(&error)),
+    }
 }
 
-/// Adds the command to those that are decided together. Those that cannot be decided with it are answered first.
+/// Adds the command to those that are decided together, in memory. Those that cannot be decided with it are answered first.
 #[inline]
-pub(super) async fn add(context: &mut Context<'_>, command: &Command<'_>) {
+pub(super) fn add(context: &mut Context<'_>, command: &Command<'_>) {
     let added = match read(command) {
         Ok((numbers, units)) => {
             if !context.session.pending.takes(numbers, units) {
-                settle(context).await;
+                settle(context);
             }
             context.session.pending.push(command.get(1), numbers, units)
         }
         Err(error) => Err(error),
     };
     if let Err(error) = added {
-        settle(context).await;
+        settle(context);
         context.replies.error(told(&error));
     }
 }
 
 /// Decides and answers all that was added.
 #[inline]
-pub(crate) async fn settle(context: &mut Context<'_>) {
+pub(super) fn settle(context: &mut Context<'_>) {
     let Pending { limit: Some(last), units, keys, decisions } = &mut context.session.pending else { return };
     if keys.is_empty() {
         return;
     }
-    let overloaded =
-        context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions).await;
-    for (number, decision) in decisions.iter().enumerate() {
-        match overloaded.contains(&number) {
-            false => context.replies.five(numbers(decision)),
-            true => context.replies.error(OVERLOADED),
-        }
+    context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions);
+    for decision in decisions.iter() {
+        context.replies.five(numbers(decision));
     }
     keys.clear();
     decisions.clear();
