@@ -12,6 +12,11 @@ use crate::fleet::{Fleet, charged, shared, sleep_millis};
 
 const LIMIT: u64 = 1_000;
 
+/// How often each run is repeated: `make soak` says more than once.
+fn repeats() -> usize {
+    std::env::var("TIDEGATE_OVERLOAD_REPEATS").map_or(1, |repeats| repeats.parse().unwrap())
+}
+
 /// A run: who asks, and what else happens.
 struct Run<'a> {
     protocol: Protocol,
@@ -72,7 +77,7 @@ fn nothing(_: &Fleet, _: &Server) {
 
 #[test]
 fn an_exact_limit_is_exact_however_many_ask() {
-    for callers in [64, 400, 1_000, 4_000] {
+    for callers in [64, 400, 1_000, 4_000].repeat(repeats()) {
         for protocol in [Protocol::Resp, Protocol::Grpc] {
             let run = Run { protocol, callers, consistency: "exact", beside: &nothing };
             assert_eq!(run.passed(), LIMIT, "{protocol:?}, {callers} callers");
@@ -82,7 +87,7 @@ fn an_exact_limit_is_exact_however_many_ask() {
 
 #[test]
 fn a_leased_limit_is_never_exceeded_however_many_ask() {
-    for callers in [64, 400, 1_000, 4_000] {
+    for callers in [64, 400, 1_000, 4_000].repeat(repeats()) {
         for protocol in [Protocol::Resp, Protocol::Grpc] {
             let passed = Run { protocol, callers, consistency: "leased", beside: &nothing }.passed();
             assert!((LIMIT * 95 / 100..=LIMIT).contains(&passed), "{protocol:?}, {callers} callers: {passed}");
@@ -92,7 +97,8 @@ fn a_leased_limit_is_never_exceeded_however_many_ask() {
 
 /// Runs beside callers of both protocols, under an exact limit and a leased one.
 fn check_beside(beside: &(dyn Fn(&Fleet, &Server) + Sync)) {
-    for (protocol, consistency) in [(Protocol::Resp, "exact"), (Protocol::Grpc, "exact"), (Protocol::Resp, "leased")] {
+    let runs = [(Protocol::Resp, "exact"), (Protocol::Grpc, "exact"), (Protocol::Resp, "leased")];
+    for (protocol, consistency) in runs.repeat(repeats()) {
         let passed = Run { protocol, callers: 400, consistency, beside }.passed();
         let least = if consistency == "exact" { LIMIT } else { LIMIT * 95 / 100 };
         assert!((least..=LIMIT).contains(&passed), "{protocol:?}, {consistency}: {passed}");

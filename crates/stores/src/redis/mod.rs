@@ -29,6 +29,8 @@ mod crossing_tests;
 #[cfg(test)]
 mod permission_tests;
 #[cfg(test)]
+mod sizes_tests;
+#[cfg(test)]
 mod store_tests;
 
 pub use decode::ReplyError;
