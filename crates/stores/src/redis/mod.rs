@@ -29,7 +29,6 @@ mod crossing_tests;
 #[cfg(test)]
 mod permission_tests;
 #[cfg(test)]
-mod sizes_tests;
 #[cfg(test)]
 mod store_tests;
 

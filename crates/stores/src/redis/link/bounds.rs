@@ -54,6 +54,9 @@ pub(crate) const UNANSWERED_MAX: usize = 1024;
 /// Shortest span over which the pace of answers is taken.
 pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
 
+/// Most calls that are joined to one command: a script that takes one after the other holds up the others meanwhile.
+pub(crate) const JOINED_MAX: usize = 64;
+
 /// Fewest answers that tell a pace.
 pub(crate) const PACE_ANSWERS_MIN: u64 = 16;
 

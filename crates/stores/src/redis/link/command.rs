@@ -2,6 +2,8 @@
 
 use sha1_smol::Sha1;
 
+use super::line::Join;
+
 /// A script: its text and the hash by which Redis knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
@@ -59,6 +61,8 @@ impl From<u64> for Arg<'_> {
 pub(super) struct Packed {
     pub(super) bytes: Vec<u8>,
     pub(super) replies: u8,
+    /// Set if calls that are the same to the byte may become one command.
+    pub(super) join: Option<Join>,
 }
 
 impl Packed {
@@ -73,6 +77,22 @@ impl Packed {
         words.iter().for_each(|word| self.word(word));
         self.replies += 1;
         self
+    }
+
+    /// Writes the commands, which stand for so many calls, and counts the bytes.
+    pub(super) fn write(&self, calls: usize, out: &mut Vec<u8>, end: &mut u64) {
+        let before = out.len();
+        match &self.join {
+            Some(Join { times, .. }) if calls > 1 => {
+                out.extend_from_slice(&self.bytes[..times.start]);
+                let mut word = Packed::default();
+                word.word(Digits::default().of(calls as u64));
+                out.extend_from_slice(&word.bytes);
+                out.extend_from_slice(&self.bytes[times.end..]);
+            }
+            _ => out.extend_from_slice(&self.bytes),
+        }
+        *end += (out.len() - before) as u64;
     }
 
     fn head(&mut self, kind: u8, number: usize) {
@@ -120,7 +140,7 @@ impl Digits {
 /// The command that runs a script which the server knows already.
 pub(super) fn run(script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Packed {
     let bytes = keys.iter().map(|key| key.len() + 16).sum::<usize>() + args.len() * 20 + 96;
-    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1 };
+    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1, join: None };
     packed.head(b'*', keys.len() + args.len() + 3);
     packed.word(b"EVALSHA");
     packed.word(script.sha.as_bytes());

@@ -7,7 +7,7 @@
 //! | a script call as commands | `command` |
 //! | one node and its breaker | `node`, `circuit` |
 //! | one connection: made, watched, probed | `dial`, `link`, `keeper` |
-//! | calls on one connection: their turn, their time | `pipe`, `window`, `term` |
+//! | calls on one connection: their turn, their time | `pipe`, `line`, `calls`, `window`, `term` |
 //! | bytes: written and read, replies | `driver`, `reply` |
 //! | where the primary is | `sentinel` |
 //! | which node has a slot | `cluster`, `slots` |
@@ -17,6 +17,7 @@
 //! is applied once at most.
 
 pub(crate) mod bounds;
+mod calls;
 mod circuit;
 mod cluster;
 mod command;
@@ -25,6 +26,7 @@ mod driver;
 mod error;
 mod journal;
 mod keeper;
+mod line;
 #[expect(clippy::module_inception, reason = "a link is one of the links")]
 mod link;
 mod node;
