@@ -129,27 +129,30 @@ impl Limit {
 
     /// Reads a state as the scripts write it and had it at `now`; nothing if it is none.
     ///
-    /// Lua has no whole numbers of 64 bits, so an instant is written as text of all its nanoseconds. Each state but a
-    /// bucket's begins with a letter of its own. A window of a calendar is known by its name.
+    /// Lua has no whole numbers of 64 bits, so an instant is written as text of all its nanoseconds. The state of a window
+    /// is its units with the second of its end behind them, and of a calendar's with its name: whole numbers, which take
+    /// Redis little space.
     #[must_use]
     pub fn read_state(&self, text: &str, now: Time) -> Option<[u64; 3]> {
-        let words = |letter: char| {
-            let mut words = text.strip_prefix(letter)?.split(' ').map(|word| word.parse::<u64>().ok());
-            Some([(); 3].map(|()| words.next().flatten()))
-        };
         match self.shape() {
-            Shape::Bucket(_) => Some([text.parse().ok()?, 0, 0]),
+            Shape::Bucket(_) => Some([digits(text)?, 0, 0]),
             Shape::Window(_) => {
-                let [count, end, _] = words('w')?;
-                Some([end?, count?, 0])
+                let (number, nanos) = match text.split_once('.') {
+                    Some((number, nanos)) => (number, digits(nanos).filter(|_| nanos.len() == 9)?),
+                    None => (text, 0),
+                };
+                let (units, seconds) = number_and_tail(number, 11)?;
+                let end = seconds.checked_mul(NANOS_PER_SECOND)?.checked_add(nanos)?;
+                Some([end, units, 0])
             }
             Shape::Calendar(window) => {
-                let [count, name, _] = words('d')?;
-                Some([end_of_named(window.calendar, name?, now), count?, 0])
+                let (units, name) = number_and_tail(text, 10)?;
+                Some([end_of_named(window.calendar, name, now), units, 0])
             }
             Shape::Counter(_) => {
-                let [prev, curr, fresh_at] = words('c')?;
-                Some([fresh_at?, prev?, curr?])
+                let mut words = text.strip_prefix('c')?.split(' ').map(digits);
+                let (prev, curr, fresh_at) = (words.next()??, words.next()??, words.next()??);
+                Some([fresh_at, prev, curr])
             }
             Shape::Log(_) => None,
         }
@@ -192,7 +195,8 @@ impl Charge<'_> {
             Shape::Bucket(_) => {}
             Shape::Window(window) => {
                 let window = window.for_key(self.namespace, self.key);
-                [window.window, window.phase()].into_iter().for_each(|length| numbers.extend(time(length)));
+                window_arguments(window.window, window.phase(), receipt, &mut numbers);
+                return numbers;
             }
             Shape::Calendar(window) => windows_around(window.calendar, around, &mut numbers),
             Shape::Counter(counter) => numbers.extend(time(counter.window)),
@@ -214,6 +218,21 @@ impl Charge<'_> {
             }
             _ => instant(receipt),
         });
+    }
+}
+
+/// The seconds of a window, the receipt, and what there is beyond whole seconds since the epoch. Missing numbers at the end
+/// are left out: most windows need but one.
+fn window_arguments(window: u64, phase: u64, receipt: Option<Receipt>, numbers: &mut Arguments) {
+    let [seconds, nanos] = time(window);
+    numbers.push(seconds);
+    let is_plain = nanos == Argument::Whole(0) && phase == 0;
+    if receipt.is_some() || !is_plain {
+        numbers.extend(instant(receipt));
+    }
+    if !is_plain {
+        numbers.push(nanos);
+        numbers.extend(time(phase));
     }
 }
 
@@ -241,6 +260,17 @@ fn end_of_named(calendar: Calendar, name: u64, now: Time) -> u64 {
         _ if Some(name) == next_name() => calendar.end_after(&present),
         _ => calendar.end_after(&present).saturating_add(1),
     }
+}
+
+/// Reads a whole number: digits and nothing else.
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Reads two numbers that were written one behind the other, the second one with this many digits.
+fn number_and_tail(text: &str, tail: usize) -> Option<(u64, u64)> {
+    let (number, tail) = text.split_at_checked(text.len().checked_sub(tail)?)?;
+    Some((digits(number)?, digits(tail)?))
 }
 
 /// A length as whole seconds and nanoseconds.
@@ -287,6 +317,36 @@ impl Decisions {
         }
         let states = place_of.iter().map(|place| places[*place].trial.state(allowed)).collect();
         Ok(decisions.reporting(now, states))
+    }
+}
+
+impl Decisions {
+    /// The answer to a charge that a script decided at `now` after this many equal ones, which passed. `found` is the state
+    /// before all of them.
+    ///
+    /// # Errors
+    /// If the arithmetic decides otherwise than the script did.
+    pub fn of_joined(
+        charge: &Charge<'_>,
+        now: Time,
+        found: Found,
+        earlier: u64,
+        taken: bool,
+    ) -> Result<Decisions, Disagreement> {
+        let units = match charge.op {
+            Op::Take(units) if earlier > 0 => units,
+            _ => return Decisions::of_found(std::slice::from_ref(charge), now, &[found], taken),
+        };
+        // What passed one after the other leaves the state that one charge for all of it leaves.
+        let units = units.checked_mul(earlier).ok_or(Disagreement)?;
+        let both = [Charge { op: Op::Take(units), ..charge.shadow() }, charge.shadow()];
+        let decisions = Decisions::of_found(&both, now, &[found, found], true)?;
+        let [(before, _), (decision, _)] = *decisions.with_vetoes() else { return Err(Disagreement) };
+        if !before.is_allowed() || decision.is_allowed() != taken {
+            return Err(Disagreement);
+        }
+        let state = decisions.state(1).cloned();
+        Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(now, vec![state]))
     }
 }
 

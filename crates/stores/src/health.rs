@@ -138,6 +138,8 @@ macro_rules! counts {
 counts! {
     /// Calls that were answered.
     answered,
+    /// Calls that were answered with an equal one before them, without a command of their own.
+    joined,
     /// Calls that were not applied.
     not_sent,
     /// Calls that did not get their turn in this node in time, and were not applied.

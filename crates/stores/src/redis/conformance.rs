@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
 mod in_process;
+mod joined;
 mod leases;
 mod live;
 mod log_costs;
@@ -21,7 +22,7 @@ use live::Live;
 /// The scripts with a clock that is told the time, and states that live so many milliseconds longer than they count.
 fn told_the_time(spare: u64) -> Scripts {
     Scripts::on(&format!(
-        "local now_s, now_n, spare = ARGV[#ARGV - 1] + 0, ARGV[#ARGV] + 0, {spare}\nlocal OTHER_LAYOUT = 'TIDEGATE other'\n",
+        "local now_n, now_s, spare = table.remove(ARGV) + 0, table.remove(ARGV) + 0, {spare}\nlocal OTHER_LAYOUT = 'TIDEGATE other'\n",
     ))
 }
 
@@ -83,7 +84,10 @@ fn charge(subject: &mut impl Runs, now: Time, charges: &[Charge<'_>]) -> Decisio
         [one] => subject.run(scripts.one(one.limit), &keys, &bytes(&encode::one(one, now), now)),
         several => subject.run(&scripts.several, &keys, &bytes(&encode::several(several, now), now)),
     };
-    let decisions = decode::decisions(charges, &reply);
+    let decisions = match charges {
+        [one] => decode::one(one, &reply, 0),
+        several => decode::decisions(several, &reply),
+    };
     let decisions = decisions.unwrap_or_else(|error| panic!("{error}: {reply:?} to {charges:?} at {now:?}"));
     for (number, (charge, decision)) in charges.iter().zip(decisions.iter()).enumerate() {
         // The last of several decisions about one state is about what is left of it.

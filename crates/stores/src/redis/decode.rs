@@ -20,20 +20,46 @@ pub enum ReplyError {
     Disagreement(#[from] Disagreement),
 }
 
+/// Reads the reply to one charge, which has this place among equal ones that were decided one after the other.
+pub(crate) fn one(charge: &Charge<'_>, reply: &Reply, place: usize) -> Result<Decisions, ReplyError> {
+    let (passed, now, found) = parts_of(reply)?;
+    let is_taken = (place as u64) < passed;
+    let charges = std::slice::from_ref(charge);
+    match (found, charge.limit.arithmetic()) {
+        // Those after one that did not pass have its answer.
+        ([.., last], Arithmetic::Log) => {
+            let found = found_of(charge, found.get(place).unwrap_or(last), now)?;
+            Ok(Decisions::of_found(charges, now, &[found], is_taken)?)
+        }
+        ([before], _) => {
+            let found = found_of(charge, before, now)?;
+            let earlier = passed.min(place as u64);
+            Ok(Decisions::of_joined(charge, now, found, earlier, is_taken)?)
+        }
+        _ => Err(ReplyError::Unreadable),
+    }
+}
+
 /// Reads the reply to charges that were decided together.
 pub(crate) fn decisions(charges: &[Charge<'_>], reply: &Reply) -> Result<Decisions, ReplyError> {
-    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
-    let [taken, seconds, nanos, found @ ..] = &parts[..] else { return Err(ReplyError::Unreadable) };
-    let now = Time::from_nanos(time(seconds, nanos)?);
-    if let Reply::Int(-1) = taken {
-        return Err(ReplyError::OtherTime(now));
-    }
+    let (taken, now, found) = parts_of(reply)?;
     if found.len() != charges.len() {
         return Err(ReplyError::Unreadable);
     }
     let found: Result<Vec<Found>, ReplyError> =
         charges.iter().zip(found).map(|(charge, value)| found_of(charge, value, now)).collect();
-    Ok(Decisions::of_found(charges, now, &found?, number(taken)? == 1)?)
+    Ok(Decisions::of_found(charges, now, &found?, taken == 1)?)
+}
+
+/// Takes the reply to charges apart: how many passed, or whether they were taken; now; and what was found.
+fn parts_of(reply: &Reply) -> Result<(u64, Time, &[Reply]), ReplyError> {
+    let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
+    let [passed, seconds, nanos, found @ ..] = &parts[..] else { return Err(ReplyError::Unreadable) };
+    let now = Time::from_nanos(time(seconds, nanos)?);
+    match passed {
+        Reply::Int(-1) => Err(ReplyError::OtherTime(now)),
+        passed => Ok((number(passed)?, now, found)),
+    }
 }
 
 /// Reads the reply to a lease: the number of the size that was taken or 0, now, and the state before. That to a single

@@ -10,8 +10,11 @@ use super::link::Arg;
 const WIDTH: usize = 3 + ARGUMENTS_MAX;
 
 /// The arguments of one charge, for its algorithm's own script. Windows of a calendar are those around this instant.
+///
+/// The first says how many equal charges the call stands for.
 pub(crate) fn one(charge: &Charge<'_>, around: Time) -> Vec<Arg<'static>> {
     let mut args = Vec::with_capacity(WIDTH);
+    args.push(Arg::from(1_u64));
     put(charge, around, &mut args);
     args
 }
@@ -31,7 +34,7 @@ pub(crate) fn several(charges: &[Charge<'_>], around: Time) -> Vec<Arg<'static>>
 pub(crate) fn lease<'a>(length: Duration, sizes: impl Iterator<Item = Charge<'a>>) -> Vec<Arg<'static>> {
     let mut args = vec![Arg::from(length.as_secs()), Arg::from(u64::from(length.subsec_nanos()))];
     // No calendar has leases: the instant plays no part.
-    let sizes: Vec<Vec<Arg<'static>>> = sizes.map(|charge| one(&charge, Time::default())).collect();
+    let sizes: Vec<Vec<Arg<'static>>> = sizes.map(|charge| one(&charge, Time::default()).split_off(1)).collect();
     args.push(Arg::from(sizes.first().map_or(0, Vec::len) as u64));
     args.extend(sizes.into_iter().flatten());
     args
@@ -39,8 +42,8 @@ pub(crate) fn lease<'a>(length: Duration, sizes: impl Iterator<Item = Charge<'a>
 
 /// The numbers of a log, for `inspect_log.lua`.
 pub(crate) fn log_numbers(charge: &Charge<'_>) -> Vec<Arg<'static>> {
-    // After the op, its units and nothing.
-    one(charge, Time::default()).split_off(3)
+    // After the number of charges, the op, its units and nothing.
+    one(charge, Time::default()).split_off(4)
 }
 
 fn put(charge: &Charge<'_>, around: Time, args: &mut Vec<Arg<'static>>) {

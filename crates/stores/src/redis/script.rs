@@ -22,6 +22,7 @@ pub(crate) struct Scripts {
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(include_str!("lua/clock.lua")));
 
 const INSTANT: &str = include_str!("lua/instant.lua");
+const INSTANTS: &str = "local less, plus, minus, remainder = instants()";
 const BUCKET: &str = include_str!("lua/bucket.lua");
 const FIXED_WINDOW: &str = include_str!("lua/fixed_window.lua");
 const CALENDAR_WINDOW: &str = include_str!("lua/calendar_window.lua");
@@ -56,16 +57,18 @@ impl Scripts {
             match arithmetic {
                 // It has helpers of its own, which cost less.
                 Arithmetic::Bucket => script(&[BUCKET, &decide, ONE]),
-                Arithmetic::Log => script(&[INSTANT, LOG, ONE_LOG]),
-                words => script(&[INSTANT, source(words), &decide, ONE]),
+                // It makes them only for windows that are no whole seconds.
+                Arithmetic::FixedWindow => script(&[INSTANT, FIXED_WINDOW, &decide, ONE]),
+                Arithmetic::Log => script(&[INSTANT, INSTANTS, LOG, ONE_LOG]),
+                words => script(&[INSTANT, INSTANTS, source(words), &decide, ONE]),
             }
         };
-        let all: Vec<&str> = [INSTANT].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
+        let all: Vec<&str> = [INSTANT, INSTANTS].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
         Scripts {
             one: Arithmetic::ALL.map(one),
             lease_bucket: script(&[BUCKET, "local decide, is_bucket = bucket, true", LEASE]),
             lease_window: script(&[INSTANT, FIXED_WINDOW, "local decide, is_bucket = fixed_window, false", LEASE]),
-            inspect_log: script(&[INSTANT, LOG, INSPECT_LOG]),
+            inspect_log: script(&[INSTANT, INSTANTS, LOG, INSPECT_LOG]),
             permits: script(&[PERMITS]),
             several: script(&all),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Arithmetic, Charge, ChargeError, Decisions, Found, Op, PermitOp, Permits, Snapshot, check_charges,
+    Arithmetic, Charge, ChargeError, Decisions, Found, Op, PermitOp, Permits, Snapshot, Time, check_charges,
 };
 
 use super::clock::StoreClock;
@@ -114,13 +114,16 @@ impl RedisStore {
         // Once more if the windows of a calendar were not those of the store's time.
         let mut asked_again = false;
         loop {
-            let (script, args) = match charges {
+            let decided = match charges {
                 [] => return Ok(Decisions::default()),
-                [one] => (SCRIPTS.one(one.limit), encode::one(one, around)),
-                several => (&SCRIPTS.several, encode::several(several, around)),
+                [charge] => self.charge_one(slot, keys[0], charge, around, term).await?,
+                several => {
+                    let args = encode::several(several, around);
+                    let reply = self.redis.call_at(slot, &SCRIPTS.several, &keys, &args, term).await?;
+                    decode::decisions(several, &reply)
+                }
             };
-            let reply = self.redis.call_at(slot, script, &keys, &args, term).await?;
-            match decode::decisions(charges, &reply) {
+            match decided {
                 // Nothing was changed.
                 Err(ReplyError::OtherTime(now)) if !asked_again && self.clock.learn(around, now) => {
                     (around, asked_again) = (now, true);
@@ -128,6 +131,24 @@ impl RedisStore {
                 decided => return decided.map_err(|error| self.unreadable(error)),
             }
         }
+    }
+
+    /// Decides one charge. Takes that wait on a connection are joined with equal ones: the script takes as many of them as
+    /// fit.
+    async fn charge_one(
+        &self,
+        slot: u16,
+        name: &[u8],
+        charge: &Charge<'_>,
+        around: Time,
+        term: Term,
+    ) -> Result<Result<Decisions, ReplyError>, RedisError> {
+        let (script, args) = (SCRIPTS.one(charge.limit), encode::one(charge, around));
+        let (reply, place) = match (charge.op, &args[..]) {
+            (Op::Take(1..), [_once, rest @ ..]) => self.redis.call_joined(slot, script, name, rest, term).await?,
+            _ => (self.redis.call_at(slot, script, &[name], &args, term).await?, 0),
+        };
+        Ok(decode::one(charge, &reply, place))
     }
 
     pub(super) async fn look(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, RedisError> {

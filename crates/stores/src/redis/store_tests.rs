@@ -161,11 +161,19 @@ async fn a_corrupt_state_is_refused_and_left_as_it_is() {
         nines.clone(),
     ]);
     let window = [
-        format!("w{nines} 1700000000000000000"),
-        format!("w1 {nines}"),
-        "w9007199254740992 1700000000000000000".into(),
-        "w1 18446744073709551616".into(),
+        nines.clone(),
+        "18446744073".into(),
+        "118446744074".into(),
+        "900719925474099201700000000".into(),
+        "-501700000000".into(),
+        " 501700000000".into(),
+        "501700000000.".into(),
+        "501700000000.00000000a".into(),
+        "501700000000.0000000001".into(),
+        "50170000000a".into(),
+        "w5 1700000000000000000".into(),
     ];
+    let dated = [nines.clone(), "2026111900".into(), "5 2026111900".into(), "900719925474099220261119".into()];
     let counter = [
         format!("c{nines} 1 1700000000000000000"),
         format!("c1 {nines} 1700000000000000000"),
@@ -174,6 +182,8 @@ async fn a_corrupt_state_is_refused_and_left_as_it_is() {
     ];
     let window_limit = Limit::fixed_window(10, day()).unwrap();
     let counter_limit = Limit::sliding_counter(10, day()).unwrap();
+    let calendar = Calendar::new(CalendarPeriod::Day, "UTC", None).unwrap();
+    let calendar_limit = Limit::calendar_window(10, calendar).unwrap();
     let all = bucket.map(|state| ("gcra:0", gcra, state));
     let all = all.chain(window.into_iter().map(|state| ("fixed_window:86400000000000", window_limit, state)));
     let all = all.chain(counter.into_iter().map(|state| ("sliding_counter:86400000000000", counter_limit, state)));

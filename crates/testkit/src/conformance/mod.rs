@@ -94,7 +94,11 @@ fn charge<'a>(key: &'a str, limit: &'a Limit, op: Op, veto: bool) -> Charge<'a> 
 }
 
 /// Runs a check with random cases, and shows the smallest case that fails.
-fn run_cases<S, T: Strategy>(subject: &mut S, cases: u32, strategy: T, check: impl Fn(&mut S, T::Value))
+/// Runs random cases.
+///
+/// # Panics
+/// If one of them fails, with the smallest that does.
+pub fn run_cases<S, T: Strategy>(subject: &mut S, cases: u32, strategy: T, check: impl Fn(&mut S, T::Value))
 where
     T::Value: Debug,
 {

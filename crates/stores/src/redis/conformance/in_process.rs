@@ -161,6 +161,11 @@ fn call(lua: &Lua, keys: &mut Keys, words: &MultiValue) -> mlua::Result<LuaValue
             keys.expire(key, millis);
             Ok(LuaValue::Boolean(true))
         }
+        [b"SET", key, value, b"KEEPTTL"] => {
+            assert!(keys.ends.contains_key(*key), "it has no time to live");
+            keys.held.insert(key.to_vec(), Held::Text(value.to_vec()));
+            Ok(LuaValue::Boolean(true))
+        }
         [b"DEL", key] => {
             keys.ends.remove(*key);
             counted(usize::from(keys.held.remove(*key).is_some()))

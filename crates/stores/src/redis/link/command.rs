@@ -139,20 +139,42 @@ impl Digits {
 
 /// The command that runs a script which the server knows already.
 pub(super) fn run(script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Packed {
-    let bytes = keys.iter().map(|key| key.len() + 16).sum::<usize>() + args.len() * 20 + 96;
-    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1, join: None };
-    packed.head(b'*', keys.len() + args.len() + 3);
-    packed.word(b"EVALSHA");
-    packed.word(script.sha.as_bytes());
-    packed.word(Digits::default().of(keys.len() as u64));
-    keys.iter().for_each(|key| packed.word(key));
+    let mut packed = begin(script, keys, args.len());
     args.iter().for_each(|arg| packed.arg(arg));
     packed
 }
 
+/// The same of a script for one key, with how many calls it stands for before the other arguments: while it waits, equal
+/// ones can be joined with it.
+pub(super) fn run_joined(script: &Script, key: &[u8], args: &[Arg<'_>]) -> Packed {
+    let once = Arg::from(1_u64);
+    let mut packed = begin(script, &[key], 1 + args.len());
+    let times = packed.bytes.len();
+    packed.arg(&once);
+    let key_end = times - b"\r\n".len();
+    packed.join = Some(Join { key: key_end - key.len()..key_end, times: times..packed.bytes.len() });
+    args.iter().for_each(|arg| packed.arg(arg));
+    packed
+}
+
+/// The command up to its keys.
+fn begin(script: &Script, keys: &[&[u8]], args: usize) -> Packed {
+    let bytes = keys.iter().map(|key| key.len() + 16).sum::<usize>() + args * 20 + 96;
+    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1, join: None };
+    packed.head(b'*', keys.len() + args + 3);
+    packed.word(b"EVALSHA");
+    packed.word(script.sha.as_bytes());
+    packed.word(Digits::default().of(keys.len() as u64));
+    keys.iter().for_each(|key| packed.word(key));
+    packed
+}
+
 /// Puts before a command what the node needs first: the script's text, and the word that lets a call in to a slot that
-/// is still on its way. The latter holds for the next command alone, so it stands last.
+/// is still on its way. The latter holds for the next command alone, so it stands last. Such a command is not joined.
 pub(super) fn prepare(command: &Packed, load: Option<&Script>, asking: bool) -> Packed {
+    if load.is_none() && !asking {
+        return command.clone();
+    }
     let mut packed = Packed::default();
     if let Some(script) = load {
         packed = packed.and(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
@@ -176,6 +198,19 @@ mod tests {
         let expected = "*8\r\n$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n$1\r\n2\r\n$2\r\nk\0\r\n\
                         $0\r\n\r\n$2\r\n-5\r\n$20\r\n18446744073709551615\r\n$3\r\na b\r\n";
         assert_eq!((String::from_utf8(command.bytes).unwrap().as_str(), command.replies), (expected, 1));
+    }
+
+    #[test]
+    fn a_call_that_can_be_joined_says_how_many_it_stands_for() {
+        let script = Script::new("return 1");
+        let command = run_joined(&script, b"key", &[Arg::from("t"), Arg::from(5_u64)]);
+        assert_eq!(command.join.as_ref().map(|join| &command.bytes[join.key.clone()]), Some(&b"key"[..]));
+        for calls in [1_usize, 2, 64] {
+            let (mut out, mut end) = (Vec::new(), 10);
+            command.write(calls, &mut out, &mut end);
+            let expected = run(&script, &[b"key"], &[Arg::from(calls as u64), Arg::from("t"), Arg::from(5_u64)]);
+            assert_eq!((out, end), (expected.bytes.clone(), 10 + expected.bytes.len() as u64));
+        }
     }
 
     #[test]

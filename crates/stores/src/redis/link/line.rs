@@ -5,6 +5,7 @@
 //! other call for that key waits between them.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
@@ -27,8 +28,9 @@ pub(super) struct Line {
     entries: VecDeque<Entry>,
     /// The number of the first entry, counted from the beginning of the connection.
     first: u64,
-    /// The last entry of each key, of those that can be joined.
-    last_of_key: HashMap<Box<[u8]>, u64>,
+    /// The last entry of each key, by its hash, of those that can be joined. Keys with the same hash are joined less often.
+    last_of_key: HashMap<u64, u64>,
+    hasher: RandomState,
     calls: usize,
 }
 
@@ -51,11 +53,11 @@ impl Line {
     pub(super) fn push(&mut self, packed: Packed, place: usize) -> bool {
         self.calls += 1;
         let next = self.first + self.entries.len() as u64;
-        let Some(key) = packed.join.as_ref().map(|join| &packed.bytes[join.key.clone()]) else {
+        let Some(hash) = self.hash_of_key(&packed) else {
             self.entries.push_back(Entry { packed, members: smallvec![place] });
             return false;
         };
-        if let Some(number) = self.last_of_key.get_mut(key) {
+        if let Some(number) = self.last_of_key.get_mut(&hash) {
             let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
             let entry = self.entries.get_mut(at).filter(|_| *number >= self.first);
             if let Some(entry) = entry
@@ -67,7 +69,7 @@ impl Line {
             }
             *number = next;
         } else {
-            self.last_of_key.insert(key.into(), next);
+            self.last_of_key.insert(hash, next);
         }
         self.entries.push_back(Entry { packed, members: smallvec![place] });
         false
@@ -80,13 +82,17 @@ impl Line {
         self.calls -= entry.members.len();
         if self.entries.is_empty() {
             self.last_of_key.clear();
-        } else if let Some(join) = &entry.packed.join {
-            let key = &entry.packed.bytes[join.key.clone()];
-            if self.last_of_key.get(key).is_some_and(|last| *last < self.first) {
-                self.last_of_key.remove(key);
-            }
+        } else if let Some(hash) = self.hash_of_key(&entry.packed)
+            && self.last_of_key.get(&hash).is_some_and(|last| *last < self.first)
+        {
+            self.last_of_key.remove(&hash);
         }
         Some(entry)
+    }
+
+    fn hash_of_key(&self, packed: &Packed) -> Option<u64> {
+        let join = packed.join.as_ref()?;
+        Some(self.hasher.hash_one(&packed.bytes[join.key.clone()]))
     }
 
     /// Keeps the calls for which this holds.

@@ -62,7 +62,7 @@ use command::{Packed, prepare};
 use dial::{Dialer, Endpoint};
 use link::Live;
 use node::{Node, Sending, Shared, Whereabouts};
-use pipe::is_not_ready;
+use pipe::{Answer, is_not_ready};
 use reply::ServerError;
 use sentinel::Sentinels;
 
@@ -160,8 +160,25 @@ impl Redis {
         args: &[Arg<'_>],
         term: Term,
     ) -> Result<Reply, CallError> {
+        Ok(self.ask(slot, script, command::run(script, keys, args), term).await?.reply)
+    }
+
+    /// Runs a script for one key, which may be joined with equal calls that wait: its first argument is how many it stands
+    /// for, and does not come with the others. Returns the place of this call among them, counted from 0.
+    pub(crate) async fn call_joined(
+        &self,
+        slot: u16,
+        script: &Script,
+        key: &[u8],
+        args: &[Arg<'_>],
+        term: Term,
+    ) -> Result<(Reply, usize), CallError> {
+        let answer = self.ask(slot, script, command::run_joined(script, key, args), term).await?;
+        Ok((answer.reply, answer.place))
+    }
+
+    async fn ask(&self, slot: u16, script: &Script, command: Packed, term: Term) -> Result<Answer, CallError> {
         let started = Instant::now();
-        let command = command::run(script, keys, args);
         let attempt = Attempt { redis: self, script, command, slot, term };
         let result = attempt.run().await;
         let shared = &self.inner.shared;
@@ -170,6 +187,9 @@ impl Redis {
             shared.stopwatch.count(started.elapsed());
         }
         let counters = &shared.counters;
+        if result.as_ref().is_ok_and(|answer| answer.place > 0) {
+            count(&counters.joined);
+        }
         count(match &result {
             Ok(_) => &counters.answered,
             Err(CallError::NotSent { why, .. }) if why.is_overload() => &counters.overloaded,
@@ -255,7 +275,7 @@ enum Meaning {
 }
 
 impl Attempt<'_> {
-    async fn run(&self) -> Result<Reply, CallError> {
+    async fn run(&self) -> Result<Answer, CallError> {
         let mut done = Done::default();
         loop {
             let node = self.node(&done).await?;
@@ -267,7 +287,7 @@ impl Attempt<'_> {
                     self.redis.inner.shared.waits.count(answer.waited);
                     match answer.reply {
                         Reply::Error(error) => (error, live),
-                        reply => return Ok(reply),
+                        reply => return Ok(Answer { reply, ..answer }),
                     }
                 }
                 Sending::Unknown(why) => return Err(CallError::Unknown { store: self.store(), why }),

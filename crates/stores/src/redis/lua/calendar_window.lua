@@ -1,8 +1,8 @@
 -- Calendar window: units per day, week, month or year of a time zone. See spec/calendar_window.md.
 --
 -- Lua knows no calendars: the caller sends three windows in a row, by their starts and the end of the last in seconds, and
--- by their names, which are local dates. The state is `d`, the units of a window, and its name. `at` is the receipt of a
--- refund, or empty.
+-- by their names, which are local dates. The state is a whole number, which takes Redis little space: the units of a
+-- window, and in ten digits its name. `at` is the receipt of a refund, or empty.
 -- Answers as bucket.lua does; an empty state to write means none. If now lies in none of the three windows, or it takes a
 -- fourth to tell what counts, the answer is the text `time`: the caller learns the time and asks once more.
 local function calendar_window(value, op, units, _, limit, s1, s2, s3, s4, n1, n2, n3, at_s, at_n)
@@ -13,12 +13,12 @@ local function calendar_window(value, op, units, _, limit, s1, s2, s3, s4, n1, n
   if now_s < starts[1] or i == 4 then return 'time' end
   local count, jumped = 0, false
   if value then
-    local units_then, name = value:match('^d(%d+) (%d+)$')
-    if not units_then or units_then + 0 >= 2 ^ 53 or #name > 10 then return end
-    name = name + 0
+    if #value < 11 or value:find('%D') then return end
+    local units_then, name = value:sub(1, -11) + 0, value:sub(-10) + 0
+    if units_then >= 9007199254740992 then return end
     if name > names[i] and not names[i + 1] then return 'time' end
     if name >= names[i] then
-      count = units_then + 0
+      count = units_then
       if name > names[i] then
         -- This instant is stale, and counts as the start of the state's own window; but a clock that jumped back must not
         -- lock the key out until it catches up.
@@ -44,5 +44,5 @@ local function calendar_window(value, op, units, _, limit, s1, s2, s3, s4, n1, n
   end
   if count == before and not jumped then return allowed end
   local left = (starts[i + 1] - now_s) * 1000 - math.floor(now_n / 1000000) + spare
-  return allowed, ('d%d %d'):format(count, names[i]), ('%d'):format(left)
+  return allowed, ('%d%010d'):format(count, names[i]), ('%d'):format(left)
 end

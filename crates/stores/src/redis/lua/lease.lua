@@ -23,7 +23,7 @@ for at = 4, #ARGV - width + 1, width do
   if allowed == nil then return redis.error_reply(OTHER_LAYOUT) end
   if allowed then
     taken = (at - 4) / width + 1
-    redis.call('SET', KEYS[1], changed, 'PX', millis)
+    if millis then redis.call('SET', KEYS[1], changed, 'PX', millis) else redis.call('SET', KEYS[1], changed, 'KEEPTTL') end
     break
   end
   repaired, lives = changed, millis

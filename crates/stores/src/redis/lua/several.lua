@@ -17,7 +17,7 @@ for i, key in ipairs(KEYS) do
     local readable, changed, left = decide(value, 'd', 0, 0, unpack(ARGV, at + 6, at + WIDTH))
     if readable == nil then return redis.error_reply(OTHER_LAYOUT) end
     if readable == 'time' then return {-1, now_s, now_n} end
-    states[key], millis[key] = {value, changed or value}, changed and left
+    states[key], millis[key] = {value, changed or value}, left
   elseif not decide and not logs[key] then
     local log = log_open(key, unpack(ARGV, at + 6, at + 12))
     if not log then return redis.error_reply(OTHER_LAYOUT) end
@@ -45,7 +45,7 @@ for i, key in ipairs(KEYS) do
     local value = tried[key]
     if value == nil then value = states[key][2] end
     local allowed, changed, lives = decide(value, unpack(ARGV, at + 3, at + WIDTH))
-    if changed then tried[key], left[key] = changed ~= '' and changed, lives end
+    if changed then tried[key], left[key] = changed ~= '' and changed, lives or left[key] end
     if not allowed and vetoes then denied = true end
   else
     local answer = log_foresee(place.log, op, units, place.pending)
@@ -80,10 +80,12 @@ for i, key in ipairs(KEYS) do
     found[i] = log_decide(place.log, ARGV[at + 3], ARGV[at + 4] + 0, ARGV[at + 13], ARGV[at + 14])
     log_close(place.log)
   elseif not denied and tried[key] ~= nil then
-    if tried[key] then
+    if not tried[key] then
+      redis.call('DEL', key)
+    elseif left[key] then
       redis.call('SET', key, tried[key], 'PX', left[key])
     else
-      redis.call('DEL', key)
+      redis.call('SET', key, tried[key], 'KEEPTTL')
     end
     tried[key] = nil
   end
