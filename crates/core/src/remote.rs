@@ -339,14 +339,15 @@ impl Decisions {
         };
         // What passed one after the other leaves the state that one charge for all of it leaves.
         let units = units.checked_mul(earlier).ok_or(Disagreement)?;
-        let both = [Charge { op: Op::Take(units), ..charge.shadow() }, charge.shadow()];
-        let decisions = Decisions::of_found(&both, now, &[found, found], true)?;
-        let [(before, _), (decision, _)] = *decisions.with_vetoes() else { return Err(Disagreement) };
-        if !before.is_allowed() || decision.is_allowed() != taken {
+        let all = Charge { op: Op::Take(units), ..charge.shadow() };
+        let before = Decisions::of_found(&[all], now, &[found], true)?;
+        let mut state = before.state(0).cloned().ok_or(Disagreement)?;
+        let limit = charge.limit.for_key(charge.namespace, charge.key);
+        let decision = crate::decide(&limit, &mut state, now, charge.op);
+        if decision.is_allowed() != taken {
             return Err(Disagreement);
         }
-        let state = decisions.state(1).cloned();
-        Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(now, vec![state]))
+        Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(now, vec![Some(state)]))
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Calendar(&'static Entry);
 struct Entry {
     zone: TimeZone,
     anchor: Anchor,
+    /// The canonical text.
+    text: Box<str>,
     /// Of the canonical text.
     identity: u64,
     latest: LatestWindow,
@@ -81,8 +83,9 @@ impl Calendar {
         if calendars.len() >= CALENDARS_MAX {
             return Err(CalendarError::TooMany { text });
         }
-        let identity = agreed_hash(text.as_bytes());
-        let calendar = Calendar(Box::leak(Box::new(Entry { zone, anchor, identity, latest: LatestWindow::default() })));
+        let (identity, latest) = (agreed_hash(text.as_bytes()), LatestWindow::default());
+        let entry = Entry { zone, anchor, text: text.as_str().into(), identity, latest };
+        let calendar = Calendar(Box::leak(Box::new(entry)));
         calendars.insert(text, calendar);
         Ok(calendar)
     }
@@ -147,8 +150,16 @@ impl Calendar {
         self.0.anchor.to_string()
     }
 
+    /// Returns the canonical text, period;zone;anchor, such as `month;Europe/Berlin;15`. Different calendars have different
+    /// texts.
+    #[inline]
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        &self.0.text
+    }
+
     /// Returns a number that tells calendars apart and is the same in every process: a fixed hash
-    /// ([`agreed_hash`](crate::agreed_hash)) of the text that [`Display`](fmt::Display) writes.
+    /// ([`agreed_hash`](crate::agreed_hash)) of [`Calendar::text`].
     #[inline]
     #[must_use]
     pub fn identity(self) -> u64 {
@@ -156,10 +167,10 @@ impl Calendar {
     }
 }
 
-/// Writes the canonical text, period;zone;anchor, such as `month;Europe/Berlin;15`.
+/// Writes [`Calendar::text`].
 impl fmt::Display for Calendar {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&canonical(&self.0.zone, self.0.anchor))
+        formatter.pad(self.text())
     }
 }
 

@@ -57,6 +57,21 @@ impl Algorithm {
         }
     }
 
+    /// The letters that names of states in shared stores have for it. They never change.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Algorithm::FixedWindow => "w",
+            Algorithm::SlidingLog => "l",
+            Algorithm::SlidingCounter => "c",
+            Algorithm::SlicedWindow => "s",
+            Algorithm::TokenBucket => "bt",
+            Algorithm::LeakyBucket => "bl",
+            Algorithm::Gcra => "b",
+            Algorithm::CalendarWindow => "cal",
+        }
+    }
+
     /// The number that stores know it by.
     #[must_use]
     pub const fn number(self) -> u8 {

@@ -6,7 +6,7 @@ use super::{Limit, Phase, Shape, nanos};
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
-use crate::{Key, Namespace, Receipt, Time};
+use crate::{Calendar, Key, Namespace, Receipt, Time};
 
 impl Limit {
     /// By how much the windows of this key start after those of the epoch.
@@ -15,6 +15,15 @@ impl Limit {
         match self.shape {
             Shape::Window(window) => Phase(window.for_key(namespace, key).phase()),
             _ => Phase::default(),
+        }
+    }
+
+    /// The calendar of its windows; nothing if they are all of one length, or it has none.
+    #[must_use]
+    pub fn calendar(&self) -> Option<Calendar> {
+        match self.shape {
+            Shape::Calendar(window) => Some(window.calendar),
+            Shape::Bucket(_) | Shape::Window(_) | Shape::Counter(_) | Shape::Log(_) => None,
         }
     }
 

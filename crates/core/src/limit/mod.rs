@@ -361,17 +361,17 @@ mod tests {
 
     /// Stores keep these numbers for years.
     #[test]
-    fn numbers_of_algorithms_never_change() {
-        let numbers = Algorithm::ALL.map(|algorithm| (algorithm.number(), algorithm.name()));
+    fn numbers_and_codes_of_algorithms_never_change() {
+        let numbers = Algorithm::ALL.map(|algorithm| (algorithm.number(), algorithm.code(), algorithm.name()));
         let pinned = [
-            (7, "gcra"),
-            (5, "token_bucket"),
-            (6, "leaky_bucket"),
-            (1, "fixed_window"),
-            (2, "sliding_log"),
-            (3, "sliding_counter"),
-            (4, "sliced_window"),
-            (8, "calendar_window"),
+            (7, "b", "gcra"),
+            (5, "bt", "token_bucket"),
+            (6, "bl", "leaky_bucket"),
+            (1, "w", "fixed_window"),
+            (2, "l", "sliding_log"),
+            (3, "c", "sliding_counter"),
+            (4, "s", "sliced_window"),
+            (8, "cal", "calendar_window"),
         ];
         assert_eq!(numbers, pinned);
         let window = Limit::fixed_window(5, Duration::from_secs(60)).unwrap();

@@ -71,7 +71,7 @@ impl<'s> Node<'s> {
 
     /// Keys of the rule, its penalties and its blocks that Redis has without a hash tag.
     fn untagged(&self) -> String {
-        self.redis.command("KEYS tidegate{}:gcra:0:[rpd]*")
+        self.redis.command("KEYS tidegate{}*api:one:b")
     }
 }
 

@@ -1,59 +1,239 @@
-//! What states are called in Redis. This is the only place where their names are made.
+//! Names of states in Redis. This is the only place where they are made; `spec/names.md` describes them.
+//!
+//! A name can be read, and read back: distinct states never share one. Each piece is escaped such that what stands after it
+//! cannot be part of it.
 
-use tidegate_core::{Charge, Key, Namespace};
+use std::io::Write as _;
+use std::net::Ipv6Addr;
 
-/// The name of the state that a charge counts in: the prefix, the hash tag, the algorithm and window that tell states
-/// apart, the namespace and the key.
+use tidegate_core::{Charge, Key, Limit, Namespace, Purpose};
+
+use super::escape::{push_byte, push_decimal, push_escaped};
+
+/// Bytes of most names beside their prefix, tag, namespace and key: marks around these pieces, the code of a calendar, an
+/// address that is longer than its bytes. A name of more bytes moves once.
+const ROOM: usize = 64;
+
+/// The longest name that an engine asks for, in bytes: a prefix of 64, a tag of 1,041, and a namespace and key of 4,096 in all
+/// that take three times as much if every byte is escaped. Whoever brings a longer namespace or tag has longer names.
+#[cfg(test)]
+pub(super) const NAME_BYTES_MAX: usize = 16 << 10;
+
+/// The name of the state that a charge counts in: the prefix, the hash tag, the namespace, the code of algorithm and window,
+/// and the key.
 ///
-/// On a Cluster the tag in braces chooses the slot. An empty one makes the whole name count, whatever braces a key brings
-/// along: nobody can choose a slot by choosing a key.
+/// On a Cluster the tag in braces chooses the slot. An empty one makes the whole name count, and braces elsewhere are
+/// escaped: nobody can choose a slot by choosing a key.
 pub(super) fn name(prefix: &str, charge: &Charge<'_>) -> Vec<u8> {
-    let what = format!(":{}:{}:", charge.limit.algorithm(), charge.limit.identity().window());
-    let (tag, namespace) = (charge.placement.tag, charge.namespace.as_bytes());
-    [prefix.as_bytes(), b"{", tag, b"}", what.as_bytes(), namespace, charge.key.as_bytes()].concat()
+    let mut name = begin(prefix, charge.placement.tag, charge.namespace, charge.key);
+    push_code(&mut name, charge.limit);
+    push_key(&mut name, charge.key.as_bytes());
+    name
 }
 
 /// The name of the permits under a key.
 pub(super) fn permits(prefix: &str, namespace: &Namespace, key: Key<'_>) -> Vec<u8> {
-    [prefix.as_bytes(), b"{}:permits:", namespace.as_bytes(), key.as_bytes()].concat()
+    let mut name = begin(prefix, b"", namespace, key);
+    name.extend_from_slice(b"permits");
+    push_key(&mut name, key.as_bytes());
+    name
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
+/// The name up to the code, with room for the rest.
+fn begin(prefix: &str, tag: &[u8], namespace: &Namespace, key: Key<'_>) -> Vec<u8> {
+    let room = prefix.len() + tag.len() + namespace.as_bytes().len() + key.as_bytes().len() + ROOM;
+    let mut name = Vec::with_capacity(room);
+    name.extend_from_slice(prefix.as_bytes());
+    name.push(b'{');
+    push_escaped(&mut name, tag, b"");
+    name.push(b'}');
+    push_namespace(&mut name, namespace);
+    name.push(b':');
+    name
+}
 
-    use tidegate_core::{Limit, Op, Placement, Purpose};
-
-    fn named(tag: &str, limit: &Limit, key: &str) -> String {
-        let placement = Placement { tag: tag.as_bytes(), ..Placement::default() };
-        let charge = Charge::new(Key::new(key).unwrap(), limit, Op::Peek).placed(placement);
-        String::from_utf8(name("tidegate", &charge)).unwrap()
+/// Appends `domain:rule` or `domain:rule/limit`, with `/penalty:` or `/block:` before it where it belongs to one; for files of
+/// envoyproxy/ratelimit `domain:`; the purpose alone where that has no names; and nothing for [`Namespace::root`].
+fn push_namespace(name: &mut Vec<u8>, namespace: &Namespace) {
+    let Some((_, names)) = namespace.as_bytes().split_first() else { return };
+    let pushed = match namespace.purpose() {
+        Some(Purpose::Rule) => push_names(name, b"", names),
+        Some(Purpose::Penalty) => push_names(name, b"/penalty:", names),
+        Some(Purpose::Block) => push_names(name, b"/block:", names),
+        Some(Purpose::AnyBlock) => push_alone(name, b"/any_block", names),
+        Some(Purpose::RequestLimit) => push_alone(name, b"/request", names),
+        Some(Purpose::Caller) => push_alone(name, b"/caller", names),
+        Some(Purpose::Layer) => push_alone(name, b"/layer", names),
+        _ => None,
+    };
+    // Nobody makes such a namespace; if somebody does, it still has a name of its own.
+    if pushed.is_none() {
+        name.extend_from_slice(b"/=");
+        push_escaped(name, namespace.as_bytes(), b":");
     }
+}
 
-    #[test]
-    fn states_are_told_apart_by_algorithm_window_and_key() {
-        let gcra: Limit = "5/minute".parse().unwrap();
-        let window = |seconds| Limit::fixed_window(5, Duration::from_secs(seconds)).unwrap();
-        assert_eq!(named("", &gcra, "ann"), "tidegate{}:gcra:0:ann");
-        assert_eq!(named("", &"9/day".parse().unwrap(), "ann"), "tidegate{}:gcra:0:ann", "other numbers, same state");
-        assert_eq!(named("", &window(60), "ann"), "tidegate{}:fixed_window:60000000000:ann");
-        assert_eq!(named("ann", &window(1), "x"), "tidegate{ann}:fixed_window:1000000000:x");
-    }
+fn push_alone(name: &mut Vec<u8>, purpose: &[u8], names: &[u8]) -> Option<()> {
+    names.is_empty().then(|| name.extend_from_slice(purpose))
+}
 
-    #[test]
-    fn a_namespace_stands_before_the_key() {
-        let (gcra, rule) = ("5/minute".parse().unwrap(), Namespace::named(Purpose::Rule, &["api", "per_user"]));
-        let charge = Charge::new(Key::new("ann").unwrap(), &gcra, Op::Peek).within(&rule);
-        assert_eq!(name("tidegate", &charge), b"tidegate{}:gcra:0:r\x03api\x08per_userann");
-        assert_eq!(permits("x", &Namespace::of(Purpose::Caller), Key::ALL), b"x{}:permits:i");
+/// Appends the names of a domain, rule and limit; nothing is returned and written if the bytes are others.
+fn push_names(name: &mut Vec<u8>, purpose: &[u8], names: &[u8]) -> Option<()> {
+    let (domain, names) = split_name(names)?;
+    let (rule, names) = split_name(names)?;
+    let (limit, names) = if rule.is_empty() { (&[][..], names) } else { split_name(names)? };
+    if domain.is_empty() || !names.is_empty() {
+        return None;
     }
+    name.extend_from_slice(purpose);
+    push_escaped(name, domain, b":/");
+    name.push(b':');
+    push_escaped(name, rule, b":/");
+    if !limit.is_empty() {
+        name.push(b'/');
+        push_escaped(name, limit, b":/");
+    }
+    Some(())
+}
 
-    #[test]
-    fn a_key_does_not_choose_its_slot() {
-        let gcra: Limit = "5/minute".parse().unwrap();
-        let slot = |key: &str| crate::redis::link::slot(named("", &gcra, key).as_bytes());
-        let slots: std::collections::HashSet<u16> = (0..100).map(|number| slot(&format!("{{x}}{number}"))).collect();
-        assert!(slots.len() > 90, "{} slots", slots.len());
+/// The first name of a namespace, as [`Namespace::named`] writes it, and what stands after it.
+fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = split_length(bytes)?;
+    rest.split_at_checked(length)
+}
+
+/// A length of seven bits a byte, the lowest first, in as few bytes as there can be, and what stands after it.
+fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut length = 0;
+    for (number, byte) in bytes.iter().enumerate().take(3) {
+        length |= usize::from(byte & 0x7f) << (7 * number);
+        if byte & 0x80 == 0 {
+            let is_least = number == 0 || *byte > 0;
+            return is_least.then(|| (length, bytes.get(number + 1..).unwrap_or_default()));
+        }
     }
+    None
+}
+
+/// Appends what tells limits of one namespace and key apart: the algorithm, and the length of its window or its calendar.
+fn push_code(name: &mut Vec<u8>, limit: &Limit) {
+    name.extend_from_slice(limit.algorithm().code().as_bytes());
+    match (limit.calendar(), limit.identity().window()) {
+        // The only piece that has a colon is a time of day: `09:30` becomes `0930`.
+        (Some(calendar), _) => {
+            name.push(b';');
+            name.extend(calendar.text().bytes().filter(|byte| *byte != b':'));
+        }
+        (None, 0) => {}
+        (None, window) => push_span(name, window),
+    }
+}
+
+/// The units of time of codes, the longest first.
+const UNITS: [(u64, &[u8]); 7] = [
+    (86_400_000_000_000, b"d"),
+    (3_600_000_000_000, b"h"),
+    (60_000_000_000, b"m"),
+    (1_000_000_000, b"s"),
+    (1_000_000, b"ms"),
+    (1_000, b"us"),
+    (1, b"ns"),
+];
+
+/// Appends a span of nanoseconds in the longest unit that it is a whole number of.
+fn push_span(name: &mut Vec<u8>, nanos: u64) {
+    if let Some((unit, text)) = UNITS.into_iter().find(|(unit, _)| nanos.is_multiple_of(*unit)) {
+        push_decimal(name, nanos / unit);
+        name.extend_from_slice(text);
+    }
+}
+
+/// Appends a key: nothing for [`Key::ALL`]; of parts each after a colon; a key of an Envoy file as a full stop and the unit,
+/// then each entry as `:key:value`, or `:key=pattern` where all values share a count; any other one after an equals sign.
+fn push_key(name: &mut Vec<u8>, key: &[u8]) {
+    if key.is_empty() {
+        return;
+    }
+    if parts(key).all(|part| part.is_some()) {
+        for part in parts(key).flatten() {
+            name.push(b':');
+            push_value(name, part, b":");
+        }
+        return;
+    }
+    let start = name.len();
+    if push_entries(name, key).is_none() {
+        name.truncate(start);
+        name.push(b'=');
+        push_value(name, key, b"");
+    }
+}
+
+/// The parts of a key that each have their length before them; nothing in place of what is none.
+fn parts(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = Some(key);
+    std::iter::from_fn(move || {
+        let bytes = rest.filter(|bytes| !bytes.is_empty())?;
+        let split = split_part(bytes);
+        rest = split.map(|(_, rest)| rest);
+        Some(split.map(|(part, _)| part))
+    })
+}
+
+/// The first part of a key, and what stands after it.
+fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
+/// Appends the unit and the entries of a key of an Envoy file; nothing is returned if it is no such key.
+fn push_entries(name: &mut Vec<u8>, key: &[u8]) -> Option<()> {
+    let (unit, mut rest) = split_part(key)?;
+    name.push(b'.');
+    push_escaped(name, unit, b":=");
+    while !rest.is_empty() {
+        let (entry, after) = split_part(rest)?;
+        let (kind, after) = after.split_first()?;
+        let (value, after) = split_part(after)?;
+        let sign = match kind {
+            b'v' => b':',
+            b'p' => b'=',
+            _ => return None,
+        };
+        name.push(b':');
+        push_escaped(name, entry, b":=");
+        name.push(sign);
+        push_value(name, value, b":");
+        rest = after;
+    }
+    Some(())
+}
+
+/// Appends a value that stands until the next of `marks`: as an address in brackets if it looks like one, else as text.
+fn push_value(name: &mut Vec<u8>, value: &[u8], marks: &[u8]) {
+    if let Ok(octets) = <[u8; 4]>::try_from(value)
+        && !is_text(value)
+    {
+        for (number, octet) in octets.into_iter().enumerate() {
+            name.push(if number == 0 { b'[' } else { b'.' });
+            push_decimal(name, u64::from(octet));
+        }
+        name.push(b']');
+    } else if let Ok(octets) = <[u8; 16]>::try_from(value)
+        && !is_text(value)
+    {
+        // Writing to memory does not fail.
+        let _ = write!(name, "[{}]", Ipv6Addr::from(octets));
+    } else if let Some((b'[', rest)) = value.split_first() {
+        push_byte(name, b'[');
+        push_escaped(name, rest, marks);
+    } else {
+        push_escaped(name, value, marks);
+    }
+}
+
+/// Whether bytes of the length of an address are a text rather than that. Few addresses are texts without control
+/// characters; those are shown as such.
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| !text.chars().any(|character| character.is_ascii_control()))
 }

@@ -8,13 +8,14 @@
 //! | addresses of stores | `url.rs`, `query.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
-//! | what states are called | `key.rs` |
+//! | names of states | `key.rs`, `escape.rs` |
 //! | connections, Sentinel, Cluster, failures | `link/` |
 
 mod clock;
 mod crossing;
 mod decode;
 mod encode;
+mod escape;
 mod key;
 mod link;
 mod query;
@@ -27,8 +28,9 @@ mod conformance;
 #[cfg(test)]
 mod crossing_tests;
 #[cfg(test)]
-mod permission_tests;
+mod key_tests;
 #[cfg(test)]
+mod permission_tests;
 #[cfg(test)]
 mod store_tests;
 

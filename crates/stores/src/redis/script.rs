@@ -63,7 +63,8 @@ impl Scripts {
                 words => script(&[INSTANT, INSTANTS, source(words), &decide, ONE]),
             }
         };
-        let all: Vec<&str> = [INSTANT, INSTANTS].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
+        let all: Vec<&str> =
+            [INSTANT, INSTANTS].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
         Scripts {
             one: Arithmetic::ALL.map(one),
             lease_bucket: script(&[BUCKET, "local decide, is_bucket = bucket, true", LEASE]),
