@@ -15,6 +15,8 @@ enum Double {
     Unreachable,
     /// It is still to answer.
     Silent,
+    /// This node is too busy to ask it.
+    Overloaded,
 }
 
 /// A store that does not answer.
@@ -27,6 +29,11 @@ pub(crate) fn silent() -> Backend {
     Double::Silent.backend()
 }
 
+/// A store that this node is too busy to ask.
+pub(crate) fn overloaded() -> Backend {
+    Double::Overloaded.backend()
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("nobody is there")]
 struct Nobody;
@@ -37,8 +44,10 @@ impl Double {
     }
 
     async fn answer<T>(self) -> Result<T, StoreError> {
+        let failed = |certainty| Err(StoreError::Failed { certainty, cause: Cause::new(Nobody) });
         match self {
-            Double::Unreachable => Err(StoreError::Failed { certainty: Certainty::NotSent, cause: Cause::new(Nobody) }),
+            Double::Unreachable => failed(Certainty::NotSent),
+            Double::Overloaded => failed(Certainty::Overloaded),
             Double::Silent => std::future::pending().await,
         }
     }

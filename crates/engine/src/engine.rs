@@ -63,6 +63,7 @@ pub struct Engine {
     pub(crate) series: AtomicUsize,
     pub(crate) undecided: AtomicU64,
     pub(crate) fell_back: AtomicU64,
+    pub(crate) overloaded_callers: AtomicU64,
 }
 
 /// A domain and the name of a rule in it.
@@ -124,6 +125,7 @@ impl Engine {
             series: AtomicUsize::new(0),
             undecided: AtomicU64::new(0),
             fell_back: AtomicU64::new(0),
+            overloaded_callers: AtomicU64::new(0),
         })
     }
 

@@ -36,6 +36,7 @@ impl Engine {
         }
         match self.default_store.decide(&Call::default(), &inline_charge(key, limit, op)).await {
             Err(StoreError::Unanswered) => Ok(self.decide_here(key, limit, op)),
+            Err(StoreError::Overloaded) => Err(self.note_overloaded_caller()),
             decided => decided,
         }
     }
@@ -76,7 +77,7 @@ impl Engine {
         match decisions {
             Ok(decisions) => Ok(decisions),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
-            Err(ChargeFailure::Store(StoreError::Overloaded)) => Err(StoreError::Overloaded.into()),
+            Err(ChargeFailure::Store(StoreError::Overloaded)) => Err(self.note_overloaded_caller().into()),
             Err(ChargeFailure::Store(StoreError::Unanswered)) => {
                 Ok(made.iter().map(|charge| (self.untaken(charge.limit), charge.veto)).collect())
             }
@@ -97,6 +98,19 @@ impl Engine {
     #[must_use]
     pub fn fell_back(&self) -> u64 {
         self.fell_back.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many requests under limits that callers brought, and for permits, were not decided because this node was
+    /// overloaded.
+    #[must_use]
+    pub fn overloaded_callers(&self) -> u64 {
+        self.overloaded_callers.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request of a caller that this node was too busy to put to the store, and returns its answer.
+    pub(crate) fn note_overloaded_caller(&self) -> StoreError {
+        self.overloaded_callers.fetch_add(1, Ordering::Relaxed);
+        StoreError::Overloaded
     }
 
     pub(crate) fn note_fallbacks(&self, charges: u64) {

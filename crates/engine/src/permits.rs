@@ -252,6 +252,7 @@ impl Engine {
                     self.note_fallbacks(1);
                     self.permits.decide_alone(&charge)?
                 }
+                Err(error) if error.is_overload() => return Err(self.note_overloaded_caller().into()),
                 Err(error) => return Err(error.into()),
             },
             None => self.permits.decide(&charge)?,

@@ -28,7 +28,7 @@ pub struct Health {
     pub totals: Totals,
     /// How long calls took that were sent.
     pub times: CallTimes,
-    /// How long answered calls waited in this node for their turn.
+    /// How long calls waited in this node for their turn, also those that were given up before it came.
     pub waits: CallTimes,
 }
 

@@ -56,6 +56,25 @@ fn every_metric_stands_on_its_page_and_no_other() {
 }
 
 #[test]
+fn every_alert_asks_for_metrics_that_exist_and_leads_to_the_runbook() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let (alerts, runbook, known) = (read("packaging/alerts.yaml"), read("packaging/runbook.md"), page("metrics.md"));
+    let known = words(&known, &["tidegate_"]);
+    let dashboard = read("packaging/grafana-dashboard.json");
+    for metric in words(&alerts, &["tidegate_"]).into_iter().chain(words(&dashboard, &["tidegate_"])) {
+        assert!(known.contains(metric.strip_suffix("_bucket").unwrap_or(metric)), "docs/src/metrics.md has no {metric}");
+    }
+    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
+    let links: Vec<&str> = alerts.lines().filter_map(|line| line.split_once("runbook.md#")).map(|link| link.1).collect();
+    assert!(names.len() > 10 && names.len() == links.len(), "{names:?} {links:?}");
+    let anchors = anchors(&runbook);
+    for (name, link) in names.into_iter().zip(links) {
+        let is_named = runbook.contains(&format!("`{name}`"));
+        assert!(anchors.contains(link) && is_named, "packaging/runbook.md does not explain {name} at #{link}");
+    }
+}
+
+#[test]
 fn every_flag_of_serve_stands_on_a_page() {
     let help = String::from_utf8(run(&["serve", "--help"]).stdout).unwrap();
     let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));

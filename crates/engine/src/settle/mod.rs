@@ -321,10 +321,7 @@ impl<'a> Settling<'a> {
             OnStoreFailure::Allow => self.judged[number].answer = failed(true),
             OnStoreFailure::Deny => self.judged[number].answer = failed(false),
             OnStoreFailure::Local(_) if error == StoreError::Overloaded => {
-                self.judged[number].answer = Answer::Overloaded;
-                if let Some(id) = self.plan.planned[number].rule {
-                    self.active.count_overload(id);
-                }
+                self.note_overload(number);
                 return;
             }
             OnStoreFailure::Local(limit) => {
@@ -340,6 +337,19 @@ impl<'a> Settling<'a> {
         }
         if let Some(id) = self.plan.planned[number].rule {
             self.failures.note(self.active, id);
+        }
+    }
+
+    /// Answers a charge with overload. A rule counts that once for a request, whatever the number of its limits.
+    fn note_overload(&mut self, number: usize) {
+        let rule = self.plan.planned[number].rule;
+        let is_of_rule = |(planned, judged): (&Planned, &Judged)| {
+            planned.rule == rule && matches!(judged.answer, Answer::Overloaded)
+        };
+        let is_first = !self.plan.planned.iter().zip(&self.judged).any(is_of_rule);
+        self.judged[number].answer = Answer::Overloaded;
+        if let (true, Some(id)) = (is_first, rule) {
+            self.active.count_overload(id);
         }
     }
 

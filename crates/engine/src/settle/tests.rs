@@ -8,7 +8,7 @@ use tidegate_stores::Memory;
 
 use super::*;
 use crate::at_once;
-use crate::doubles::{silent, unreachable};
+use crate::doubles::{overloaded, silent, unreachable};
 use crate::plan::LongKeys;
 
 /// A store in memory, whose clock stands still.
@@ -97,6 +97,33 @@ fn a_store_that_does_not_answer_becomes_the_rules_own_choice() {
     assert_eq!(answers("allow"), [None; 3]);
     assert_eq!(answers("deny"), [Some(Denial::StoreFailure); 3]);
     assert_eq!(answers("{local: 1/minute}"), [None, Some(Denial::OverLimit), Some(Denial::OverLimit)]);
+}
+
+/// What a rule answers and counts as overload and as failures after three requests that this node is too busy to put to the
+/// store.
+fn overload(rule: &str) -> (Option<Denial>, u64, u64) {
+    let text = format!("domains: {{api: {{rules: [{rule}]}}}}");
+    let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
+    let active = Active::for_tests(policy, vec![overloaded()]);
+    let local = memory();
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let mut denial = None;
+    for _ in 0..3 {
+        let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
+        denial = at_once(settle(&active, &local, &plan, &Call::default())).unwrap().denial;
+    }
+    let counts = active.records()[0].all.counts();
+    (denial, counts.overloaded, counts.failed)
+}
+
+#[test]
+fn a_rule_counts_an_overload_once_for_each_request() {
+    let two = "limits: [{name: minute, rate: 5/minute}, {name: day, rate: 9/day}]";
+    assert_eq!(overload("{name: one, limit: 5/minute}"), (Some(Denial::Overloaded), 3, 0));
+    assert_eq!(overload(&format!("{{name: two, {two}}}")), (Some(Denial::Overloaded), 3, 0));
+    // A rule that chose an answer gives it, as in an outage.
+    assert_eq!(overload(&format!("{{name: two, on_store_failure: allow, {two}}}")), (None, 0, 3));
+    assert_eq!(overload(&format!("{{name: two, on_store_failure: deny, {two}}}")), (Some(Denial::StoreFailure), 0, 3));
 }
 
 #[test]

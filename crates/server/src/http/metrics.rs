@@ -19,6 +19,7 @@ pub(super) const KIND: &str = exposition::CONTENT_TYPE;
 /// Our own names.
 pub(super) const DECISIONS: &str = "tidegate_decisions_total";
 pub(super) const STORE_FAILURES: &str = "tidegate_store_failures_total";
+pub(super) const OVERLOADED: &str = "tidegate_overloaded_total";
 pub(super) const REPORTED_UNITS: &str = "tidegate_reported_units_total";
 pub(super) const RULE_MODE: &str = "tidegate_rule_mode";
 pub(super) const REQUESTS: &str = "tidegate_requests_total";
@@ -36,6 +37,7 @@ pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
 const UNDECIDED: &str = "tidegate_undecided_total";
 const FALLBACKS: &str = "tidegate_fallbacks_total";
+const CALLERS_OVERLOADED: &str = "tidegate_overloaded_callers_total";
 const STORE: &str = "tidegate_store_info";
 const STORE_BREAKER: &str = "tidegate_store_breaker";
 const STORE_CONNECTIONS: &str = "tidegate_store_connections";
@@ -43,6 +45,7 @@ const STORE_CALLS: &str = "tidegate_store_calls_total";
 const STORE_SPARED: &str = "tidegate_store_spared_total";
 const STORE_EVENTS: &str = "tidegate_store_events_total";
 const STORE_TIME: &str = "tidegate_store_call_time_seconds";
+const STORE_WAIT: &str = "tidegate_store_wait_time_seconds";
 const PERMITS: &str = "tidegate_permits_total";
 const PERMITS_HELD: &str = "tidegate_permits_in_memory";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
@@ -104,6 +107,10 @@ fn rules(page: &mut Page, views: &[RuleView]) {
     for view in views {
         page.line(STORE_FAILURES, &[("domain", &view.domain), ("rule", &view.name)], view.counts.failed);
     }
+    page.head(OVERLOADED, "counter", "Requests that a rule could not judge because this node was overloaded.");
+    for view in views {
+        page.line(OVERLOADED, &[("domain", &view.domain), ("rule", &view.name)], view.counts.overloaded);
+    }
     page.head(REPORTED_UNITS, "counter", "Units that a rule counted from responses.");
     for view in views {
         page.line(REPORTED_UNITS, &[("domain", &view.domain), ("rule", &view.name)], view.counts.reported);
@@ -150,6 +157,7 @@ fn stores(page: &mut Page, service: &Service) {
             ("not_sent", totals.not_sent),
             ("unknown", totals.unknown),
             ("refused", totals.refused),
+            ("overloaded", totals.overloaded),
         ]
     });
     page.head(STORE_SPARED, "counter", "Charges that were decided without waiting for the store, and by what.");
@@ -175,6 +183,11 @@ fn stores(page: &mut Page, service: &Service) {
     for store in &stores {
         let CallTimes { within, nanos } = &store.health.times;
         page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
+    }
+    page.head(STORE_WAIT, "histogram", "How long calls wait in this node for their turn, before they are sent or given up.");
+    for store in &stores {
+        let CallTimes { within, nanos } = &store.health.waits;
+        page.histogram(STORE_WAIT, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
 }
 
@@ -261,6 +274,12 @@ fn process(page: &mut Page, service: &Service) {
         "Charges under limits of callers that were decided in memory, without their store.",
     );
     page.line(FALLBACKS, &[], service.engine.fell_back());
+    page.head(
+        CALLERS_OVERLOADED,
+        "counter",
+        "Requests under limits of callers that were not decided because this node was overloaded.",
+    );
+    page.line(CALLERS_OVERLOADED, &[], service.engine.overloaded_callers());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");

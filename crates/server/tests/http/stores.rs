@@ -1,5 +1,6 @@
 //! What operators see of stores that several processes share.
 
+use futures_util::future::join_all;
 use tidegate_core::Time;
 use tidegate_testkit::logs;
 use tidegate_testkit::ports::free_port;
@@ -20,7 +21,7 @@ async fn lines(bench: &Bench, port: u16) -> String {
     let page = bench.get("/metrics").await;
     let wanted = |line: &&str| {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
-        ["tidegate_store_", "tidegate_fallbacks"].iter().any(|start| name.starts_with(start))
+        ["tidegate_store_", "tidegate_fallbacks", "tidegate_overloaded"].iter().any(|start| name.starts_with(start))
             && !name.contains("_time_")
             && !line.contains("rule=\"banned\"")
     };
@@ -102,4 +103,36 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
         let last = told().pop().unwrap();
         assert!(last.contains(&format!("store call failed: {instead} ")), "{last}");
     }
+}
+
+/// A Redis that hangs answers nothing, so that calls wait in the node for their turn, which does not come.
+#[tokio::test]
+async fn calls_that_get_no_turn_are_counted_with_their_waits() {
+    const REQUESTS: usize = 80;
+    let server = Server::start(&Setup::default());
+    let bench = Bench::with_store(RULES, &format!("redis://127.0.0.1:{}?timeout=500ms&wait=20ms&links=1", server.port));
+    assert_eq!(check(&bench, "strict").await, 200);
+    server.hang();
+    let by_rule = (0..REQUESTS).map(|number| format!(r#"{{"domain":"api","descriptors":[{{"user":"{number}"}}]}}"#));
+    let by_caller = (0..REQUESTS).map(|number| format!(r#"{{"key":"{number}","limit":"5/minute"}}"#));
+    let bodies: Vec<String> = by_rule.chain(by_caller).collect();
+    let answers = join_all(bodies.iter().map(|body| bench.post("/v1/check", body))).await;
+    server.go_on();
+    let (rules, callers) = answers.split_at(REQUESTS);
+    let overloaded = |answers: &[String]| {
+        let is_overload = |answer: &&String| crate::bench::status(answer) == 503 && answer.contains("overloaded");
+        answers.iter().filter(is_overload).count() as u64
+    };
+    let (of_rule, of_callers) = (overloaded(rules), overloaded(callers));
+    let page = bench.get("/metrics").await;
+    assert_eq!(value(&page, r#"tidegate_overloaded_total{domain="api",rule="per-user"}"#), of_rule);
+    assert_eq!(value(&page, r#"tidegate_overloaded_total{domain="api",rule="strict"}"#), 0);
+    assert_eq!(value(&page, "tidegate_overloaded_callers_total"), of_callers);
+    let calls = value(&page, r#"tidegate_store_calls_total{store="default",result="overloaded"}"#);
+    assert_eq!(calls, of_rule + of_callers);
+    assert!(calls >= (REQUESTS as u64) / 2, "{calls} calls got no turn");
+    let waits = |bound: &str| {
+        value(&page, &format!("tidegate_store_wait_time_seconds_bucket{{store=\"default\",le=\"{bound}\"}}"))
+    };
+    assert!(waits("+Inf") - waits("0.01") >= calls, "they waited 20 ms each:\n{page}");
 }

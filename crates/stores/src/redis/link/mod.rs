@@ -281,6 +281,7 @@ impl Attempt<'_> {
             let node = self.node(&done).await?;
             let load = done.load.then_some(self.script);
             let request = prepare(&self.command, load, done.ask.is_some());
+            let asked = Instant::now();
             let (error, live) = match node.send(request, &self.term).await {
                 Sending::Answered(answer, live) => {
                     done.took += answer.took;
@@ -295,7 +296,13 @@ impl Attempt<'_> {
                     done.sent_again = true;
                     continue;
                 }
-                Sending::NotSent(why) => return Err(self.not_sent(done.not_ready.take().unwrap_or(why))),
+                Sending::NotSent(why) => {
+                    // Its turn never came: the whole time was a wait.
+                    if why.is_overload() {
+                        self.redis.inner.shared.waits.count(asked.elapsed());
+                    }
+                    return Err(self.not_sent(done.not_ready.take().unwrap_or(why)));
+                }
             };
             self.react(&node, &live, &error, &mut done).await?;
         }

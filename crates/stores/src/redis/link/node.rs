@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) dialer: Dialer,
     pub(super) counters: Counters,
     pub(super) stopwatch: Stopwatch,
-    /// How long calls waited for their turn.
+    /// How long calls waited for their turn, also those that were given up before it came.
     pub(super) waits: Stopwatch,
     /// What an answer may take.
     pub(super) budget: Duration,
