@@ -62,10 +62,14 @@ fn every_alert_asks_for_metrics_that_exist_and_leads_to_the_runbook() {
     let known = words(&known, &["tidegate_"]);
     let dashboard = read("packaging/grafana-dashboard.json");
     for metric in words(&alerts, &["tidegate_"]).into_iter().chain(words(&dashboard, &["tidegate_"])) {
-        assert!(known.contains(metric.strip_suffix("_bucket").unwrap_or(metric)), "docs/src/metrics.md has no {metric}");
+        assert!(
+            known.contains(metric.strip_suffix("_bucket").unwrap_or(metric)),
+            "docs/src/metrics.md has no {metric}"
+        );
     }
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
-    let links: Vec<&str> = alerts.lines().filter_map(|line| line.split_once("runbook.md#")).map(|link| link.1).collect();
+    let links: Vec<&str> =
+        alerts.lines().filter_map(|line| line.split_once("runbook.md#")).map(|link| link.1).collect();
     assert!(names.len() > 10 && names.len() == links.len(), "{names:?} {links:?}");
     let anchors = anchors(&runbook);
     for (name, link) in names.into_iter().zip(links) {

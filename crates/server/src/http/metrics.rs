@@ -184,7 +184,11 @@ fn stores(page: &mut Page, service: &Service) {
         let CallTimes { within, nanos } = &store.health.times;
         page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
-    page.head(STORE_WAIT, "histogram", "How long calls wait in this node for their turn, before they are sent or given up.");
+    page.head(
+        STORE_WAIT,
+        "histogram",
+        "How long calls wait in this node for their turn, before they are sent or given up.",
+    );
     for store in &stores {
         let CallTimes { within, nanos } = &store.health.waits;
         page.histogram(STORE_WAIT, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
