@@ -86,7 +86,7 @@ pub(crate) fn ask_until_denied(protocol: Protocol, nodes: &[SocketAddr], callers
         let mut clients = Vec::new();
         for number in 0..callers {
             let node = number % nodes.len();
-            if protocol == Protocol::Grpc && number / nodes.len() % CALLERS_A_CHANNEL == 0 {
+            if protocol == Protocol::Grpc && (number / nodes.len()).is_multiple_of(CALLERS_A_CHANNEL) {
                 channels.resize(nodes.len(), None);
                 let endpoint = Endpoint::from_shared(format!("http://{}", nodes[node])).unwrap();
                 channels[node] = Some(endpoint.connect().await.unwrap());
