@@ -112,8 +112,16 @@ pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
     each: ArrayVec<(Decision, bool), CHARGES_MAX>,
-    at: Option<Time>,
-    states: Vec<Option<State>>,
+    reports: Vec<Option<Report>>,
+}
+
+/// What a store reports of a key beside its decision, for those who go on from there without the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The state of the key after the decision. Of a log it is what was used, as if it was all taken then.
+    pub state: State,
+    /// When the store decided, by its own clock.
+    pub at: Time,
 }
 
 impl Decisions {
@@ -152,23 +160,16 @@ impl Decisions {
         Retry::longest(self.vetoing().filter_map(Decision::retry))
     }
 
-    /// When the store decided, by its own clock; nothing if it does not report that.
+    /// What the store reports of the key of a charge; nothing if it does not report states.
     #[must_use]
-    pub fn at(&self) -> Option<Time> {
-        self.at
+    pub fn report(&self, charge: usize) -> Option<&Report> {
+        self.reports.get(charge)?.as_ref()
     }
 
-    /// The state of a charge's key afterwards, for those who go on from there without the store; nothing if the store
-    /// does not report it, as of a log.
+    /// The same answers with what the store reports of each charge's key.
     #[must_use]
-    pub fn state(&self, charge: usize) -> Option<&State> {
-        self.states.get(charge)?.as_ref()
-    }
-
-    /// The same answers with what the store reports beside them: its instant, and for each charge the state of its key.
-    #[must_use]
-    pub fn reporting(self, at: Time, states: Vec<Option<State>>) -> Decisions {
-        Decisions { at: Some(at), states, ..self }
+    pub fn reporting(self, reports: Vec<Option<Report>>) -> Decisions {
+        Decisions { reports, ..self }
     }
 
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {

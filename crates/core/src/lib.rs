@@ -48,7 +48,7 @@ mod transaction;
 
 pub use algorithm::{State, decide};
 pub use calendar::{Calendar, CalendarError, CalendarPeriod, CalendarWindow};
-pub use charge::{Charge, ChargeError, Consistency, Decisions, Placement, check_charges};
+pub use charge::{Charge, ChargeError, Consistency, Decisions, Placement, Report, check_charges};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use dice::Dice;

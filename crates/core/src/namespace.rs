@@ -27,11 +27,13 @@ pub enum Purpose {
     Caller = b'i',
     /// Permits that the program asks for by itself, as a layer does.
     Layer = b'l',
+    /// The nodes that use a store.
+    Nodes = b'n',
 }
 
 impl Purpose {
     /// All of them.
-    pub const ALL: [Purpose; 7] = [
+    pub const ALL: [Purpose; 8] = [
         Purpose::Rule,
         Purpose::Penalty,
         Purpose::Block,
@@ -39,6 +41,7 @@ impl Purpose {
         Purpose::RequestLimit,
         Purpose::Caller,
         Purpose::Layer,
+        Purpose::Nodes,
     ];
 
     const fn bytes(self) -> &'static [u8] {
@@ -50,6 +53,7 @@ impl Purpose {
             Purpose::RequestLimit => b"o",
             Purpose::Caller => b"i",
             Purpose::Layer => b"l",
+            Purpose::Nodes => b"n",
         }
     }
 }

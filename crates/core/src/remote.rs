@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 
 use crate::algorithm::bucket::Bucket;
 use crate::bounds::{CHARGES_MAX, NANOS_PER_SECOND};
-use crate::charge::Decisions;
+use crate::charge::{Decisions, Report};
 use crate::decision::{Answer, Receipt};
 use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
@@ -315,8 +315,11 @@ impl Decisions {
         if passes != taken {
             return Err(Disagreement);
         }
-        let states = place_of.iter().map(|place| places[*place].trial.state(allowed)).collect();
-        Ok(decisions.reporting(now, states))
+        let report = |(number, place): (usize, &usize)| {
+            let state = places[*place].trial.state(number, allowed);
+            Some(Report { state, at: now })
+        };
+        Ok(decisions.reporting(place_of.iter().enumerate().map(report).collect()))
     }
 }
 
@@ -341,13 +344,13 @@ impl Decisions {
         let units = units.checked_mul(earlier).ok_or(Disagreement)?;
         let all = Charge { op: Op::Take(units), ..charge.shadow() };
         let before = Decisions::of_found(&[all], now, &[found], true)?;
-        let mut state = before.state(0).cloned().ok_or(Disagreement)?;
+        let mut state = before.report(0).map(|report| report.state.clone()).ok_or(Disagreement)?;
         let limit = charge.limit.for_key(charge.namespace, charge.key);
         let decision = crate::decide(&limit, &mut state, now, charge.op);
         if decision.is_allowed() != taken {
             return Err(Disagreement);
         }
-        Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(now, vec![Some(state)]))
+        Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(vec![Some(Report { state, at: now })]))
     }
 }
 
@@ -375,10 +378,14 @@ impl<'a> Reported<'a> {
         Reported { limit, now, words, found }
     }
 
-    /// The state that the script left behind.
-    fn state(&self, allowed: bool) -> Option<State> {
-        let (before, after) = self.words.as_ref()?;
-        Some(if allowed { after.clone() } else { before.clone() })
+    /// The state that the script left behind. Of a log only the units are known that are used.
+    fn state(&self, number: usize, allowed: bool) -> State {
+        match (&self.words, self.found[number]) {
+            (Some((_, after)), _) if allowed => after.clone(),
+            (Some((before, _)), _) => before.clone(),
+            (None, Found::Log(log)) => State::with_used(&self.limit, log.used, self.now),
+            (None, Found::Words(_)) => State::fresh(&self.limit),
+        }
     }
 
     fn log_answer(&self, number: usize) -> Decision {

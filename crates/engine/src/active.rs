@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::MemoryStore;
-use tidegate_policy::{DomainId, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit};
+use tidegate_policy::{DomainId, Local, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit, Share};
 use tokio::runtime::Handle;
 
 use crate::http_headers::LimitTexts;
@@ -96,7 +96,8 @@ impl Active {
 
     /// What a rule does while this store does not answer.
     pub(crate) fn on_store_failure(&self, rule: &Rule, store: usize) -> OnStoreFailure {
-        let by_nature = || self.store(store).map_or(OnStoreFailure::Local(None), Backend::default_failure);
+        let by_nature =
+            || self.store(store).map_or(OnStoreFailure::Local(Local::Share(Share::Whole)), Backend::default_failure);
         rule.on_store_failure.unwrap_or_else(by_nature)
     }
 

@@ -160,6 +160,12 @@ pub const REPLICA_IDLE_MAX: Duration = Duration::from_secs(10);
 /// asked, and if that fails, the rule chooses.
 pub const REPLICA_ALONE_MAX: Duration = Duration::from_secs(3);
 
+/// How often a node announces itself to the others that use a store.
+pub const NODE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an announcement lasts: two may be lost before a node is taken for gone.
+pub const NODE_LEASE: Duration = Duration::from_secs(3);
+
 /// Calls that work in the background has under way at a time: far fewer than a connection takes.
 pub const BACKGROUND_CALLS_MAX: usize = 256;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Charge, Clock, Decisions, Snapshot};
+use tidegate_core::{Charge, Clock, Decisions, FakeClock, Snapshot, Time};
 use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, Other, Store, StoreError};
 
 use crate::store::Backend;
@@ -40,7 +40,8 @@ struct Nobody;
 
 impl Double {
     fn backend(self) -> Backend {
-        Backend::of("double", AnyStore::from(Other::new(Arc::new(self))), &Clock::system())
+        let clock = Clock::from(FakeClock::at(Time::from_nanos(1_000_000_000_000)));
+        Backend::of("double", AnyStore::from(Other::new(Arc::new(self))), &clock)
     }
 
     async fn answer<T>(self) -> Result<T, StoreError> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use futures_util::future::join_all;
-use tidegate_core::{Charge, Clock, MemoryStore, Op};
+use tidegate_core::{Clock, MemoryStore, Op};
 use tidegate_policy::{
     DomainId, FoundRules, OnStoreFailure, Policy, Question, Request, Response, StorePlace, StoreSpec,
 };
@@ -17,14 +17,15 @@ use tidegate_stores::{AnyStore, Call};
 use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
-use crate::failure::{guarded, guarded_at_once, guarded_future};
+use crate::failure::{guarded_at_once, guarded_future};
+use crate::instead::Instead;
 use crate::outcome::{Denial, Judged, Judgements, Outcome};
 use crate::permits::PermitBook;
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::sole::{self, Way};
 use crate::stats::{Counter, Record};
-use crate::store::{Backend, InstallError, StoreError, StoreView, Stores, build_memory};
+use crate::store::{Backend, ChargeFailure, InstallError, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
 
 /// How an engine is set up.
@@ -52,8 +53,6 @@ pub struct Engine {
     pub(crate) default_store: Backend,
     /// The memory of this process: for when another store does not answer.
     pub(crate) local: Arc<MemoryStore>,
-    /// The same as charges are put to it, made once.
-    local_backend: Backend,
     /// Permits in the memory of this process: all, or those of while a shared store does not answer.
     pub(crate) permits: PermitBook,
     options: Options,
@@ -118,7 +117,6 @@ impl Engine {
             default_store,
             permits: PermitBook::new(local.permits().clone()),
             local: Arc::clone(local.states()),
-            local_backend: Backend::memory_of(local),
             options,
             records: Mutex::default(),
             any_blocked,
@@ -255,7 +253,7 @@ impl Engine {
         if plan.is_unmatched() {
             active.unmatched.count(domain);
         }
-        let settled = settle(&active, &self.local_backend, &plan, call).await?;
+        let settled = settle(&active, &self.local, &plan, call).await?;
         self.note_fallbacks(settled.fell_back);
         let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
         self.count(request, &plan, &outcome);
@@ -320,30 +318,30 @@ impl Engine {
                 cost: planned.cost,
             };
             let units = rule.count_response(&question, response).min(COST_MAX);
-            let (Some(limit), Some(backend)) = (rule.limits.get(planned.limit as usize), active.store(planned.store))
-            else {
-                continue;
-            };
+            let Some(backend) = active.store(planned.store) else { continue };
             // What blocks has no key to count on.
             if units == 0 || planned.step == Step::Blocked {
                 continue;
             }
             let Some(charge) = plan.charge(&active, planned, Op::Debit(units))? else { continue };
-            let decided = backend.decide(&Call::default(), &charge).await;
-            if decided == Err(StoreError::Overloaded) {
-                active.count_overload(id);
-                continue;
-            }
-            let Ok(decision) = decided else {
-                failures.note(&active, id);
-                // Where the limit is judged meanwhile, what happened counts too.
-                if let OnStoreFailure::Local(fallback) = active.on_store_failure(rule, planned.store) {
-                    let limit = fallback.unwrap_or(limit.limit);
-                    let charge = Charge { limit: &limit, ..charge };
-                    let _ = guarded(|| self.local.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
+            let decided = match backend.charge(&Call::default(), &[charge]).await {
+                Err(ChargeFailure::Overloaded) => {
+                    active.count_overload(id);
+                    continue;
                 }
-                continue;
+                Err(ChargeFailure::Unanswered(applied)) => {
+                    failures.note(&active, id);
+                    // Where the limit is judged meanwhile, what happened counts too.
+                    if let OnStoreFailure::Local(choice) = active.on_store_failure(rule, planned.store) {
+                        let instead = Instead::of(backend, choice, charge.limit);
+                        let _ = instead.decide(backend, &self.local, &charge, applied);
+                    }
+                    continue;
+                }
+                Err(ChargeFailure::Refused(_)) => continue,
+                Ok(decisions) => decisions,
             };
+            let Some(decision) = decided.first() else { continue };
             counted += 1;
             // A rule of several limits counts a response once.
             if let (0, Some(record)) = (planned.limit, active.record(id)) {

@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snapshot};
+use tidegate_policy::{Local, Share};
 use tidegate_stores::Call;
 
 use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::RequestError;
+use crate::instead::Instead;
 use crate::keys::CALLERS;
-use crate::store::{ChargeFailure, StoreError, charge_in_memory};
+use crate::store::{Applied, ChargeFailure, StoreError};
 
 impl Engine {
     /// Returns whether the default store has to be awaited.
@@ -28,24 +30,32 @@ impl Engine {
         Ok(self.decide_key(own_key(key).map_err(RequestError::Key)?, limit, op).await?)
     }
 
-    /// Decides for a key in the default store; in the memory of this process if that does not answer. Overload is an error.
+    /// Decides for a key in the default store; in this process if that does not answer, going on from its last state. Overload is
+    /// an error.
     #[inline]
     pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Decision, StoreError> {
         if let Some(store) = self.default_store.states() {
             return Ok(self.decide_guarded(store, key, limit, op));
         }
-        match self.default_store.decide(&Call::default(), &inline_charge(key, limit, op)).await {
-            Err(StoreError::Unanswered) => Ok(self.decide_here(key, limit, op)),
-            Err(StoreError::Overloaded) => Err(self.note_overloaded_caller()),
-            decided => decided,
+        let charge = inline_charge(key, limit, op);
+        if self.default_store.holds(&charge) {
+            return Ok(self.decide_here(&charge, Applied::No));
+        }
+        match self.default_store.charge(&Call::default(), &[charge]).await {
+            Ok(decisions) => decisions.first().copied().ok_or(StoreError::Unanswered),
+            Err(ChargeFailure::Unanswered(applied)) => Ok(self.decide_here(&charge, applied)),
+            Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller()),
+            Err(ChargeFailure::Refused(_)) => Err(StoreError::Unanswered),
         }
     }
 
-    /// Decides in the memory of this process, because the default store does not answer.
+    /// Decides in this process, because the default store does not answer.
     #[cold]
-    fn decide_here(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
+    fn decide_here(&self, charge: &Charge<'_>, applied: Applied) -> Decision {
         self.note_fallbacks(1);
-        self.decide_guarded(&self.local, key, limit, op)
+        let instead = Instead::of(&self.default_store, CALLERS_CHOICE, charge.limit);
+        let decided = instead.decide(&self.default_store, &self.local, charge, applied);
+        decided.unwrap_or_else(|_| self.untaken(charge.limit))
     }
 
     /// Looks at a key under a limit that the caller brings, or changes it, in the default store and nowhere else: what is
@@ -67,21 +77,43 @@ impl Engine {
         for (key, limit, op) in charges {
             made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
         }
-        let mut decisions = self.default_store.charge(&Call::default(), &made).await;
-        if matches!(decisions, Err(ChargeFailure::Store(StoreError::Unanswered)))
-            && self.default_store.states().is_none()
-        {
-            self.note_fallbacks(made.len() as u64);
-            decisions = charge_in_memory(&self.local, &made);
-        }
-        match decisions {
+        let is_held = made.iter().any(|charge| self.default_store.holds(charge));
+        let charged = match is_held {
+            true => Err(ChargeFailure::Unanswered(Applied::No)),
+            false => self.default_store.charge(&Call::default(), &made).await,
+        };
+        match charged {
             Ok(decisions) => Ok(decisions),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
-            Err(ChargeFailure::Store(StoreError::Overloaded)) => Err(self.note_overloaded_caller().into()),
-            Err(ChargeFailure::Store(StoreError::Unanswered)) => {
+            Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller().into()),
+            Err(ChargeFailure::Unanswered(applied)) if self.default_store.asked().is_some() => {
+                Ok(self.decide_all_here(&made, applied))
+            }
+            Err(ChargeFailure::Unanswered(_)) => {
                 Ok(made.iter().map(|charge| (self.untaken(charge.limit), charge.veto)).collect())
             }
         }
+    }
+
+    /// Decides several charges in this process, all or none: what was taken goes back when a later one denies.
+    #[cold]
+    fn decide_all_here(&self, charges: &[Charge<'_>], applied: Applied) -> Decisions {
+        let mut taken: Vec<(&Charge<'_>, Decision)> = Vec::with_capacity(charges.len());
+        let mut denied = false;
+        for charge in charges {
+            let charge_now = if denied { charge.looking() } else { *charge };
+            let decision = self.decide_here(&charge_now, applied);
+            denied |= charge.veto && !decision.is_allowed();
+            taken.push((charge, decision));
+        }
+        let settled = taken.into_iter().map(|(charge, decision)| {
+            if let (true, Op::Take(units @ 1..), Some(receipt)) = (denied, charge.op, decision.receipt()) {
+                let back = self.decide_here(&Charge { op: Op::Refund(units, Some(receipt)), ..*charge }, applied);
+                return (back.withdrawn(), charge.veto);
+            }
+            (if denied { decision.withdrawn() } else { decision }, charge.veto)
+        });
+        settled.collect()
     }
 
     /// What is known of a key under a limit that the caller brings.
@@ -119,6 +151,9 @@ impl Engine {
         }
     }
 }
+
+/// No rule could choose for limits that callers bring: they go on in this process.
+const CALLERS_CHOICE: Local = Local::Share(Share::Whole);
 
 fn inline_charge<'a>(key: Key<'a>, limit: &'a Limit, op: Op) -> Charge<'a> {
     Charge::new(key, limit, op).within(&CALLERS)

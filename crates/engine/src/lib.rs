@@ -41,6 +41,7 @@ mod engine;
 mod error;
 mod failure;
 mod inline;
+mod instead;
 mod keys;
 mod outcome;
 mod pace;

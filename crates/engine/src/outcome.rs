@@ -73,6 +73,8 @@ pub(crate) struct Judged {
     /// Whether its denial denies the request.
     pub(crate) veto: bool,
     pub(crate) mode: Mode,
+    /// Whether it was decided in this process because the store did not answer.
+    pub(crate) local: bool,
 }
 
 impl Judged {
@@ -130,6 +132,8 @@ pub struct Judgement<'o> {
     pub veto: bool,
     /// The mode that counts: of a rule that enforces it is shadow where the engine denies nothing at all.
     pub mode: Mode,
+    /// Whether it was decided in this process because the store did not answer.
+    pub local: bool,
 }
 
 impl Answer {
@@ -296,6 +300,7 @@ impl Outcome {
             answer: judged.answer,
             veto: judged.veto,
             mode: effective(judged.mode, self.shadow),
+            local: judged.local,
         }
     }
 

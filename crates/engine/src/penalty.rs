@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use tidegate_core::{Charge, Decision, Key, Limit, MemoryStore, Namespace, Op, Placement, Rate};
-use tidegate_policy::Rule;
+use tidegate_policy::{Rule, Share};
 use tidegate_stores::Call;
 
 use crate::bounds::PENALTY_SECONDS_MAX;
 use crate::error::RequestError;
 use crate::failure::guarded;
 use crate::keys::ANY_BLOCK;
-use crate::store::{Backend, StoreError};
+use crate::store::{Backend, ChargeFailure, StoreError};
 
 /// What may deny one key of a rule, whether it is in force or not.
 ///
@@ -68,6 +68,22 @@ impl<'a> Penalty<'a> {
     ) -> Result<Result<(), StoreError>, RequestError> {
         let limit = one_in(length)?;
         Ok(backend.decide(&Call::default(), &self.under(&limit, Op::Debit(1))).await.map(|_| ()))
+    }
+
+    /// Denies the key from now on for this long; in this process alone if the store does not answer, which learns of it
+    /// when it does. Returns whether the key is denied: on a node that is overloaded it is not.
+    pub(crate) async fn impose_or_go_on(&self, backend: &Backend, length: Duration) -> Result<bool, RequestError> {
+        let limit = one_in(length)?;
+        let charge = self.under(&limit, Op::Debit(1));
+        let failure = match backend.charge(&Call::default(), &[charge]).await {
+            Ok(_) => return Ok(true),
+            Err(failure) => failure,
+        };
+        if let (ChargeFailure::Unanswered(applied), Some(asked)) = (failure, backend.asked()) {
+            asked.go_on(&charge, Share::Whole, applied);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Lets the key pass again.

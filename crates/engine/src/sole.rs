@@ -6,9 +6,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::{Charge, MemoryStore, Phase};
+use tidegate_core::{Charge, Limit, MemoryStore, Phase};
 use tidegate_policy::{
-    Action, Count, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, Question, Request, Rule, RuleId, RuleLimit,
+    Action, Count, DomainId, FoundRules, KeyMade, Local, Mode, OnStoreFailure, Question, Request, Rule, RuleId,
+    RuleLimit,
 };
 
 use crate::active::Active;
@@ -79,8 +80,8 @@ fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_
 /// What is known of the only limit of a rule before its store is asked.
 fn unjudged(id: RuleId) -> Judged {
     let (own, taken, phase) = (None, None, Phase::default());
-    let answer = Answer::NotAsked;
-    Judged { descriptor: 0, rule: Some(id), limit: 0, own, answer, taken, phase, veto: true, mode: Mode::Enforce }
+    let (answer, mode, local) = (Answer::NotAsked, Mode::Enforce, false);
+    Judged { descriptor: 0, rule: Some(id), limit: 0, own, answer, taken, phase, veto: true, mode, local }
 }
 
 /// Does what the rule chose for a store that does not answer.
@@ -92,14 +93,23 @@ fn without_store(active: &Active, local: &MemoryStore, limit: &RuleLimit, charge
     match active.on_store_failure(rule, limit.store) {
         OnStoreFailure::Allow => {}
         OnStoreFailure::Deny => judged.answer = Answer::Failed { allowed: false },
-        OnStoreFailure::Local(fallback) => {
-            let fallback = fallback.unwrap_or(limit.limit);
+        OnStoreFailure::Local(choice) => {
+            let fallback = limit_in_memory(choice, &limit.limit);
             let charge = Charge { limit: &fallback, ..*charge };
             let decided = guarded(|| local.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
             if let Ok(decision) = decided {
                 judged.decided(&charge, &decision);
+                judged.local = true;
             }
         }
+    }
+}
+
+/// The limit that decides in the memory of this process. What was in memory and failed there has no last state to go on from.
+pub(crate) fn limit_in_memory(choice: Local, limit: &Limit) -> Limit {
+    match choice {
+        Local::Limit(own) => own,
+        _ => *limit,
     }
 }
 

@@ -9,12 +9,12 @@ use tidegate_core::{
     CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, MemoryStore, Op, Permits, Purpose, Snapshot,
     Time,
 };
-use tidegate_policy::{OnStoreFailure, Policy, StoreFacts, StoreSpec};
+use tidegate_policy::{Local, OnStoreFailure, Policy, Share, StoreFacts, StoreSpec};
 use tidegate_stores::redis::{OpenError, RedisStore, Target, TargetError};
 use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Store};
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
-use crate::consistency::{Consistent, ConsistentHealth};
+use crate::consistency::Consistent;
 use crate::failure::guarded;
 use crate::keys;
 use crate::pace::MessagePace;
@@ -69,13 +69,34 @@ impl StoreError {
 pub(crate) enum ChargeFailure {
     /// They cannot be, whatever the store.
     Refused(ChargeError),
+    /// This node is overloaded.
+    Overloaded,
     /// The store gave no answer.
-    Store(StoreError),
+    Unanswered(Applied),
+}
+
+/// What is known of a charge that the store did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It was not applied, and will not be.
+    No,
+    /// It may have been, once.
+    Maybe,
+}
+
+impl From<ChargeFailure> for StoreError {
+    fn from(failure: ChargeFailure) -> StoreError {
+        match failure {
+            ChargeFailure::Overloaded => StoreError::Overloaded,
+            ChargeFailure::Refused(_) | ChargeFailure::Unanswered(_) => StoreError::Unanswered,
+        }
+    }
 }
 
 /// Decides charges at one instant in the memory of this process.
 pub(crate) fn charge_in_memory(store: &MemoryStore, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
-    guarded(|| store.charge(charges)).map_err(ChargeFailure::Store)?.map_err(ChargeFailure::Refused)
+    let charged = guarded(|| store.charge(charges)).map_err(|_| ChargeFailure::Unanswered(Applied::Maybe))?;
+    charged.map_err(ChargeFailure::Refused)
 }
 
 impl Backend {
@@ -127,7 +148,7 @@ impl Backend {
         // What survives a restart and is nobody else's is kept for its own sake, as quotas are: nothing replaces it.
         match nature.survives_restart && !nature.is_shared {
             true => OnStoreFailure::Deny,
-            false => OnStoreFailure::Local(None),
+            false => OnStoreFailure::Local(Local::Share(Share::Whole)),
         }
     }
 
@@ -145,11 +166,8 @@ impl Backend {
         if let Some(states) = self.states() {
             return guarded(|| states.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
         }
-        match self.charge(call, std::slice::from_ref(charge)).await {
-            Ok(decisions) => decisions.first().copied().ok_or(StoreError::Unanswered),
-            Err(ChargeFailure::Store(error)) => Err(error),
-            Err(ChargeFailure::Refused(_)) => Err(StoreError::Unanswered),
-        }
+        let decisions = self.charge(call, std::slice::from_ref(charge)).await?;
+        decisions.first().copied().ok_or(StoreError::Unanswered)
     }
 
     /// Looks at the key of a charge, with the entries of its log where the limit keeps one.
@@ -161,6 +179,12 @@ impl Backend {
                 StoreError::of(&error)
             }),
         }
+    }
+
+    /// Whether a charge is to be decided here though the store answers.
+    #[inline]
+    pub(crate) fn holds(&self, charge: &Charge<'_>) -> bool {
+        self.asked().is_some_and(|asked| asked.holds(charge))
     }
 
     /// Gives back what was taken in advance and not spent, and tells what was let pass.
@@ -190,7 +214,7 @@ impl Backend {
 /// What happens when these charges are not decided. Limits that callers bring have no rule that could choose.
 fn instead_of(charges: &[Charge<'_>]) -> &'static str {
     match charges.iter().all(|charge| keys::is_of_caller(charge.namespace)) {
-        true => "limits of callers are held in memory",
+        true => "limits of callers go on in memory",
         false => "rules go by on_store_failure",
     }
 }
@@ -231,12 +255,43 @@ impl Asked {
         }
     }
 
+    /// Decides a charge without the store, going on from the last state that it reported.
+    pub(crate) fn go_on(&self, charge: &Charge<'_>, share: Share, applied: Applied) -> Decision {
+        let parts = match share {
+            Share::Auto => self.consistent.nodes(),
+            Share::OneOf(parts) => parts.get(),
+            _ => 1,
+        };
+        self.consistent.go_on(charge, parts, applied == Applied::No)
+    }
+
+    /// Looks at a penalty or block without the store: what this node has seen of it holds.
+    pub(crate) fn look_away(&self, charge: &Charge<'_>) -> Option<Decision> {
+        self.consistent.look_away(charge)
+    }
+
+    /// Whether any charge is to be decided here though the store answers.
+    #[inline]
+    pub(crate) fn holds_any(&self) -> bool {
+        self.consistent.holds_any()
+    }
+
+    /// Whether a charge is to be decided here though the store answers: it does not know yet of what was admitted here.
+    #[inline]
+    pub(crate) fn holds(&self, charge: &Charge<'_>) -> bool {
+        self.consistent.holds(charge)
+    }
+
     async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
         self.consistent.charge(call, charges).await.map_err(|error| match error {
             tidegate_stores::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
                 self.log_failure(&error, instead_of(charges));
-                ChargeFailure::Store(StoreError::of(&error))
+                match (error.is_overload(), error.was_not_applied()) {
+                    (true, _) => ChargeFailure::Overloaded,
+                    (false, true) => ChargeFailure::Unanswered(Applied::No),
+                    (false, false) => ChargeFailure::Unanswered(Applied::Maybe),
+                }
             }
         })
     }
@@ -341,6 +396,12 @@ pub struct StoreView {
     pub from_leases: u64,
     /// Charges that were decided on a replica before it was told.
     pub from_replicas: u64,
+    /// Charges that were decided without the store, going on from the last states that it reported.
+    pub from_last_states: u64,
+    /// Those of them whose keys had no last state, so that they started anew.
+    pub unknown: u64,
+    /// The nodes that use the store; 0 where no rule asks for their number.
+    pub nodes: u64,
 }
 
 impl StoreView {
@@ -424,6 +485,7 @@ impl Stores {
             named.insert(spec.name.clone(), (made_as, store));
         }
         check_algorithms(policy, specs, &found.stores)?;
+        count_nodes(policy, &found.stores);
         let before = std::mem::replace(&mut *by_name, named);
         drop(by_name);
         for (name, (_, backend)) in before {
@@ -441,9 +503,17 @@ impl Stores {
         let mut views = Vec::new();
         for (name, (_, backend)) in by_name.iter() {
             let Some(asked) = backend.asked() else { continue };
-            let ConsistentHealth { store: health, from_denials, from_leases, from_replicas, .. } =
-                asked.consistent.health();
-            views.push(StoreView { name: name.clone(), health, from_denials, from_leases, from_replicas });
+            let health = asked.consistent.health();
+            views.push(StoreView {
+                name: name.clone(),
+                health: health.store,
+                from_denials: health.from_denials,
+                from_leases: health.from_leases,
+                from_replicas: health.from_replicas,
+                from_last_states: health.from_last_states,
+                unknown: health.unknown,
+                nodes: health.nodes,
+            });
         }
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
@@ -473,6 +543,16 @@ fn check_algorithms(policy: &Policy, specs: &[StoreSpec], stores: &[Backend]) ->
         }
     }
     Ok(())
+}
+
+/// Has the nodes counted that use the stores of rules whose limits are shared out among them during an outage.
+fn count_nodes(policy: &Policy, stores: &[Backend]) {
+    for rule in policy.rules() {
+        if let Some(OnStoreFailure::Local(Local::Share(Share::Auto))) = rule.on_store_failure {
+            let asked = rule.limits.iter().filter_map(|limit| stores.get(limit.store)?.asked());
+            asked.for_each(|asked| asked.consistent.count_nodes());
+        }
+    }
 }
 
 /// Closes a store that is let go, in the background: what was leased of it goes back, and it is told what was admitted.

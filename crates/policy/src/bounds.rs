@@ -105,3 +105,7 @@ pub const LEASED_SPAN_MIN: Duration = Duration::from_millis(300);
 
 /// The shortest window for that: a lease ends with it.
 pub const LEASED_WINDOW_MIN: Duration = Duration::from_millis(50);
+
+/// Most parts that a limit is divided into while its store does not answer: fleets of more nodes than that let every node
+/// have one unit.
+pub const SHARE_PARTS_MAX: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! From what people write to a [`Policy`], with everything told that is wrong.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tidegate_core::{Limit, Namespace, Purpose as CountedFor, Rate};
 use crate::address::{ClientAddress, Clients, Trust};
 use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
-    PENALTY_MAX, RETRY_JITTER_MAX, RULE_KEY_BYTES_MAX, RULES_MAX,
+    PENALTY_MAX, RETRY_JITTER_MAX, RULE_KEY_BYTES_MAX, RULES_MAX, SHARE_PARTS_MAX,
 };
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
@@ -22,7 +23,7 @@ use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Guide, Policy, StoreSpec};
 use crate::request::Shown;
-use crate::rule::{OnStoreFailure, ResponseOptions, Rule, RuleLimit, ToldAs};
+use crate::rule::{Local, OnStoreFailure, ResponseOptions, Rule, RuleLimit, Share, ToldAs};
 use crate::schema::{self, Action, CountedBy};
 use crate::stores::Outside;
 
@@ -314,13 +315,31 @@ impl Compiler<'_, '_> {
         Some(match written? {
             schema::OnStoreFailure::Allow => OnStoreFailure::Allow,
             schema::OnStoreFailure::Deny => OnStoreFailure::Deny,
-            schema::OnStoreFailure::Local(limit) => {
+            schema::OnStoreFailure::Local(schema::Local::Share(written)) => {
+                let share = self.share(written, &child(&child(pointer, "local"), "share"));
+                OnStoreFailure::Local(Local::Share(share.unwrap_or(Share::Whole)))
+            }
+            schema::OnStoreFailure::Local(schema::Local::Limit(limit)) => {
                 match self.limit("local", limit, "on_store_failure: deny", &child(pointer, "local")) {
-                    Some((limit, _)) => OnStoreFailure::Local(Some(limit)),
+                    Some((limit, _)) => OnStoreFailure::Local(Local::Limit(limit)),
                     None => OnStoreFailure::Deny,
                 }
             }
         })
+    }
+
+    fn share(&mut self, written: &schema::Share, pointer: &str) -> Option<Share> {
+        let text = &*written.share;
+        let parts = || text.strip_prefix("1/")?.parse().ok().filter(|parts| (2..=SHARE_PARTS_MAX).contains(parts));
+        if text == "auto" {
+            return Some(Share::Auto);
+        }
+        let share = parts().and_then(NonZeroU64::new).map(Share::OneOf);
+        if share.is_none() {
+            let message = format!("share: `{}` is not a share", quote(text));
+            self.diagnostics.error(pointer, message, format!("write auto, or 1/2 to 1/{SHARE_PARTS_MAX}"));
+        }
+        share
     }
 
     fn response(&mut self, written: &schema::Response, above: ResponseOptions, pointer: &str) -> ResponseOptions {

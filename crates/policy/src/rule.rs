@@ -1,5 +1,6 @@
 //! A rule as it is asked: compiled from the schema, checked, unable to be wrong.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tidegate_core::{Limit, Namespace};
@@ -110,8 +111,30 @@ pub enum OnStoreFailure {
     Allow,
     /// The request is denied.
     Deny,
-    /// It is decided in the memory of this process, under this limit or, if none is said, under the rule's own.
-    Local(Option<Limit>),
+    /// It is decided in the memory of this process.
+    Local(Local),
+}
+
+/// What decides in the memory of this process while a store does not answer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Local {
+    /// A share of the rule's own limit, going on from the last state that the store reported.
+    Share(Share),
+    /// This limit, from the start of the outage.
+    Limit(Limit),
+}
+
+/// The share of a limit that one node holds while a store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Share {
+    /// All of it.
+    Whole,
+    /// One of as many equal parts as nodes use the store.
+    Auto,
+    /// One of so many equal parts.
+    OneOf(NonZeroU64),
 }
 
 /// What the answers of a rule say.

@@ -481,8 +481,28 @@ pub enum OnStoreFailure {
     Allow,
     /// It is denied, with 503.
     Deny,
-    /// It is decided under this limit in the memory of this process.
-    Local(Limit),
+    /// It is decided in the memory of this process: the rule's limits go on there from the last state that the store reported.
+    /// With a limit of its own that one counts from the start of the outage.
+    Local(Local),
+}
+
+/// The limit that decides while the store does not answer: `500/hour`, an algorithm with its numbers, or a share of the
+/// rule's own.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Local {
+    /// A share of the rule's own limits.
+    Share(Share),
+    /// A limit of its own.
+    Limit(Limit),
+}
+
+/// A share of the rule's own limits, which go on from the same share of the last state that the store reported.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// `auto`: the limits divided by the number of nodes that use the store; or a fixed share like `1/4`.
+    pub share: String,
 }
 
 /// What the answers of a rule say.

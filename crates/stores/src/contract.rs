@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tidegate_core::{
-    Algorithm, Charge, Decision, Decisions, Key, Limit, Namespace, PermitOp, Permits, Placement, Snapshot,
+    Algorithm, Charge, Decision, Decisions, Key, Limit, Namespace, PermitOp, Permits, Placement, Report, Snapshot,
 };
 
 use crate::{Health, StoreError};
@@ -126,12 +126,14 @@ impl Lease<'_> {
 }
 
 /// Units that were taken in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
     /// How many: one of the sizes that were asked for, or none.
     pub units: u64,
     /// The answer, with the receipt to give back what is not spent. If no size fits it is that of the last one.
     pub decision: Decision,
+    /// What the store reports of the key; nothing if it does not report states.
+    pub report: Option<Report>,
 }
 
 /// A store that lets nodes take units in advance and spend them by themselves.

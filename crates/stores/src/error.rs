@@ -109,6 +109,12 @@ impl StoreError {
         matches!(self.certainty(), Some(Certainty::NotSent | Certainty::Overloaded))
     }
 
+    /// Returns whether the store did not apply the call and will not.
+    #[must_use]
+    pub fn was_not_applied(&self) -> bool {
+        self.was_not_sent() || self.certainty() == Some(Certainty::Refused)
+    }
+
     /// Returns whether the call failed in this node or by its caller's deadline: the store is not at fault.
     #[must_use]
     pub fn is_overload(&self) -> bool {

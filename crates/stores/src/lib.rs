@@ -6,21 +6,26 @@
 //! | why there is no answer | `error.rs` |
 //! | what a store reports about itself | `health.rs` |
 //! | the memory of this process | `memory.rs` |
+//! | the states to go on from while a store is away | `last_states/` |
 //! | Redis and Valkey | `redis/` |
 //! | stores that were made elsewhere | `other.rs` |
 //! | any of them, without a trait object in the way | `any.rs` |
 
 mod any;
+mod clock_offset;
 mod contract;
 mod error;
 mod health;
+mod last_states;
 mod memory;
 mod other;
 pub mod redis;
 
 pub use any::AnyStore;
+pub use clock_offset::ClockOffset;
 pub use contract::{Call, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store};
 pub use error::{Cause, Certainty, StoreError};
 pub use health::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
+pub use last_states::{Debit, LAST_STATES_MAX, LastStates};
 pub use memory::Memory;
 pub use other::Other;

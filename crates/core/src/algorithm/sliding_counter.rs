@@ -30,6 +30,11 @@ impl SlidingCounter {
         counts.start + if counts.curr > 0 { 2 } else { 1 } * self.window
     }
 
+    /// Units in the window that `now` lies in.
+    pub(crate) fn units_of_current(&self, state: [u64; 3], now: Time) -> u64 {
+        self.current(state, now).curr
+    }
+
     /// Moves the counts to the window that `now` lies in.
     fn current(&self, state: [u64; 3], now: Time) -> Counts {
         let start = self.start(now);

@@ -1,4 +1,5 @@
-//! Work in the background: one task gives back what was not spent, and pushes what was admitted.
+//! Work in the background: one task gives back what was not spent, pushes what was admitted, debits what the store does not
+//! know of, and announces this node.
 //!
 //! It is started by who first needs it, on that caller's runtime, and ends with the last handle of the store. If its runtime
 //! ends before, the next one who needs it starts it again.
@@ -7,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tidegate_core::{Charge, Limit, Op, Placement, Time};
-use tidegate_stores::Call;
+use tidegate_stores::{Call, Debit, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -16,7 +18,7 @@ use tokio::time::sleep;
 use super::name::{Name, Parts, parts};
 use super::purse::Remainder;
 use super::replica::Told;
-use super::{Inner, since};
+use super::{Forget, Inner, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
 
 /// How long it sleeps if there is nothing to do and nobody wakes it.
@@ -87,11 +89,38 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
         }
     }
     calls.finish().await;
+    debit_what_is_owed(inner).await;
+    let until_announced = inner.announce().await;
     let now = inner.clock.now();
     let until_next = next.map_or(NAP, |next| since(now, next));
     let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
     let until_push = if inner.replicas.is_ahead() { SYNC_PAUSE.saturating_sub(since(pushed, now)) } else { NAP };
-    until_next.min(until_push)
+    let until_debits = if inner.last.owes() { SYNC_PAUSE } else { NAP };
+    until_next.min(until_push).min(until_debits).min(until_announced)
+}
+
+/// Debits what was admitted while the store was away, so many keys at a time. Once none of them reaches the store it is
+/// still away.
+async fn debit_what_is_owed(inner: &Arc<Inner>) {
+    let mut left = inner.last.owing();
+    while left > 0 {
+        let debits = inner.last.debits(left.min(BACKGROUND_CALLS_MAX), inner.clock.now());
+        left = left.saturating_sub(debits.len().max(1));
+        let made = join_all(debits.into_iter().map(|debit| make_debit(inner, debit))).await;
+        if !made.into_iter().any(|applied| applied) {
+            return;
+        }
+    }
+}
+
+/// Puts a debit to the store. Returns whether it was applied, or may have been.
+async fn make_debit(inner: &Arc<Inner>, mut debit: Debit) -> bool {
+    inner.calls.fetch_add(1, Ordering::Relaxed);
+    let sent = inner.clock.now();
+    let forget = Forget { denials: &inner.denials, charges: &[debit.charge()] };
+    let answer = inner.store.charge(&Call::default(), forget.charges).await;
+    drop(forget);
+    debit.end(&answer, sent, inner.clock.now())
 }
 
 /// Gives everything back, and pushes everything.
@@ -108,6 +137,8 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
         }
         calls.finish().await;
     }
+    debit_what_is_owed(inner).await;
+    inner.leave().await;
 }
 
 enum Work {

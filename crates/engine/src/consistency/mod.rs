@@ -8,6 +8,8 @@
 //! | slices of a budget, spent here: how large, for how long | `spend.rs`, `slice.rs` |
 //! | what is held of one key, of all keys | `purse.rs`, `leases.rs` |
 //! | copies of states, put right from time to time | `replica.rs`, `replicas.rs` |
+//! | decisions while the store is away | `away.rs` |
+//! | how many nodes use the store | `nodes.rs` |
 //! | work in the background | `keeper.rs` |
 //!
 //! **Exact**: the store is asked, unless the same call is known to be denied.
@@ -20,11 +22,16 @@
 //! [`SYNC_PAUSE`](crate::bounds::SYNC_PAUSE) and the time of a call is let pass too much; all of it is counted, as far as
 //! debits go: one further limit beyond the limit. A node that was not asked for a while goes by what it knew, for one such
 //! pause. While the store does not answer, each node goes on by itself.
+//!
+//! **Away**: what fails is decided by the rule, mostly here, going on from the last states that the store reported. What was
+//! admitted for calls that did not reach it is debited when it is back.
 
+mod away;
 mod denials;
 mod keeper;
 mod leases;
 mod name;
+mod nodes;
 mod purse;
 mod replica;
 mod replicas;
@@ -49,9 +56,10 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Clock, Consistency, Decision, Decisions, Op, Permits, Snapshot, Time, check_charges};
-use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, PermitCharge, Store, StoreError};
+use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, LastStates, Nature, PermitCharge, Store, StoreError};
 
 use crate::bounds::EASED_KEY_BYTES_MAX;
+use crate::permits::new_permit_id;
 use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
@@ -71,6 +79,12 @@ pub(crate) struct ConsistentHealth {
     pub(crate) from_leases: u64,
     /// Charges that were decided on a replica.
     pub(crate) from_replicas: u64,
+    /// Charges that were decided without the store, going on from its last states.
+    pub(crate) from_last_states: u64,
+    /// Those of keys of which no last state was known.
+    pub(crate) unknown: u64,
+    /// The nodes that use it, as far as they are counted.
+    pub(crate) nodes: u64,
     /// Calls to the store, those in the background among them.
     #[cfg(test)]
     pub(crate) calls: u64,
@@ -89,11 +103,20 @@ struct Inner {
     denials: Denials,
     leases: Leases,
     replicas: Replicas,
+    last: Arc<LastStates>,
     keeper: Arc<Keeper>,
     closed: AtomicBool,
+    /// Whether this node announces itself to the others.
+    counts_nodes: AtomicBool,
+    /// Nodes that were counted last; 0 if none were.
+    nodes: AtomicU64,
+    /// When this node announces itself next, in nanoseconds.
+    announce_at: AtomicU64,
+    node_name: Option<Box<str>>,
     from_denials: AtomicU64,
     from_leases: AtomicU64,
     from_replicas: AtomicU64,
+    decided_away: AtomicU64,
     calls: AtomicU64,
 }
 
@@ -117,10 +140,16 @@ impl Consistent {
                 leases: Leases::new(Arc::clone(&keeper.wake)),
                 replicas: Replicas::new(Arc::clone(&keeper.wake)),
                 keeper,
+                last: Arc::default(),
                 closed: AtomicBool::new(false),
+                counts_nodes: AtomicBool::new(false),
+                nodes: AtomicU64::new(0),
+                announce_at: AtomicU64::new(0),
+                node_name: new_permit_id().ok(),
                 from_denials: AtomicU64::new(0),
                 from_leases: AtomicU64::new(0),
                 from_replicas: AtomicU64::new(0),
+                decided_away: AtomicU64::new(0),
                 calls: AtomicU64::new(0),
             }),
         }
@@ -172,6 +201,9 @@ impl Consistent {
             from_denials: inner.from_denials.load(Relaxed),
             from_leases: inner.from_leases.load(Relaxed),
             from_replicas: inner.from_replicas.load(Relaxed),
+            from_last_states: inner.decided_away.load(Relaxed),
+            unknown: inner.last.unknown(),
+            nodes: inner.nodes.load(Relaxed),
             #[cfg(test)]
             calls: inner.calls.load(Relaxed),
         }
@@ -226,9 +258,10 @@ impl Inner {
         // Boxed: what waits for a network may allocate, and those who decide here stay small.
         let result = Box::pin(self.store.charge(call, charges)).await;
         drop(forget);
-        let decisions = result?;
+        let (decisions, learned) = (result?, self.clock.now());
+        self.last.learn(charges, &decisions, sent, learned);
         if let (Some(question), false) = (question, decisions.is_allowed()) {
-            self.denials.learn(question, sent, self.clock.now(), decisions.with_vetoes());
+            self.denials.learn(question, sent, learned, decisions.with_vetoes());
         }
         Ok(decisions)
     }
@@ -280,7 +313,11 @@ impl Inner {
     /// Decides a charge in the store, past the known denials, for a replica that goes on from the state it reports.
     async fn charge_for_replica(&self, call: &Call, charge: &Charge<'_>) -> Result<Decisions, StoreError> {
         self.calls.fetch_add(1, Relaxed);
-        Box::pin(self.store.charge(call, std::slice::from_ref(charge))).await
+        let sent = self.clock.now();
+        let charges = std::slice::from_ref(charge);
+        let decisions = Box::pin(self.store.charge(call, charges)).await?;
+        self.last.learn(charges, &decisions, sent, self.clock.now());
+        Ok(decisions)
     }
 
     fn failed(&self, certainty: Certainty, failure: Failure) -> StoreError {

@@ -6,12 +6,10 @@
 //! they are pushed once a second only.
 
 use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Receipt, State, Time, decide};
+use tidegate_stores::ClockOffset;
 
-use super::{nanos, since};
+use super::since;
 use crate::bounds::{DENIAL_KNOWN_MAX, REPLICA_ALONE_MAX, SYNC_SHARE};
-
-/// Answers after which an estimate of the store's clock is replaced by a worse one: clocks drift.
-const ESTIMATE_USES: u32 = 8;
 
 /// What a store says of one key.
 #[derive(Clone, Debug)]
@@ -27,7 +25,8 @@ pub(super) struct Told {
 impl Told {
     /// What is said of the first of these charges, if the store reports that.
     pub(super) fn of(decisions: &Decisions) -> Option<Told> {
-        Some(Told { decision: *decisions.first()?, state: decisions.state(0)?.clone(), now: decisions.at()? })
+        let report = decisions.report(0)?;
+        Some(Told { decision: *decisions.first()?, state: report.state.clone(), now: report.at })
     }
 }
 
@@ -36,7 +35,7 @@ impl Told {
 pub(super) struct Replica {
     limit: Limit,
     state: State,
-    clock: StoreClock,
+    clock: ClockOffset,
     pending: u64,
     pushing: u64,
     pub(super) used: Time,
@@ -51,43 +50,12 @@ pub(super) struct Replica {
     pub(super) listed: bool,
 }
 
-/// The store's clock, as far as its answers tell.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StoreClock {
-    /// What to add to an instant of this process; it wraps around below zero.
-    offset: u64,
-    /// How long the call took: the store's instant lies somewhere in it.
-    call: u64,
-    uses: u32,
-}
-
-impl StoreClock {
-    pub(super) fn new(told: Time, sent: Time, learned: Time) -> StoreClock {
-        let call = nanos(since(sent, learned));
-        let middle = sent.as_nanos() + call / 2;
-        StoreClock { offset: told.as_nanos().wrapping_sub(middle), call, uses: 0 }
-    }
-
-    /// The tighter of two estimates, unless the older one is too old. If both cannot be right, the clock was set.
-    pub(super) fn or_newer(self, newer: StoreClock) -> StoreClock {
-        // Each is wrong by half of its call at most.
-        let apart = self.offset.wrapping_sub(newer.offset).cast_signed().unsigned_abs();
-        let agree = apart <= self.call.saturating_add(newer.call) / 2;
-        let keep = agree && self.call < newer.call && self.uses < ESTIMATE_USES;
-        if keep { StoreClock { uses: self.uses + 1, ..self } } else { newer }
-    }
-
-    pub(super) fn at(&self, now: Time) -> Time {
-        Time::from_nanos(now.as_nanos().wrapping_add(self.offset))
-    }
-}
-
 impl Replica {
     pub(super) fn new(limit: Limit, told: &Told, sent: Time, learned: Time) -> Replica {
         Replica {
             limit,
             state: told.state.clone(),
-            clock: StoreClock::new(told.now, sent, learned),
+            clock: ClockOffset::new(told.now, sent, learned),
             pending: 0,
             pushing: 0,
             used: learned,
@@ -147,7 +115,7 @@ impl Replica {
 
     /// What the store said, to a push that has ended before or to anything else.
     pub(super) fn receive(&mut self, charge: &Charge<'_>, told: &Told, sent: Time, learned: Time) {
-        self.clock = self.clock.or_newer(StoreClock::new(told.now, sent, learned));
+        self.clock = self.clock.or_newer(ClockOffset::new(told.now, sent, learned));
         self.failing = None;
         // Answers may overtake each other; one that is much older is of a clock that jumped back.
         if told.now < self.told_at && since(told.now, self.told_at) < DENIAL_KNOWN_MAX {
@@ -170,6 +138,11 @@ impl Replica {
         if !was_sent {
             self.pending = self.pending.saturating_add(units);
         }
+    }
+
+    /// The state, and the clock that it goes by.
+    pub(super) fn copy(&self) -> (State, ClockOffset) {
+        (self.state.clone(), self.clock)
     }
 
     /// Whether nothing is lost without it.
@@ -278,35 +251,6 @@ mod tests {
         let receipt = replica.decide(&charge(&limit, Op::Take(4)), at(23)).receipt();
         replica.push(at(100), false);
         assert_eq!(replica.give_back(&charge(&limit, Op::Peek), at(101), 4, receipt), 4, "the store must be told");
-    }
-
-    #[test]
-    fn the_tightest_of_the_last_answers_tells_the_clock() {
-        let of = |told, sent, learned| StoreClock::new(at(told), at(sent), at(learned));
-        let tight = of(1_001, 0, 2);
-        assert_eq!(tight.at(at(100)), at(1_100));
-        let mut clock = tight;
-        for _ in 0..ESTIMATE_USES {
-            clock = clock.or_newer(of(2_000, 900, 1_000));
-            assert_eq!(clock.at(at(100)), at(1_100));
-        }
-        assert_eq!(clock.or_newer(of(2_000, 900, 1_000)).at(at(0)), at(1_050), "in the end it is too old");
-        assert_eq!(clock.or_newer(of(2_000, 1_000, 1_001)).call, 1_000_000);
-        let behind = of(0, 1_000, 1_000);
-        assert_eq!(behind.at(at(1_500)), at(500), "a clock that is behind");
-    }
-    #[test]
-    fn a_clock_that_was_set_is_believed_at_once() {
-        let of = |told, sent, learned| StoreClock::new(at(told), at(sent), at(learned));
-        let tight = of(10_001, 0, 2);
-        // As far apart as both estimates can be wrong, and a little more.
-        for (told, offset) in [(11_002, 10_000), (11_005, 10_000), (11_006, 10_004), (10_999, 10_000), (10_998, 9_996)]
-        {
-            assert_eq!(tight.or_newer(of(told, 1_000, 1_004)).at(at(0)), at(offset), "{told}");
-        }
-        for told in [1_000, 3_601_000] {
-            assert_eq!(tight.or_newer(of(told, 900, 1_000)).at(at(950)), at(told), "a jump");
-        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_core::{Charge, Decision, Limit, Receipt, Time};
+use tidegate_core::{Charge, Decision, Limit, Receipt, State, Time};
+use tidegate_stores::ClockOffset;
 use tokio::sync::Notify;
 
 use super::leases::lock;
@@ -75,6 +76,11 @@ impl Replicas {
                 shard.insert(Name::of(name), Replica::new(*charge.limit, told, sent, learned));
             }
         }
+    }
+
+    /// A copy of the state of a key, with the clock that it goes by.
+    pub(super) fn copy(&self, name: &[u8]) -> Option<(State, ClockOffset)> {
+        self.shard(name).get(name).map(Replica::copy)
     }
 
     /// A push has ended.

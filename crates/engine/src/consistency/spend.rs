@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_core::{Charge, Decision, Limit, Op};
-use tidegate_stores::{Call, Certainty, Lease, StoreError};
+use tidegate_stores::{Call, Certainty, Lease, Leased, StoreError};
 use tokio::time::{Instant, timeout_at};
 
 use super::leases::{Landing, Turn};
@@ -105,7 +105,11 @@ impl Consistent {
             let (namespace, sizes) = (&parts.namespace, &ask.sizes[..]);
             let lease = Lease { namespace, key: parts.key, limit: &limit, tag: parts.tag, sizes, length: ask.length };
             let result = inner.store.lease(&Call::default(), &lease).await;
-            inner.leases.receive(&name, &ask, result.as_ref(), sent, inner.clock.now());
+            let learned = inner.clock.now();
+            if let Ok(Leased { decision, report: Some(report), .. }) = &result {
+                inner.last.learn_one(&lease.charge(0), report, decision, sent, learned);
+            }
+            inner.leases.receive(&name, &ask, result.as_ref(), sent, learned);
             landing.send_replace(Some(result.map(|_| ())));
         });
     }

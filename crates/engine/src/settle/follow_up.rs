@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Op};
 use tidegate_policy::Rule;
-use tidegate_stores::Call;
 
 use super::Settling;
 use crate::error::RequestError;
-use crate::outcome::Answer;
+use crate::outcome::{Answer, Denial};
 use crate::plan::{Planned, Step};
 use crate::store::Backend;
 
@@ -24,21 +23,23 @@ impl Settling<'_> {
         for (number, planned) in plan.planned.iter().enumerate() {
             let (Some(rule), Step::Charge(op)) = (self.rule(number), planned.step) else { continue };
             if let (true, Op::Take(units @ 1..)) = (rule.count_denied && (denied || self.is_over(number)), op)
-                && let Some((backend, limit)) = self.place(number)
+                && let Some(place) = self.place(number)
+                // Overload says nothing about the limit.
+                && self.judged[number].answer != Answer::Overloaded
+                && self.denial() != Some(Denial::Overloaded)
             {
                 let charge = plan.charge(active, planned, Op::Debit(units))?;
                 if let Some(charge) = charge {
                     // If the store fails now, the answer stands, and these units are not counted.
-                    let debit = Charge { limit: &limit, ..charge.shadow() };
-                    let _ = backend.charge(&Call::default(), &[debit]).await;
+                    let debit = Charge { limit: &place.limit, ..charge.shadow() };
+                    let _ = self.charge_at(&place, &debit).await;
                 }
             }
             // A penalty that is there is not lengthened, and who is denied for want of a store did nothing wrong.
             if let (Answer::Decided(denial), Some(length), Some(backend)) =
                 (self.judged[number].answer, rule.penalty, active.store_of(rule))
                 && !denial.is_allowed()
-                // A store that fails now leaves the denial without its penalty.
-                && plan.penalty(rule, length, planned)?.impose(backend, length).await?.is_ok()
+                && plan.penalty(rule, length, planned)?.impose_or_go_on(backend, length).await?
                 // No wait helps a cost above the whole limit.
                 && let Some(wait) = denial.retry_after()
             {

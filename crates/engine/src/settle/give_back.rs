@@ -1,22 +1,21 @@
 //! What was taken in vain goes back to where it was taken.
 
-use tidegate_core::{Charge, Consistency, Key, Limit, Namespace, Op, Placement};
+use tidegate_core::{Charge, Consistency, Decision, Key, Limit, Namespace, Op, Placement};
 use tidegate_stores::Call;
 use tokio::runtime::Handle;
 
 use super::Settling;
+use super::without_store::Place;
 use crate::failure::guarded;
 use crate::keys::key_of;
 use crate::outcome::Answer;
 use crate::plan::Step;
-use crate::store::Backend;
+use crate::store::{Applied, Backend};
 
 /// Units that were taken in vain: what gives them back, and where.
 struct Owed<'a> {
-    backend: &'a Backend,
+    place: Place<'a>,
     charge: Charge<'a>,
-    /// The limit that they were taken under.
-    limit: Limit,
 }
 
 impl<'a> Settling<'a> {
@@ -26,14 +25,20 @@ impl<'a> Settling<'a> {
             if self.judged[number].taken.is_none() || !wanted(self, number) {
                 continue;
             }
-            let Some(Owed { backend, charge, limit }) = self.owed(number) else { continue };
-            // If the store fails now, the units come back by themselves.
-            let refund = Charge { limit: &limit, ..charge };
-            let refunded = backend.charge(&Call::default(), &[refund]).await.ok();
-            // The numbers are reported as they are after it.
-            if let Some(decision) = refunded.as_ref().and_then(|decisions| decisions.first()) {
-                self.judged[number].answer = Answer::Decided(*decision);
+            let Some(Owed { place, charge }) = self.owed(number) else { continue };
+            // If the store fails now, the units come back by themselves. The numbers are reported as they are after it.
+            let refund = Charge { limit: &place.limit, ..charge };
+            if let Some(decision) = self.charge_at(&place, &refund).await {
+                self.judged[number].answer = Answer::Decided(decision);
             }
+        }
+    }
+
+    /// Puts a charge to where another one of its request was decided.
+    pub(super) async fn charge_at(&self, place: &Place<'_>, charge: &Charge<'_>) -> Option<Decision> {
+        match place.instead {
+            Some(instead) => instead.decide(place.backend, self.local, charge, Applied::No).ok(),
+            None => place.backend.decide(&Call::default(), charge).await.ok(),
         }
     }
 
@@ -42,9 +47,9 @@ impl<'a> Settling<'a> {
         let receipt = self.judged[number].taken.take()?;
         let (plan, active) = (self.plan, self.active);
         let Step::Charge(Op::Take(units)) = plan.planned[number].step else { return None };
-        let (backend, limit) = self.place(number)?;
+        let place = self.place(number)?;
         let charge = plan.charge(active, &plan.planned[number], Op::Refund(units, Some(receipt))).ok()??.shadow();
-        Some(Owed { backend, charge, limit })
+        Some(Owed { place, charge })
     }
 }
 
@@ -53,10 +58,16 @@ impl<'a> Settling<'a> {
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
         for number in 0..self.judged.len() {
-            let Some(Owed { backend, charge, limit }) = self.owed(number) else { continue };
-            match backend.states() {
-                Some(states) => drop(guarded(|| states.decide_in(charge.namespace, charge.key, &limit, charge.op))),
-                None => Later::new(backend, &charge, limit).spawn(),
+            let Some(Owed { place, charge }) = self.owed(number) else { continue };
+            let Place { backend, limit, instead } = place;
+            match (instead, backend.states()) {
+                (Some(instead), _) => {
+                    let _ = instead.decide(backend, self.local, &charge, Applied::No);
+                }
+                (None, Some(states)) => {
+                    let _ = guarded(|| states.decide_in(charge.namespace, charge.key, &limit, charge.op));
+                }
+                (None, None) => Later::new(backend, &charge, limit).spawn(),
             }
         }
     }

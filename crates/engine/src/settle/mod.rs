@@ -2,26 +2,29 @@
 //!
 //! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
 //! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
-//! another one denied before it. `give_back.rs` has those refunds, `follow_up.rs` what a denial entails.
+//! another one denied before it. `give_back.rs` has those refunds, `follow_up.rs` what a denial entails, `without_store.rs` what
+//! becomes of charges whose store does not answer.
 
 mod follow_up;
 mod give_back;
+mod without_store;
 
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Phase};
-use tidegate_policy::{OnStoreFailure, Rule, RuleId};
+use tidegate_core::{Charge, Decision, Decisions, MemoryStore, Op, Phase};
+use tidegate_policy::{Rule, RuleId};
 use tidegate_stores::Call;
 
 use crate::active::Active;
 use crate::error::RequestError;
 use crate::failure::Failures;
+use crate::instead::Instead;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty::Penalty;
 use crate::plan::{self, Plan, Planned, Step};
-use crate::store::{Backend, ChargeFailure, StoreError};
+use crate::store::{Applied, ChargeFailure};
 
 pub(crate) use follow_up::follows_up;
 
@@ -36,7 +39,7 @@ pub(crate) struct Settled {
 /// Asks the stores for what a request was planned to charge, and returns what comes of it.
 pub(crate) async fn settle(
     active: &Active,
-    local: &Backend,
+    local: &MemoryStore,
     plan: &Plan,
     call: &Call,
 ) -> Result<Settled, RequestError> {
@@ -67,6 +70,7 @@ fn unasked(planned: &Planned) -> Judged {
         phase: Phase::default(),
         veto,
         mode,
+        local: false,
     }
 }
 
@@ -112,24 +116,28 @@ impl<'a> Put<'a> {
 
 struct Settling<'a> {
     active: &'a Active,
-    local: &'a Backend,
+    /// The memory of this process.
+    local: &'a MemoryStore,
     plan: &'a Plan,
     call: &'a Call,
     /// What is known so far, in the order of the plan.
     judged: Vec<Judged>,
-    /// Charges that were decided in the memory of this process instead of their store, and under which limit.
-    fell_back: Vec<(usize, Limit)>,
+    /// Charges that were decided in this process instead of their store, and how.
+    fell_back: Vec<(usize, Instead)>,
     /// Charges whose keys are penalised for as long as penalties of their rules are, or longer: the clock of the store was
     /// set back.
     overlong: Vec<usize>,
     failures: Failures,
+    /// Rules that have counted this request as one of an overload.
+    overloads: Vec<RuleId>,
 }
 
 impl<'a> Settling<'a> {
-    fn new(active: &'a Active, local: &'a Backend, plan: &'a Plan, call: &'a Call) -> Settling<'a> {
+    fn new(active: &'a Active, local: &'a MemoryStore, plan: &'a Plan, call: &'a Call) -> Settling<'a> {
         let judged = plan.planned.iter().map(unasked).collect();
         let (fell_back, overlong, failures) = (Vec::new(), Vec::new(), plan.failures.clone());
-        Settling { active, local, plan, call, judged, fell_back, overlong, failures }
+        let overloads = Vec::new();
+        Settling { active, local, plan, call, judged, fell_back, overlong, failures, overloads }
     }
 
     /// Asks all stores in turn: first those that answer at once, so that the others are spared what they deny. What an
@@ -187,21 +195,18 @@ impl<'a> Settling<'a> {
     /// covers is never taken, and mostly one call will do.
     async fn ask(&mut self, store: usize, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
         let looks = self.looks(batch)?;
+        denied |= self.decide_held(store, batch, &looks, denied)?;
         while !batch.is_empty() {
             let put = self.put(batch, &looks, denied)?;
             let decisions = match self.active.store(store) {
                 Some(backend) => backend.charge(self.call, &put.charges).await,
-                None => Err(ChargeFailure::Store(StoreError::Unanswered)),
+                None => Err(ChargeFailure::Unanswered(Applied::No)),
             };
             let decisions = match decisions {
                 Ok(decisions) => decisions,
                 Err(ChargeFailure::Refused(error)) => return Err(RequestError::Charges(error)),
-                Err(ChargeFailure::Store(error)) => {
-                    for (part, charge) in put.parts.into_iter().zip(put.charges) {
-                        if let Part::Limit(number) = part {
-                            self.fail(number, charge, error).await;
-                        }
-                    }
+                Err(failure) => {
+                    self.fail_all(put, failure);
                     return Ok(());
                 }
             };
@@ -309,50 +314,6 @@ impl<'a> Settling<'a> {
         self.judged[number].decided(charge, decision);
     }
 
-    /// Does what the rule chose for a store that gave no answer. Overload is not an outage: no local limit decides.
-    async fn fail(&mut self, number: usize, charge: Charge<'_>, error: StoreError) {
-        let store = self.plan.planned[number].store;
-        let choice = match self.rule(number) {
-            Some(rule) => self.active.on_store_failure(rule, store),
-            None => OnStoreFailure::Local(None),
-        };
-        let failed = |allowed| Answer::Failed { allowed };
-        match choice {
-            OnStoreFailure::Allow => self.judged[number].answer = failed(true),
-            OnStoreFailure::Deny => self.judged[number].answer = failed(false),
-            OnStoreFailure::Local(_) if error == StoreError::Overloaded => {
-                self.note_overload(number);
-                return;
-            }
-            OnStoreFailure::Local(limit) => {
-                let limit = limit.unwrap_or(*charge.limit);
-                self.fell_back.push((number, limit));
-                let charge = Charge { limit: &limit, ..charge };
-                let decisions = self.local.charge(self.call, &[charge]).await.ok();
-                match decisions.as_ref().and_then(Decisions::first) {
-                    Some(decision) => self.note(number, &charge, decision),
-                    None => self.judged[number].answer = failed(true),
-                }
-            }
-        }
-        if let Some(id) = self.plan.planned[number].rule {
-            self.failures.note(self.active, id);
-        }
-    }
-
-    /// Answers a charge with overload. A rule counts that once for a request, whatever the number of its limits.
-    fn note_overload(&mut self, number: usize) {
-        let rule = self.plan.planned[number].rule;
-        let is_of_rule = |(planned, judged): (&Planned, &Judged)| {
-            planned.rule == rule && matches!(judged.answer, Answer::Overloaded)
-        };
-        let is_first = !self.plan.planned.iter().zip(&self.judged).any(is_of_rule);
-        self.judged[number].answer = Answer::Overloaded;
-        if let (true, Some(id)) = (is_first, rule) {
-            self.active.count_overload(id);
-        }
-    }
-
     /// Whether the request is denied by what is known so far. What was not asked yet denies nothing.
     fn is_denied(&mut self) -> bool {
         if self.are_all_quotas_used_up() {
@@ -384,16 +345,6 @@ impl<'a> Settling<'a> {
 
     fn rule(&self, number: usize) -> Option<&'a Rule> {
         self.active.rule(self.plan.planned.get(number)?.rule?)
-    }
-
-    /// Where a charge was decided, and under which limit.
-    fn place(&self, number: usize) -> Option<(&'a Backend, Limit)> {
-        if let Some((_, limit)) = self.fell_back.iter().find(|(fallen, _)| *fallen == number) {
-            return Some((self.local, *limit));
-        }
-        let planned = &self.plan.planned[number];
-        let (_, limit) = plan::limit(self.active, planned)?;
-        Some((self.active.store(planned.store)?, *limit))
     }
 
     /// What came out, in the order of the plan.

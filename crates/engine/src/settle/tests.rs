@@ -10,11 +10,11 @@ use super::*;
 use crate::at_once;
 use crate::doubles::{overloaded, silent, unreachable};
 use crate::plan::LongKeys;
+use crate::store::Backend;
 
 /// A store in memory, whose clock stands still.
-fn memory() -> Backend {
-    let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-    Backend::memory_of(Memory::new(MemoryStore::builder().keys(8).clock(clock).build().unwrap()))
+fn memory() -> MemoryStore {
+    MemoryStore::builder().keys(8).clock(FakeClock::at(Time::from_nanos(1_000_000_000_000))).build().unwrap()
 }
 
 /// What a rule with this choice answers to a few requests while its store does not.
@@ -25,18 +25,14 @@ fn answers(choice: &str) -> Vec<Option<Denial>> {
 
 /// What comes out of requests under rules whose store does not answer.
 fn settled(rules: &str, requests: usize) -> Vec<Settled> {
-    settled_beside(&memory(), rules, requests)
-}
-
-/// The same beside this memory of the process.
-fn settled_beside(local: &Backend, rules: &str, requests: usize) -> Vec<Settled> {
     let text = format!("stores: {{near: {{}}}}\ndomains: {{api: {{rules: [{rules}]}}}}");
     let policy = load_text("test.yaml", &text, &LoadOptions::default()).policy.unwrap();
-    let active = Active::for_tests(policy, vec![unreachable(), memory()]);
+    let active = Active::for_tests(policy, vec![unreachable(), Backend::memory_of(Memory::new(memory()))]);
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     let domain = active.policy.domain("api").unwrap();
     let plan = Plan::of(&active, domain, &request, LongKeys::Refuse).unwrap();
-    (0..requests).map(|_| at_once(settle(&active, local, &plan, &Call::default())).unwrap()).collect()
+    let local = memory();
+    (0..requests).map(|_| at_once(settle(&active, &local, &plan, &Call::default())).unwrap()).collect()
 }
 
 /// What is left of the first limit after each.
@@ -121,24 +117,35 @@ fn a_rule_counts_an_overload_once_for_each_request() {
     let two = "limits: [{name: minute, rate: 5/minute}, {name: day, rate: 9/day}]";
     assert_eq!(overload("{name: one, limit: 5/minute}"), (Some(Denial::Overloaded), 3, 0));
     assert_eq!(overload(&format!("{{name: two, {two}}}")), (Some(Denial::Overloaded), 3, 0));
-    // A rule that chose an answer gives it, as in an outage.
-    assert_eq!(overload(&format!("{{name: two, on_store_failure: allow, {two}}}")), (None, 0, 3));
-    assert_eq!(overload(&format!("{{name: two, on_store_failure: deny, {two}}}")), (Some(Denial::StoreFailure), 0, 3));
+    // A rule that chose an answer gives it, as in an outage, though the store did not fail.
+    assert_eq!(overload(&format!("{{name: two, on_store_failure: allow, {two}}}")), (None, 3, 0));
+    assert_eq!(overload(&format!("{{name: two, on_store_failure: deny, {two}}}")), (Some(Denial::StoreFailure), 3, 0));
 }
 
 #[test]
-fn who_cannot_be_counted_even_in_memory_passes() {
-    let rule = "{name: all, limit: 1/minute, on_store_failure: {local: 1/minute}}";
-    let all = settled_beside(&unreachable(), rule, 3);
-    assert_eq!(all.iter().map(|settled| settled.denial).collect::<Vec<_>>(), [None; 3]);
+fn a_penalty_holds_in_this_process_while_its_store_does_not_answer() {
+    let all = settled("{name: strict, limit: 1/minute, for: 10m}", 4);
+    assert_eq!(all[0].denial, None);
+    assert_eq!(all[1].denial, Some(Denial::Penalty));
+    for settled in &all[1..] {
+        assert_eq!(settled.denial, Some(Denial::Penalty));
+        assert_eq!(settled.judged[0].answer.retry(), Some(Retry::After(Duration::from_secs(600))));
+    }
 }
 
 #[test]
-fn a_penalty_that_no_store_keeps_is_not_told() {
-    let all = settled("{name: strict, limit: 1/minute, for: 10m}", 3);
-    let told: Vec<_> = all.iter().map(|settled| (settled.denial, settled.judged[0].answer.retry())).collect();
-    let over = (Some(Denial::OverLimit), Some(Retry::After(Duration::from_secs(60))));
-    assert_eq!(told, [(None, None), over, over]);
+fn an_overload_counts_nothing_for_count_denied() {
+    let text = "stores: {near: {}}\ndomains: {api: {rules: [
+        {name: near, limit: {rate: 9/minute, store: near}, count_denied: true}, {name: far, limit: 9/minute}]}}";
+    let policy = load_text("test.yaml", text, &LoadOptions::default()).policy.unwrap();
+    let near = Memory::new(memory());
+    let active = Active::for_tests(policy, vec![overloaded(), Backend::memory_of(near.clone())]);
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    let plan = Plan::of(&active, active.policy.domain("api").unwrap(), &request, LongKeys::Refuse).unwrap();
+    let settled = at_once(settle(&active, &memory(), &plan, &Call::default())).unwrap();
+    assert_eq!(settled.denial, Some(Denial::Overloaded));
+    let charge = plan.charge(&active, &plan.planned[0], Op::Peek).unwrap().unwrap();
+    assert_eq!(near.states().decide_in(charge.namespace, charge.key, charge.limit, Op::Peek).remaining(), 9);
 }
 
 #[test]

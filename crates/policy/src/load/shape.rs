@@ -119,7 +119,10 @@ impl<'a> Shape<'a> {
                 self.one_of(node, pairs, &fitting)
             }
             (Kind::Map(pairs), [variant]) => Some(self.fields(node, pairs, variant)),
-            (Kind::Map(pairs), several) => self.one_of(node, pairs, several),
+            (Kind::Map(pairs), several) => match told_apart(pairs, several) {
+                Some(variant) => Some(self.fields(node, pairs, variant)),
+                None => self.one_of(node, pairs, several),
+            },
             (Kind::List(_), []) => None,
         }
     }
@@ -345,6 +348,15 @@ fn fits(node: &Node, variant: &Value) -> bool {
 
 fn type_of(variant: &Value) -> &str {
     variant.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The variant that a map is meant to be where one of them has no field that must be there: it is that one, unless the field
+/// of another is there.
+fn told_apart<'s>(pairs: &[Pair], variants: &[&'s Value]) -> Option<&'s Value> {
+    let open = variants.iter().find(|variant| variant.get("required").is_none())?;
+    let has_field =
+        |variant: &&&Value| only_field(variant).is_some_and(|name| pairs.iter().any(|pair| *pair.key.text == *name));
+    Some(variants.iter().find(has_field).unwrap_or(open))
 }
 
 /// The field of a map that has just one.

@@ -6,7 +6,7 @@
 use std::slice;
 
 use futures_util::future::join_all;
-use tidegate_core::{Charge, Decision, Decisions, Op};
+use tidegate_core::{Charge, Decision, Decisions, Op, Report};
 
 use super::link::Term;
 use super::store::{RedisError, RedisStore};
@@ -18,6 +18,7 @@ pub(super) struct Crossing<'a> {
     slots: &'a [u16],
     charges: &'a [Charge<'a>],
     answers: Vec<Option<Decision>>,
+    reports: Vec<Option<Report>>,
 }
 
 impl<'a> Crossing<'a> {
@@ -28,7 +29,8 @@ impl<'a> Crossing<'a> {
         slots: &'a [u16],
         charges: &'a [Charge<'a>],
     ) -> Crossing<'a> {
-        Crossing { store, names, slots, charges, answers: vec![None; charges.len()] }
+        let (answers, reports) = (vec![None; charges.len()], vec![None; charges.len()]);
+        Crossing { store, names, slots, charges, answers, reports }
     }
 
     /// Decides them, each slot within a budget. What goes back because of a denial or a failure waits as if nobody were in a
@@ -39,7 +41,8 @@ impl<'a> Crossing<'a> {
             return Err(error);
         }
         let each = self.charges.iter().zip(self.answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
-        Ok(each.collect())
+        let decisions: Decisions = each.collect();
+        Ok(decisions.reporting(self.reports))
     }
 
     async fn put(&mut self, term: Term) -> Result<(), RedisError> {
@@ -55,8 +58,9 @@ impl<'a> Crossing<'a> {
                 denied = true;
                 self.give_back().await;
             }
-            for (number, decision) in numbers.into_iter().zip(decisions.iter()) {
+            for ((place, number), decision) in numbers.into_iter().enumerate().zip(decisions.iter()) {
                 self.answers[number] = Some(if denied { decision.withdrawn() } else { *decision });
+                self.reports[number] = decisions.report(place).cloned();
             }
         }
         if denied { Ok(()) } else { self.put_what_gives(term).await }
@@ -67,8 +71,10 @@ impl<'a> Crossing<'a> {
         let slots = self.by_slot(gives);
         let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
-            for (number, decision) in numbers.into_iter().zip(decisions?.iter()) {
+            let decisions = decisions?;
+            for ((place, number), decision) in numbers.into_iter().enumerate().zip(decisions.iter()) {
                 self.answers[number] = Some(*decision);
+                self.reports[number] = decisions.report(place).cloned();
             }
         }
         Ok(())
@@ -85,11 +91,11 @@ impl<'a> Crossing<'a> {
                 let refund = [Charge { op: refund, veto: false, ..charges[number] }];
                 let name = slice::from_ref(&names[number]);
                 let after = store.charge_slot(slots[number], name, &refund, term).await.ok()?;
-                Some((number, *after.iter().next()?))
+                Some((number, *after.first()?, after.report(0).cloned()))
             })
         });
-        for (number, after) in join_all(refunds).await.into_iter().flatten() {
-            self.answers[number] = Some(after);
+        for (number, after, report) in join_all(refunds).await.into_iter().flatten() {
+            (self.answers[number], self.reports[number]) = (Some(after), report);
         }
         self.answers.iter_mut().flatten().for_each(|answer| *answer = answer.withdrawn());
     }

@@ -64,6 +64,7 @@ fn push_namespace(name: &mut Vec<u8>, namespace: &Namespace) {
         Some(Purpose::RequestLimit) => push_alone(name, b"/request", names),
         Some(Purpose::Caller) => push_alone(name, b"/caller", names),
         Some(Purpose::Layer) => push_alone(name, b"/layer", names),
+        Some(Purpose::Nodes) => push_alone(name, b"/nodes", names),
         _ => None,
     };
     // Nobody makes such a namespace; if somebody does, it still has a name of its own.

@@ -179,7 +179,8 @@ impl RedisStore {
             let found = if lease.limit.algorithm().is_bucket() { [raised, 0, 0] } else { words };
             let decisions = Decisions::of_found(&[take(units)], now, &[Found::Words(found)], taken > 0)?;
             let decision = *decisions.first().ok_or(ReplyError::Unreadable)?;
-            Ok(Leased { units: if taken == 0 { 0 } else { units }, decision })
+            let report = decisions.report(0).cloned();
+            Ok(Leased { units: if taken == 0 { 0 } else { units }, decision, report })
         };
         read().map_err(|error| self.unreadable(error))
     }

@@ -359,7 +359,7 @@ async fn windows_of_a_calendar_are_those_of_the_store() {
     store.clock.learn(Time::default(), Time::from_nanos(1_000_000_000_000_000_000));
     let decisions = store.decide(&Call::default(), &both).await.unwrap();
     assert!(decisions.is_allowed(), "a transaction learns the time too");
-    let ends = decisions.at().unwrap().plus(decisions.iter().next().unwrap().reset_after());
-    assert_eq!(ends.as_nanos(), months.window_at(decisions.at().unwrap()).end());
+    let ends = decisions.report(0).unwrap().at.plus(decisions.iter().next().unwrap().reset_after());
+    assert_eq!(ends.as_nanos(), months.window_at(decisions.report(0).unwrap().at).end());
     assert!(!server.command("KEYS tidegate{}:cal;month;Europe/Berlin;15=*").is_empty());
 }

@@ -25,8 +25,8 @@ fn check_call(subject: &mut impl Runs, limit: &Limit, state: &mut State, now: Ti
         let expected = decide_purely(limit, state, now, op);
         let decisions = decode::one(&charge, &reply, place).unwrap_or_else(|error| panic!("{error}: {said}"));
         assert_eq!(decisions.first(), Some(&expected), "{said}");
-        if let Some(reported) = decisions.state(0) {
-            let looks = [reported, &*state].map(|state| decide_purely(limit, &mut state.clone(), now, Op::Peek));
+        if let Some(report) = decisions.report(0).filter(|_| limit.can_be_copied()) {
+            let looks = [&report.state, &*state].map(|state| decide_purely(limit, &mut state.clone(), now, Op::Peek));
             assert_eq!(looks[0], looks[1], "the state: {said}");
         }
     }

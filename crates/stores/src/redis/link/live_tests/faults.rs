@@ -249,7 +249,11 @@ async fn calls_that_wait_are_bounded_and_each_has_its_turn_in_time() {
         callers.spawn(async move { (add_within(&redis, "k", wait).await, Instant::now()) });
     }
     let start = Instant::now();
-    sleep(wait + SLACK).await;
+    let refused = u64::try_from(WAITING_MAX + 100 - UNANSWERED_FIRST).unwrap();
+    // On a busy machine callers begin to wait late.
+    while redis.health().totals.overloaded < refused && start.elapsed() < Duration::from_secs(4) {
+        sleep(Duration::from_millis(10)).await;
+    }
     server.go_on();
     let answers = callers.join_all().await;
     let refused_for = |expected: Why| {
@@ -260,9 +264,9 @@ async fn calls_that_wait_are_bounded_and_each_has_its_turn_in_time() {
     assert_eq!(refused_for(Why::QueueFull), 100);
     assert_eq!(refused_for(Why::TurnTooLate), WAITING_MAX - UNANSWERED_FIRST);
     assert_eq!(answers.iter().filter(|(answer, _)| answer.is_ok()).count(), UNANSWERED_FIRST);
-    let refused = answers.iter().filter(|(answer, _)| answer.is_err()).map(|(_, at)| *at - start);
-    assert!(refused.max().unwrap() < wait + SLACK);
-    assert_eq!(redis.health().totals.overloaded, u64::try_from(WAITING_MAX + 100 - UNANSWERED_FIRST).unwrap());
+    let ends = answers.iter().filter(|(answer, _)| answer.is_err()).map(|(_, at)| *at - start);
+    assert!(ends.max().unwrap() < wait + SLACK);
+    assert_eq!(redis.health().totals.overloaded, refused);
     assert_eq!(server.command("GET k"), (1 + UNANSWERED_FIRST).to_string(), "who was refused is never sent");
 }
 

@@ -1,0 +1,270 @@
+//! The last states that a store reported, from which this process decides while the store is away.
+//!
+//! What an outage finds is remembered by the clock of this process until it equals never seen, so that no limit starts anew.
+//! What is admitted here for calls that never reached the store is **owed** to it: it is debited once when the store is back,
+//! and until that debit is answered the key is decided here.
+//!
+//! Each node admits at most what its limit, going on from the last state that it remembers, admits in that time.
+
+mod debit;
+mod entry;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{Charge, Decision, Decisions, Op, Report, State, Time};
+
+use crate::clock_offset::ClockOffset;
+
+pub use debit::Debit;
+use entry::Entry;
+
+/// Keys that are remembered of each store, at about 120 bytes each: 14 MB if all are in use. Of more, those that used least of
+/// their limits are forgotten.
+pub const LAST_STATES_MAX: usize = 64 * SHARD_KEYS_MAX;
+
+/// Keys of a shard: as many as a table of a power of two holds.
+const SHARD_KEYS_MAX: usize = 1_792;
+
+/// Locks that keys are divided among.
+const SHARDS: usize = 64;
+
+/// Slices of a log that decides here. Exact logs may have thousands of entries, of a hundred thousand keys.
+const LOG_SLICES: u64 = 30;
+
+/// Reports that are older than another one by less than this were overtaken on the way. Otherwise the clock was set back.
+const STALE_REPORT_MAX: Duration = Duration::from_secs(1);
+
+/// What stands for a key: a hash of its namespace, limit, tag and bytes.
+type Print = u128;
+type Shard = HashMap<Print, Entry>;
+
+/// The last states of the keys of one store.
+#[derive(Debug)]
+pub struct LastStates {
+    shards: Box<[Mutex<Shard>]>,
+    seeds: [RandomState; 2],
+    /// Keys that owe units, in the order in which they are debited.
+    owing: Mutex<VecDeque<Print>>,
+    /// Keys that are decided here until their debit is answered.
+    held: AtomicUsize,
+    /// The clock by the last report, for keys that nothing is known of.
+    clock: Mutex<Option<ClockOffset>>,
+    unknown: AtomicU64,
+}
+
+impl Default for LastStates {
+    fn default() -> LastStates {
+        LastStates {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            seeds: [RandomState::new(), RandomState::new()],
+            owing: Mutex::default(),
+            held: AtomicUsize::new(0),
+            clock: Mutex::default(),
+            unknown: AtomicU64::new(0),
+        }
+    }
+}
+
+impl LastStates {
+    /// Remembers what the store reports with its answers. `sent` and `learned` are before and after the call, by the clock of
+    /// this process.
+    pub fn learn(&self, charges: &[Charge<'_>], decisions: &Decisions, sent: Time, learned: Time) {
+        for (number, (charge, decision)) in charges.iter().zip(decisions.iter()).enumerate() {
+            if let Some(report) = decisions.report(number) {
+                self.learn_one(charge, report, decision, sent, learned);
+            }
+        }
+    }
+
+    /// Remembers what the store reports of one key.
+    pub fn learn_one(&self, charge: &Charge<'_>, report: &Report, decision: &Decision, sent: Time, learned: Time) {
+        let print = self.print(charge);
+        let mut shard = self.shard(print);
+        let is_fresh = report.state.is_fresh(report.at);
+        if let Some(entry) = shard.get_mut(&print) {
+            entry.learn(charge, report, decision, (sent, learned));
+            if entry.is_fresh(learned) {
+                shard.remove(&print);
+            }
+        } else if !is_fresh {
+            self.make_room(&mut shard, learned);
+            shard.insert(print, Entry::new(report, sent, learned, decision));
+        }
+        drop(shard);
+        if let Ok(mut clock) = self.clock.try_lock() {
+            let newer = ClockOffset::new(report.at, sent, learned);
+            *clock = Some(clock.map_or(newer, |clock| clock.or_newer(newer)));
+        }
+    }
+
+    /// Goes on from a copy of a key's state that was kept elsewhere, unless something was decided here since the store's last
+    /// report.
+    pub fn adopt(&self, charge: &Charge<'_>, state: &State, clock: ClockOffset, now: Time) {
+        let print = self.print(charge);
+        let mut shard = self.shard(print);
+        if shard.get(&print).is_none_or(|entry| !entry.is_ahead && !entry.owes()) {
+            self.make_room(&mut shard, now);
+            shard.insert(print, Entry::copied(state.clone(), clock));
+        }
+    }
+
+    /// Decides a charge without the store, under one of `parts` equal parts of its limit. With `owes`, the store did not apply
+    /// the charge and will not: what is admitted is debited when it is back.
+    pub fn decide(&self, charge: &Charge<'_>, parts: u64, owes: bool, now: Time) -> Decision {
+        let print = self.print(charge);
+        let mut shard = self.shard(print);
+        if !shard.contains_key(&print) {
+            if let Op::Take(1..) = charge.op {
+                self.unknown.fetch_add(1, Relaxed);
+            }
+            self.make_room(&mut shard, now);
+        }
+        let entry = shard.entry(print).or_insert_with(|| Entry::unknown(charge.limit, self.clock_or(now)));
+        let was_held = entry.is_held();
+        let decision = entry.decide(charge, parts.max(1), owes, now);
+        if entry.is_held() && !was_held {
+            self.held.fetch_add(1, Relaxed);
+        }
+        if let Some(owed) = entry.owed.as_mut().filter(|owed| !owed.is_listed) {
+            owed.is_listed = true;
+            lock(&self.owing).push_back(print);
+        }
+        decision
+    }
+
+    /// Looks whether a key is denied, if anything is known of it.
+    pub fn look(&self, charge: &Charge<'_>, now: Time) -> Option<Decision> {
+        let print = self.print(charge);
+        self.shard(print).get_mut(&print).map(|entry| entry.decide(charge, 1, false, now))
+    }
+
+    /// Whether any key is to be decided here though the store answers.
+    #[inline]
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    /// Whether a key is to be decided here though the store answers: it does not know yet of what was admitted here.
+    #[inline]
+    #[must_use]
+    pub fn holds(&self, charge: &Charge<'_>) -> bool {
+        if !self.holds_any() {
+            return false;
+        }
+        let print = self.print(charge);
+        self.shard(print).get(&print).is_some_and(Entry::is_held)
+    }
+
+    /// Whether any key owes units.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.owing() > 0
+    }
+
+    /// How many keys owe units.
+    #[must_use]
+    pub fn owing(&self) -> usize {
+        lock(&self.owing).len()
+    }
+
+    /// Takes out the next debits, at most this many.
+    #[must_use]
+    pub fn debits(self: &Arc<Self>, most: usize, now: Time) -> Vec<Debit> {
+        let mut debits = Vec::new();
+        let mut left = lock(&self.owing).len();
+        while debits.len() < most && left > 0 {
+            left -= 1;
+            let Some(print) = lock(&self.owing).pop_front() else { break };
+            let mut shard = self.shard(print);
+            let Some(entry) = shard.get_mut(&print) else { continue };
+            match entry.push(now) {
+                Some((key, units)) => debits.push(Debit::new(Arc::clone(self), print, key, units)),
+                None => self.settle(entry),
+            }
+        }
+        debits
+    }
+
+    /// Decisions for keys that nothing was known of: they went on from a state that was never seen.
+    #[must_use]
+    pub fn unknown(&self) -> u64 {
+        self.unknown.load(Relaxed)
+    }
+
+    /// A debit has ended.
+    fn pushed(&self, print: Print, was_applied: bool) {
+        let mut shard = self.shard(print);
+        let Some(entry) = shard.get_mut(&print) else { return };
+        let was_held = entry.is_held();
+        entry.pushed(was_applied);
+        if was_held && !entry.is_held() {
+            self.held.fetch_sub(1, Relaxed);
+        }
+        if entry.owes() {
+            lock(&self.owing).push_back(print);
+        } else {
+            self.settle(entry);
+        }
+    }
+
+    /// Ends the debt of a key that owes nothing any more.
+    fn settle(&self, entry: &mut Entry) {
+        if entry.owes() {
+            return;
+        }
+        if entry.is_held() {
+            self.held.fetch_sub(1, Relaxed);
+        }
+        entry.owed = None;
+    }
+
+    /// Makes room for another key: states that equal never seen go, and if that is not enough an eighth of the others, those
+    /// that used least of their limits first.
+    fn make_room(&self, shard: &mut Shard, now: Time) {
+        if shard.len() < SHARD_KEYS_MAX {
+            return;
+        }
+        let mut kept: Vec<(Print, Entry)> = shard.drain().filter(|(_, entry)| !entry.is_fresh(now)).collect();
+        kept.sort_by_key(|(_, entry)| (entry.owes(), entry.heat));
+        let excess = kept.len().saturating_sub(SHARD_KEYS_MAX - SHARD_KEYS_MAX / 8);
+        let held = kept.drain(..excess).filter(|(_, entry)| entry.is_held()).count();
+        self.held.fetch_sub(held, Relaxed);
+        // Made anew: one from which others went grows, though it is not fuller.
+        *shard = Shard::with_capacity(SHARD_KEYS_MAX);
+        shard.extend(kept);
+    }
+
+    fn clock_or(&self, now: Time) -> ClockOffset {
+        lock(&self.clock).unwrap_or_else(|| ClockOffset::new(now, now, now))
+    }
+
+    fn print(&self, charge: &Charge<'_>) -> Print {
+        let [low, high] = self.seeds.each_ref().map(|seed| {
+            let mut hasher = seed.build_hasher();
+            charge.namespace.hash().hash(&mut hasher);
+            charge.limit.identity().hash(&mut hasher);
+            charge.placement.tag.hash(&mut hasher);
+            charge.key.as_bytes().hash(&mut hasher);
+            hasher.finish()
+        });
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    fn shard(&self, print: Print) -> MutexGuard<'_, Shard> {
+        let number = usize::try_from(print % SHARDS as u128).unwrap_or(0);
+        #[expect(clippy::indexing_slicing, reason = "the remainder is below the length")]
+        lock(&self.shards[number])
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
