@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn bytes_and_hashes_never_change() {
         let bytes = Purpose::ALL.map(|purpose| (purpose as u8, purpose.bytes()[0]));
-        assert_eq!(bytes, b"rpdboil".map(|byte| (byte, byte)));
+        assert_eq!(bytes, b"rpdboiln".map(|byte| (byte, byte)));
         let rule = Namespace::named(Purpose::Rule, &["api", "per_user", ""]);
         assert_eq!(rule.as_bytes(), b"r\x03api\x08per_user\x00");
         assert_eq!(rule.hash(), 0xe4ca_4af1_d421_40c4_76da_810c_a571_f635);

@@ -76,6 +76,9 @@ impl Service {
             if let Some(rule) = outcome.strictest_among(|_| true).and_then(|judgement| judgement.rule) {
                 span.record("rule", &*rule.name);
             }
+            if outcome.judgements().any(|judgement| judgement.local) {
+                span.record("local", true);
+            }
         }
         if !outcome.is_known_domain() {
             self.traffic.count_unknown_domain();
@@ -251,6 +254,7 @@ fn span(via: Via<'_>, domain: Option<&str>) -> Span {
         domain,
         allowed = tracing::field::Empty,
         rule = tracing::field::Empty,
+        local = tracing::field::Empty,
     );
     if !span.is_disabled()
         && let Some(parent) = via.traceparent().and_then(trace_parent::parse)

@@ -18,7 +18,8 @@
 //! 10 ms at most unless the address says otherwise (`?timeout=50ms`); without an answer by then, the [`Fallback`] answers.
 //! If Redis fails again and again it is left alone and probed, and the fallback answers at once.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub use tidegate_stores::redis::{Address, CallError, OpenError, RedisStore, Target, TargetError, Why};
@@ -27,8 +28,12 @@ pub use tidegate_stores::{
     PermitStore, Store, StoreError, Totals,
 };
 
+use futures_util::future::join_all;
 use tidegate_core::bounds::KEY_BYTES_MAX;
-use tidegate_core::{CapacityError, Charge, Decision, Key, KeyError, Limit, MemoryStore, Namespace, Op, Purpose};
+use tidegate_core::{
+    CapacityError, Charge, Clock, Decision, Key, KeyError, Limit, MemoryStore, Namespace, Op, Purpose,
+};
+use tidegate_stores::{Debit, LastStates};
 
 /// Keys of limits that callers bring, in servers and in programs alike.
 static CALLERS: Namespace = Namespace::of(Purpose::Caller);
@@ -41,17 +46,31 @@ pub struct RedisLimiter {
     store: RedisStore,
     limit: Limit,
     fallback: Fallback,
-    local: Arc<MemoryStore>,
+    local: Arc<Local>,
+}
+
+/// What answers in this process when Redis does not answer.
+#[derive(Debug)]
+struct Local {
+    states: MemoryStore,
+    last: Arc<LastStates>,
+    clock: Clock,
+    /// Whether a task debits what Redis does not know of.
+    debits: AtomicBool,
 }
 
 /// What is answered when Redis does not answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Fallback {
+    /// The same limit goes on in this process from the last state that Redis reported. What it lets pass for calls that did
+    /// not reach Redis is counted there when it is back.
+    Continue,
     /// Everything passes.
     Allow,
     /// Everything is denied, with the hint to ask again in a second.
     Deny,
-    /// This limit holds in the memory of this process alone.
+    /// This limit holds in this process alone, from the start of the outage.
     Local(Limit),
 }
 
@@ -92,8 +111,8 @@ impl From<StoreError> for AskError {
 }
 
 impl RedisLimiter {
-    /// A limiter on the Redis at this address. While that does not answer, each process holds the same limit by itself;
-    /// see [`RedisLimiter::fallback`] for another choice.
+    /// A limiter on the Redis at this address. While that does not answer, each process goes on by itself with the same limit,
+    /// from the last state that Redis reported; see [`RedisLimiter::fallback`] for another choice.
     ///
     /// # Errors
     /// If the address cannot be read, or a file that it names cannot be used.
@@ -107,8 +126,10 @@ impl RedisLimiter {
     /// # Errors
     /// If the system has no memory for the fallback.
     pub fn on(store: RedisStore, limit: Limit) -> Result<RedisLimiter, CapacityError> {
-        let local = Arc::new(MemoryStore::builder().build()?);
-        Ok(RedisLimiter { store, limit, fallback: Fallback::Local(limit), local })
+        let clock = Clock::system();
+        let states = MemoryStore::builder().clock(clock.clone()).build()?;
+        let local = Local { states, last: Arc::default(), clock, debits: AtomicBool::new(false) };
+        Ok(RedisLimiter { store, limit, fallback: Fallback::Continue, local: Arc::new(local) })
     }
 
     /// What is answered when Redis does not answer.
@@ -132,13 +153,16 @@ impl RedisLimiter {
     /// # Errors
     /// If the key is empty or too long, or this process is overloaded and the fallback is a limit.
     pub async fn check_n(&self, key: impl AsRef<[u8]>, units: u64) -> Result<Decision, AskError> {
-        let key = key.as_ref();
-        match self.decide(key, Op::Take(units)).await {
-            Err(AskError::Overloaded(error)) if matches!(self.fallback, Fallback::Local(_)) => {
+        let charge = Charge::new(own_key(key.as_ref())?, &self.limit, Op::Take(units)).within(&CALLERS);
+        if self.fallback == Fallback::Continue && self.local.last.holds(&charge) {
+            return Ok(self.fall_back(&charge, true));
+        }
+        match self.ask(&charge).await {
+            Err(error) if error.is_overload() && matches!(self.fallback, Fallback::Continue | Fallback::Local(_)) => {
                 Err(AskError::Overloaded(error))
             }
-            Err(AskError::Store(_) | AskError::Overloaded(_)) => Ok(self.fall_back(Key::new(key)?, units)),
-            decided => decided,
+            Err(error) => Ok(self.fall_back(&charge, error.was_not_applied())),
+            Ok(decision) => Ok(decision),
         }
     }
 
@@ -149,17 +173,31 @@ impl RedisLimiter {
     /// If the key is empty or too long, or Redis does not answer.
     pub async fn decide(&self, key: impl AsRef<[u8]>, op: Op) -> Result<Decision, AskError> {
         let charge = Charge::new(own_key(key.as_ref())?, &self.limit, op).within(&CALLERS);
-        let decisions = self.store.charge(&Call::default(), &[charge]).await?;
+        Ok(self.ask(&charge).await?)
+    }
+
+    async fn ask(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        let (charges, sent) = (std::slice::from_ref(charge), self.local.clock.now());
+        let decisions = self.store.charge(&Call::default(), charges).await?;
+        self.local.last.learn(charges, &decisions, sent, self.local.clock.now());
         // There is one for each charge.
         Ok(decisions.first().copied().unwrap_or_else(|| Decision::refused(&self.limit, RETRY)))
     }
 
-    fn fall_back(&self, key: Key<'_>, units: u64) -> Decision {
+    /// Answers without Redis. What was taken here cannot be given back there.
+    fn fall_back(&self, charge: &Charge<'_>, owes: bool) -> Decision {
+        let local = &self.local;
         match &self.fallback {
             Fallback::Allow => Decision::untaken(&self.limit),
             Fallback::Deny => Decision::refused(&self.limit, RETRY),
-            // What was taken here cannot be given back there.
-            Fallback::Local(limit) => self.local.decide(key, limit, Op::Take(units)).withdrawn(),
+            Fallback::Local(limit) => local.states.decide(charge.key, limit, charge.op).withdrawn(),
+            Fallback::Continue => {
+                let decision = local.last.decide(charge, 1, owes, local.clock.now());
+                if local.last.owes() && !local.debits.swap(true, Ordering::SeqCst) {
+                    tokio::spawn(debit_until_done(self.store.clone(), Arc::downgrade(local)));
+                }
+                decision.withdrawn()
+            }
         }
     }
 
@@ -176,6 +214,28 @@ impl RedisLimiter {
     }
 }
 
+/// Debits what Redis does not know of, once it is back. It ends when nothing is owed, or with the last limiter.
+async fn debit_until_done(store: RedisStore, local: Weak<Local>) {
+    loop {
+        tokio::time::sleep(DEBIT_PAUSE).await;
+        let Some(local) = local.upgrade() else { return };
+        let one = async |mut debit: Debit| {
+            let sent = local.clock.now();
+            let answer = store.charge(&Call::default(), &[debit.charge()]).await;
+            debit.end(&answer, sent, local.clock.now());
+        };
+        join_all(local.last.debits(DEBITS_MAX, local.clock.now()).into_iter().map(one)).await;
+        if local.last.owes() {
+            continue;
+        }
+        local.debits.store(false, Ordering::SeqCst);
+        // Something may be owed since, by a caller who found this task there.
+        if !local.last.owes() || local.debits.swap(true, Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
 /// A key as servers take it from callers, whose namespace is a byte long.
 fn own_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
     match key.len() {
@@ -186,3 +246,9 @@ fn own_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
 
 /// When to ask again if nobody can say.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Pause between looks whether Redis is back.
+const DEBIT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Debits that are under way at a time.
+const DEBITS_MAX: usize = 256;

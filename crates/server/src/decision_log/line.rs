@@ -51,6 +51,14 @@ struct RuleLine<'a> {
     enforced: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<u64>,
+    /// Whether this process decided because the store did not answer.
+    #[serde(skip_serializing_if = "is_false")]
+    local: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A decision by limits that the caller brought.
@@ -203,6 +211,7 @@ fn rule_line(judgement: Judgement<'_>) -> RuleLine<'_> {
         allowed: judgement.answer.is_allowed(),
         enforced: judgement.veto && judgement.mode == Mode::Enforce,
         remaining: judgement.answer.decision().map(|decision| decision.remaining()),
+        local: judgement.local,
     }
 }
 

@@ -43,6 +43,8 @@ const STORE_BREAKER: &str = "tidegate_store_breaker";
 const STORE_CONNECTIONS: &str = "tidegate_store_connections";
 const STORE_CALLS: &str = "tidegate_store_calls_total";
 const STORE_SPARED: &str = "tidegate_store_spared_total";
+const STORE_AWAY: &str = "tidegate_store_away_charges_total";
+const STORE_NODES: &str = "tidegate_store_nodes";
 const STORE_EVENTS: &str = "tidegate_store_events_total";
 const STORE_TIME: &str = "tidegate_store_call_time_seconds";
 const STORE_WAIT: &str = "tidegate_store_wait_time_seconds";
@@ -167,6 +169,21 @@ fn stores(page: &mut Page, service: &Service) {
         {
             page.line(STORE_SPARED, &[("store", &store.name), ("by", by)], count);
         }
+    }
+    page.head(
+        STORE_AWAY,
+        "counter",
+        "Charges that this node decided because the store did not answer, by what it knew of the key.",
+    );
+    for store in &stores {
+        let known = store.from_last_states.saturating_sub(store.unknown);
+        for (state, count) in [("known", known), ("unknown", store.unknown)] {
+            page.line(STORE_AWAY, &[("store", &store.name), ("last_state", state)], count);
+        }
+    }
+    page.head(STORE_NODES, "gauge", "Nodes that use the store; 0 where no rule asks for their number.");
+    for store in &stores {
+        page.line(STORE_NODES, &[("store", &store.name)], store.nodes);
     }
     page.head(STORE_EVENTS, "counter", "What happened to connections and calls.");
     totals(page, &stores, STORE_EVENTS, "event", |totals| {

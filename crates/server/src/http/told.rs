@@ -326,6 +326,10 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
     body.flag(r#","allowed":"#, is_shadow(&judgement) || !judgement.denies());
     // Whether it would deny, were it not in shadow or another quota left.
     body.flag(r#","would_deny":"#, !allowed);
+    // Present only if its store did not answer.
+    if judgement.local {
+        body.flag(r#","local":"#, true);
+    }
     body.numbers(&Numbers::of_answer(&judgement.answer));
 }
 

@@ -132,6 +132,8 @@ fn names_never_change() {
     assert!(unknown.is_empty(), "{unknown:?}");
     let layer = permits("x", &Namespace::of(Purpose::Layer), key_of(b"reports"));
     assert_eq!(String::from_utf8(layer).unwrap(), "x{}/layer:permits=reports");
+    let nodes = permits("tidegate", &Namespace::of(Purpose::Nodes), key_of(b""));
+    assert_eq!(String::from_utf8(nodes).unwrap(), "tidegate{}/nodes:permits");
     let uploads = permits("x", &rule(&["api", "uploads", ""]), key_of(&parts(&[b"ann"])));
     assert_eq!(String::from_utf8(uploads).unwrap(), "x{}api:uploads:permits:ann");
 }
@@ -191,6 +193,7 @@ fn read_namespace(text: &str) -> Option<(Vec<u8>, &str)> {
         ("request", Purpose::RequestLimit),
         ("caller", Purpose::Caller),
         ("layer", Purpose::Layer),
+        ("nodes", Purpose::Nodes),
     ];
     for (word, purpose) in alone {
         if let Some(rest) = text.strip_prefix(&format!("/{word}:")) {
