@@ -40,6 +40,7 @@ mod doubles;
 mod engine;
 mod error;
 mod failure;
+mod failure_log;
 mod inline;
 mod instead;
 mod keys;

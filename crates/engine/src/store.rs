@@ -13,11 +13,11 @@ use tidegate_policy::{Local, OnStoreFailure, Policy, Share, StoreFacts, StoreSpe
 use tidegate_stores::redis::{OpenError, RedisStore, Target, TargetError};
 use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Store};
 
-use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE, FAILURE_MESSAGE_NANOS};
+use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE};
 use crate::consistency::Consistent;
 use crate::failure::guarded;
+use crate::failure_log::FailureLog;
 use crate::keys;
-use crate::pace::MessagePace;
 use crate::penalty;
 
 /// A store, as the engine asks it. Clones share it.
@@ -36,10 +36,7 @@ enum Way {
 pub(crate) struct Asked {
     consistent: Consistent,
     nature: Nature,
-    /// Its name in the configuration.
-    name: Box<str>,
-    /// Keeps a store that fails each request from filling the log.
-    failures: MessagePace,
+    failures: FailureLog,
     clock: Clock,
     /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
     blocked_until: AtomicU64,
@@ -175,7 +172,7 @@ impl Backend {
         match &self.0 {
             Way::Memory(store) => guarded(|| store.states().inspect_in(charge.namespace, charge.key, charge.limit)),
             Way::Asked(asked) => Box::pin(asked.consistent.inspect(call, charge)).await.map_err(|error| {
-                asked.log_failure(&error, "what was asked of a key stays unknown");
+                asked.failures.log(&error, "what was asked of a key stays unknown");
                 StoreError::of(&error)
             }),
         }
@@ -229,30 +226,15 @@ pub(crate) struct Turn {
 impl Asked {
     fn new(name: &str, store: AnyStore, clock: Clock) -> Asked {
         let nature = store.nature();
-        let consistent = Consistent::new(store, clock.clone());
+        let (failures, consistent) = (FailureLog::new(name, clock.clone()), Consistent::new(store, clock.clone()));
         // Until it is known better, any key may have been blocked before this process started.
         let unknown = if nature.outlives_process() { u64::MAX } else { 0 };
-        let (failures, blocked_until, look_at) = (MessagePace::default(), AtomicU64::new(unknown), AtomicU64::new(0));
-        Asked { consistent, nature, name: name.into(), failures, clock, blocked_until, look_at }
+        let (blocked_until, look_at) = (AtomicU64::new(unknown), AtomicU64::new(0));
+        Asked { consistent, nature, failures, clock, blocked_until, look_at }
     }
 
     pub(crate) fn nature(&self) -> &Nature {
         &self.nature
-    }
-
-    /// Logs that the store failed, and what happens `instead`: the first time, and then from time to time.
-    fn log_failure(&self, error: &tidegate_stores::StoreError, instead: &str) {
-        let Some(left_out) = self.failures.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
-        let store = &*self.name;
-        if error.is_overload() {
-            return tracing::warn!(store, left_out, %error, "this node is overloaded: calls to the store came too late");
-        }
-        // The error names the store by its URL, without the password. What heals by itself is a warning.
-        if error.is_access_denied() {
-            tracing::error!(store, left_out, %error, "store call failed: {instead}");
-        } else {
-            tracing::warn!(store, left_out, %error, "store call failed: {instead}");
-        }
     }
 
     /// Decides a charge without the store, going on from the last state that it reported.
@@ -286,7 +268,7 @@ impl Asked {
         self.consistent.charge(call, charges).await.map_err(|error| match error {
             tidegate_stores::StoreError::Charges(error) => ChargeFailure::Refused(error),
             error => {
-                self.log_failure(&error, instead_of(charges));
+                self.failures.log(&error, instead_of(charges));
                 match (error.is_overload(), error.was_not_applied()) {
                     (true, _) => ChargeFailure::Overloaded,
                     (false, true) => ChargeFailure::Unanswered(Applied::No),
@@ -308,7 +290,7 @@ impl Asked {
                 Some(Purpose::Layer) => "layers go by on_store_failure",
                 _ => "permits are held in memory",
             };
-            self.log_failure(error, instead);
+            self.failures.log(error, instead);
         }
         decided
     }

@@ -33,10 +33,23 @@ pub(super) struct Keeper {
     running: AtomicBool,
     /// When replicas were last pushed, in nanoseconds.
     pushed_nanos: AtomicU64,
+    /// When debits are made next, in nanoseconds; 0 if none are owed.
+    debits_at_nanos: AtomicU64,
     pub(super) wake: Arc<Notify>,
 }
 
 impl Keeper {
+    /// How long it is until debits are tried, which is once in a while as long as the store is away.
+    fn until_debits(&self, owes: bool, now: Time) -> Duration {
+        let at = match self.debits_at_nanos.load(Ordering::Relaxed) {
+            _ if !owes => 0,
+            0 => now.plus(SYNC_PAUSE).as_nanos(),
+            at => at,
+        };
+        self.debits_at_nanos.store(at, Ordering::Relaxed);
+        if owes { since(now, Time::from_nanos(at)) } else { NAP }
+    }
+
     #[cfg(test)]
     pub(super) fn is_running(&self) -> bool {
         self.running.load(Ordering::Acquire)
@@ -89,13 +102,17 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
         }
     }
     calls.finish().await;
-    debit_what_is_owed(inner).await;
+    let until_debits = inner.keeper.until_debits(inner.last.owes(), now);
+    if until_debits.is_zero() {
+        inner.keeper.debits_at_nanos.store(0, Ordering::Relaxed);
+        debit_what_is_owed(inner).await;
+    }
     let until_announced = inner.announce().await;
     let now = inner.clock.now();
     let until_next = next.map_or(NAP, |next| since(now, next));
     let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
     let until_push = if inner.replicas.is_ahead() { SYNC_PAUSE.saturating_sub(since(pushed, now)) } else { NAP };
-    let until_debits = if inner.last.owes() { SYNC_PAUSE } else { NAP };
+    let until_debits = inner.keeper.until_debits(inner.last.owes(), now);
     until_next.min(until_push).min(until_debits).min(until_announced)
 }
 

@@ -76,7 +76,7 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
         lines.iter().map(|line| line.replace(&port.to_string(), "PORT")).collect::<Vec<_>>()
     };
     for _ in 0..10 {
-        check(&bench, "user").await;
+        check(&bench, "strict").await;
     }
     let first = told();
     assert_eq!(first.len(), 1, "{first:?}");
@@ -85,7 +85,7 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
     assert!(first[0].contains("store call failed: rules go by on_store_failure "), "{first:?}");
     bench.clock.set(Time::from_nanos(1_700_000_010_000_000_000));
     for _ in 0..10 {
-        check(&bench, "user").await;
+        check(&bench, "strict").await;
     }
     let second = told();
     assert_eq!(second.len(), 2, "{second:?}");
@@ -93,8 +93,8 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
     assert!(left_out.parse::<u64>().unwrap() >= 9, "{second:?}");
     // No rule has a say in these.
     for (seconds, path, body, instead) in [
-        (20, "/v1/check", r#"{"key":"ann","limit":"5/minute"}"#, "limits of callers are held in memory"),
-        (30, "/v1/check", r#"[{"key":"ann","limit":"5/minute"}]"#, "limits of callers are held in memory"),
+        (20, "/v1/check", r#"{"key":"ann","limit":"5/minute"}"#, "limits of callers go on in memory"),
+        (30, "/v1/check", r#"[{"key":"bob","limit":"5/minute"}]"#, "limits of callers go on in memory"),
         (40, "/v1/permits", r#"{"key":"ann","limit":1,"lease":"1m"}"#, "permits are held in memory"),
         (50, "/v1/inspect", r#"{"key":"ann","limit":"5/minute"}"#, "what was asked of a key stays unknown"),
     ] {
