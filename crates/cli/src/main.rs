@@ -6,6 +6,7 @@
 //! | `tidegate serve`: the service | `serve.rs` |
 //! | `tidegate check`: what is wrong with a configuration | `check.rs` |
 //! | `tidegate migrate`: from files of envoyproxy/ratelimit to native ones | `migrate.rs` |
+//! | `tidegate store check`: what would hurt limits in a shared store | `store/` |
 //! | `tidegate schema`: the JSON Schema and the reference | `schema.rs` |
 //! | `tidegate demo`: a short tour in the terminal | `demo/` |
 //! | `tidegate completions`: a script for a shell | `completions.rs` |
@@ -19,6 +20,7 @@ mod demo;
 mod migrate;
 mod schema;
 mod serve;
+mod store;
 
 use std::io;
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ struct Cli {
 const EXAMPLES: &str = r#"Examples:
   tidegate serve --config rules.yaml
   tidegate check rules.yaml
+  tidegate store check redis://127.0.0.1:6379
   tidegate demo
   printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate"#;
@@ -52,6 +55,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Check(check::Args),
     Migrate(migrate::Args),
+    Store(store::Args),
     Schema(schema::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(*args),
         Command::Check(args) => check::run(&args),
         Command::Migrate(args) => migrate::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Decide(args) => decide::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
@@ -94,17 +99,24 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// The command whose help would help.
 fn asked() -> String {
-    let name = std::env::args_os().nth(1).unwrap_or_default().into_string().unwrap_or_default();
-    let known = Cli::command().find_subcommand(&name).is_some();
-    if known { format!("tidegate {name}") } else { "tidegate".to_owned() }
+    let (mut asked, mut command) = ("tidegate".to_owned(), Cli::command());
+    for name in std::env::args_os().skip(1) {
+        let Some(known) = name.to_str().and_then(|name| command.find_subcommand(name)).cloned() else { break };
+        asked = format!("{asked} {}", known.get_name());
+        command = known;
+    }
+    asked
 }
 
 /// An argument that is no flag, and that nobody asked for.
 fn stray(error: &clap::Error) -> Option<&str> {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(text)) if error.kind() == ErrorKind::UnknownArgument && !text.starts_with('-') => {
-            Some(text)
-        }
+    let kind = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => return None,
+    };
+    match error.get(kind) {
+        Some(ContextValue::String(text)) if !text.starts_with('-') => Some(text),
         _ => None,
     }
 }
@@ -119,7 +131,8 @@ fn path_tip(error: &clap::Error) -> Option<String> {
 fn one_line(error: &clap::Error) -> String {
     if stray(error).is_some_and(|text| text.contains("://")) {
         // It may have a password in it, which no message shows.
-        return format!("error: unexpected URL; serve takes that of a store behind --store; see {} --help", asked());
+        let fix = "serve takes that of a store behind --store, and store check as it is";
+        return format!("error: unexpected URL; {fix}; see {} --help", asked());
     }
     let message = error.to_string();
     let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();

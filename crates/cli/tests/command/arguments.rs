@@ -52,6 +52,16 @@ fn help_of_schema() {
 }
 
 #[test]
+fn help_of_store() {
+    assert_snapshot!(help(&["store", "--help"]));
+}
+
+#[test]
+fn help_of_store_check() {
+    assert_snapshot!(help(&["store", "check", "--help"]));
+}
+
+#[test]
 fn version() {
     assert_eq!(help(&["--version"]), format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -65,7 +75,7 @@ fn no_command_shows_the_help() {
 
 #[test]
 fn bad_arguments_are_one_line() {
-    let attempts: [&[&str]; 11] = [
+    let attempts: [&[&str]; 14] = [
         &["--colour"],
         &["decid"],
         &["demo", "--fas"],
@@ -77,6 +87,9 @@ fn bad_arguments_are_one_line() {
         &["check", "rules.yaml", "--envoy-algorithm", "sliding"],
         &["migrate"],
         &["schema", "rules.yaml"],
+        &["store", "chek"],
+        &["store", "check"],
+        &["store", "check", "--format", "xml", "redis://127.0.0.1"],
     ];
     let said: String = attempts
         .iter()

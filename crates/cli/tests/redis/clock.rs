@@ -38,7 +38,7 @@ const LEASED_LIMIT: u64 = 60_000;
 const LEASED_COST: u64 = LEASED_LIMIT / 4;
 
 /// Builds the library that shifts the clock of a process.
-fn library(directory: &Path) -> PathBuf {
+pub(crate) fn library(directory: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis/clock_shift.c");
     let library = directory.join("clock_shift.so");
     let arguments = ["-shared", "-fPIC", "-O1", "-o", library.to_str().unwrap(), source.to_str().unwrap()];
@@ -47,7 +47,7 @@ fn library(directory: &Path) -> PathBuf {
 }
 
 /// Shifts the clock of a server by whole seconds. Written aside first, so that it never reads half of it.
-fn shift(file: &Path, seconds: &str) {
+pub(crate) fn shift(file: &Path, seconds: &str) {
     let aside = file.with_extension("aside");
     std::fs::write(&aside, seconds).unwrap();
     std::fs::rename(&aside, file).unwrap();

@@ -15,6 +15,7 @@
 //! | a primary killed, slots that move, Sentinels that switch | `cluster.rs`, `sentinel.rs` |
 //! | clocks that jump | `clock.rs` |
 //! | wrong passwords, rights, types | `bad.rs` |
+//! | what `tidegate store check` says of servers | `store_check.rs` |
 //!
 //! Real redis-server processes run on loopback: `make peers` installs them. What takes longer than ten seconds is in
 //! `make soak`.
@@ -40,3 +41,4 @@ mod permits;
 mod restart;
 mod sentinel;
 mod slow;
+mod store_check;

@@ -10,7 +10,9 @@
 //! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
 //! | names of states | `key.rs`, `escape.rs` |
 //! | connections, Sentinel, Cluster, failures | `link/` |
+//! | what would hurt limits in a store | `checkup/` |
 
+mod checkup;
 mod clock;
 mod crossing;
 mod decode;
@@ -34,6 +36,7 @@ mod permission_tests;
 #[cfg(test)]
 mod store_tests;
 
+pub use checkup::{Checkup, Finding, Severity, Topic};
 pub use decode::ReplyError;
 pub use link::{CallError, OpenError, Why};
 pub use store::RedisStore;

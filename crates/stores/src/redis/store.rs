@@ -19,7 +19,7 @@ use crate::error::{Cause, Certainty};
 use crate::{Call, Health, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store, StoreError};
 
 /// What keys begin with if the address of the store says nothing.
-const PREFIX: &str = "tidegate";
+pub(super) const PREFIX: &str = "tidegate";
 
 /// Redis or Valkey as a store: standalone, behind Sentinel, or as a Cluster. Clones share its connections.
 #[derive(Clone)]

@@ -114,6 +114,10 @@ pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(150);
 /// How long a probe may stay unanswered before its connection is dropped: replies of a peer that hangs must not pile up.
 pub(crate) const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How long a server may take for each question of somebody who looks at the store from outside: it is to be found out how
+/// slow it is, so this is longer than most stores allow.
+pub(crate) const DIRECT_ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// How long a connection that gets no further calls may take to answer those that were sent.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_millis(100);
 

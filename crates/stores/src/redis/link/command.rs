@@ -169,16 +169,18 @@ fn begin(script: &Script, keys: &[&[u8]], args: usize) -> Packed {
     packed
 }
 
+/// The command that makes a script known to the server.
+pub(super) fn load(script: &Script) -> Packed {
+    Packed::of(&[b"SCRIPT", b"LOAD", script.text.as_bytes()])
+}
+
 /// Puts before a command what the node needs first: the script's text, and the word that lets a call in to a slot that
 /// is still on its way. The latter holds for the next command alone, so it stands last. Such a command is not joined.
-pub(super) fn prepare(command: &Packed, load: Option<&Script>, asking: bool) -> Packed {
-    if load.is_none() && !asking {
+pub(super) fn prepare(command: &Packed, script: Option<&Script>, asking: bool) -> Packed {
+    if script.is_none() && !asking {
         return command.clone();
     }
-    let mut packed = Packed::default();
-    if let Some(script) = load {
-        packed = packed.and(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
-    }
+    let mut packed = script.map(load).unwrap_or_default();
     if asking {
         packed = packed.and(&[b"ASKING"]);
     }

@@ -9,6 +9,7 @@
 //! | one connection: made, watched, probed | `dial`, `link`, `keeper` |
 //! | calls on one connection: their turn, their time | `pipe`, `line`, `calls`, `window`, `term` |
 //! | bytes: written and read, replies | `driver`, `reply` |
+//! | connections for looking at a store from outside | `direct` |
 //! | where the primary is | `sentinel` |
 //! | which node has a slot | `cluster`, `slots` |
 //! | what the log says | `journal` |
@@ -22,6 +23,7 @@ mod circuit;
 mod cluster;
 mod command;
 mod dial;
+mod direct;
 mod driver;
 mod error;
 mod journal;
@@ -48,10 +50,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use command::{Arg, Script};
+pub(crate) use direct::{DirectConnection, DirectDialer, Primary};
 pub use error::{CallError, OpenError, Why};
 pub(crate) use node::borrow_connections;
-pub(crate) use reply::Reply;
-pub(crate) use slots::slot;
+pub(crate) use reply::{Reply, ServerError};
+pub(crate) use slots::{SLOTS, slot};
 pub(crate) use term::Term;
 
 use super::url::{Address, Place, Target};
@@ -63,7 +66,6 @@ use dial::{Dialer, Endpoint};
 use link::Live;
 use node::{Node, Sending, Shared, Whereabouts};
 use pipe::{Answer, is_not_ready};
-use reply::ServerError;
 use sentinel::Sentinels;
 
 /// A store that scripts run on. Clones share its connections.

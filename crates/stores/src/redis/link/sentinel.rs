@@ -75,6 +75,17 @@ impl Sentinels {
         })
     }
 
+    /// Asks each of them, and returns why some do not answer.
+    pub(super) async fn failures(&self) -> Vec<DialError> {
+        let mut failures = Vec::new();
+        for address in &self.addresses {
+            if let Err(error) = self.ask_anew(address).await {
+                failures.push(error);
+            }
+        }
+        failures
+    }
+
     /// The newest word, if one of these is it.
     fn believe(&self, words: &[Word]) -> Option<Address> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);

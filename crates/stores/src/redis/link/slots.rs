@@ -3,7 +3,7 @@
 use super::super::url::Address;
 use super::reply::Reply;
 
-pub(super) const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: that of what stands between the first `{` and the next `}`, if anything does, else of all of it.
 pub(crate) fn slot(key: &[u8]) -> u16 {

@@ -1,0 +1,178 @@
+//! What a look at a store reports.
+
+use super::super::link::Why;
+
+/// One thing that was looked at, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The address of the primary, where the URL does not say it.
+    pub node: Option<String>,
+    /// What was looked at.
+    pub topic: Topic,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How it is. It begins with `unknown` if that could not be found out.
+    pub message: String,
+    /// What to do about it; nothing if it is as it should be.
+    pub fix: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It is as it should be.
+    Ok,
+    /// Limits hold, but a failure or more load would hurt them.
+    Warning,
+    /// Limits do not hold, or the store cannot be used.
+    Error,
+}
+
+impl Severity {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topic {
+    /// Names, sockets, TLS, login.
+    Connection,
+    /// The software and its version.
+    Version,
+    /// Connections of all clients.
+    Clients,
+    /// How full the memory is.
+    Memory,
+    /// What is thrown away when the memory is full.
+    Eviction,
+    /// What is left after a restart.
+    Persistence,
+    /// The role of the node, and its replicas.
+    Replication,
+    /// The state of a Cluster.
+    Cluster,
+    /// The clock of the server.
+    Clock,
+    /// Commands and keys that the user may use.
+    Permissions,
+    /// Whether the server takes writes.
+    Writes,
+    /// The scripts of the store.
+    Scripts,
+    /// How long answers take.
+    Latency,
+}
+
+impl Topic {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Topic::Connection => "connection",
+            Topic::Version => "version",
+            Topic::Clients => "clients",
+            Topic::Memory => "memory",
+            Topic::Eviction => "eviction",
+            Topic::Persistence => "persistence",
+            Topic::Replication => "replication",
+            Topic::Cluster => "cluster",
+            Topic::Clock => "clock",
+            Topic::Permissions => "permissions",
+            Topic::Writes => "writes",
+            Topic::Scripts => "scripts",
+            Topic::Latency => "latency",
+        }
+    }
+}
+
+/// Collects the findings about one node, or about the store as a whole.
+#[derive(Debug)]
+pub(super) struct Notes {
+    node: Option<String>,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Notes {
+    pub(super) fn new(node: Option<String>) -> Notes {
+        Notes { node, findings: Vec::new() }
+    }
+
+    pub(super) fn ok(&mut self, topic: Topic, message: impl Into<String>) {
+        self.push(topic, Severity::Ok, message.into(), None);
+    }
+
+    pub(super) fn warning(&mut self, topic: Topic, message: impl Into<String>, fix: impl Into<String>) {
+        self.push(topic, Severity::Warning, message.into(), Some(fix.into()));
+    }
+
+    pub(super) fn error(&mut self, topic: Topic, message: impl Into<String>, fix: impl Into<String>) {
+        self.push(topic, Severity::Error, message.into(), Some(fix.into()));
+    }
+
+    /// The store cannot be reached, or no longer.
+    pub(super) fn unreachable(&mut self, why: &Why) {
+        let message = plain(why);
+        let fix = remedy(&message);
+        self.error(Topic::Connection, message, fix);
+    }
+
+    fn push(&mut self, topic: Topic, severity: Severity, message: String, fix: Option<String>) {
+        // Some of it are words of the server, and a terminal obeys control characters.
+        let message = message
+            .trim_end_matches('.')
+            .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect();
+        self.findings.push(Finding { node: self.node.clone(), topic, severity, message, fix });
+    }
+}
+
+/// What went wrong, without the words that say that there is no connection: the topic does.
+pub(super) fn plain(why: &Why) -> String {
+    match why {
+        Why::NoConnection(reason) | Why::AccessDenied(reason) => reason.to_string(),
+        why => why.to_string(),
+    }
+}
+
+const HUNG_UP: &str =
+    "write rediss:// if the port has TLS; set tls-auth-clients no if it asks clients for certificates";
+
+/// What may help against a failure to connect, by words of the system, of TLS and of Redis; the first that is found counts.
+const REMEDIES: [(&str, &str); 21] = [
+    ("WRONGPASS", "correct the user and the password in the URL"),
+    ("NOAUTH", "write the password into the URL, as in redis://user:password@HOST or redis://:password@HOST"),
+    ("login refused", "correct the user and the password in the URL; leave them out if the server has none"),
+    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster has database 0 alone"),
+    ("NOPERM", "grant the user what the section Permissions of docs/src/shared-store.md lists"),
+    ("cluster support disabled", "write redis:// without +cluster: the server is no Cluster"),
+    ("no primary named", "correct the name after the / of the URL; `redis-cli -p 26379 SENTINEL MASTERS` lists them"),
+    ("command 'SENTINEL'", "write redis:// without +sentinel: the server is no Sentinel"),
+    ("max number of clients", "raise maxclients, or find out which clients keep connections"),
+    ("InvalidContentType", "write redis:// if the port has no TLS, or correct the port"),
+    ("CaUsedAsEndEntity", "make a certificate with basicConstraints=CA:FALSE; docs/src/shared-store.md shows how"),
+    ("NotValidForName", "make a certificate that names the host of the URL as subjectAltName"),
+    ("UnknownIssuer", "name the authority of the certificate with ?ca=/path.pem"),
+    ("not connected within", "check host, port and firewalls, and write redis:// if the port has no TLS"),
+    ("TLS", "check the certificate of the server, and the authority that ?ca= names"),
+    ("ca ", "correct the path that ?ca= gives"),
+    ("refused", "start the server, or correct the host and the port"),
+    ("lookup", "correct the host: its name is not known"),
+    ("closed", HUNG_UP),
+    ("reset by peer", HUNG_UP),
+    ("roken pipe", HUNG_UP),
+];
+
+fn remedy(message: &str) -> &'static str {
+    let found = REMEDIES.iter().find(|(words, _)| message.contains(words));
+    found.map_or("check host, port and firewalls, and whether the server is busy", |(_, remedy)| remedy)
+}

@@ -1,0 +1,67 @@
+//! What is left of the counts after a restart, and whether the disk keeps writes from being taken.
+
+use super::facts::Facts;
+use super::finding::{Notes, Topic};
+
+pub(super) fn judge(facts: &Facts, notes: &mut Notes) {
+    let Some(has_aof) = facts.info("aof_enabled").map(|value| value == "1") else { return };
+    if has_aof {
+        judge_aof(facts, notes);
+    } else {
+        judge_rdb(facts, notes);
+    }
+    judge_last_save(facts, notes);
+}
+
+fn judge_aof(facts: &Facts, notes: &mut Notes) {
+    let failed = |name| facts.info(name).is_some_and(|status| status != "ok");
+    let fix = "look at the log of Redis, and for room on its disk";
+    if failed("aof_last_write_status") {
+        let message = "the last write to the append-only file failed: writes are refused";
+        notes.error(Topic::Persistence, message, fix);
+    } else if failed("aof_last_bgrewrite_status") {
+        let message = "the append-only file could not be rewritten: it grows";
+        notes.warning(Topic::Persistence, message, fix);
+    } else if facts.setting("appendfsync") == Some("always") {
+        let message = "appendonly is yes with appendfsync always: every call waits for the disk";
+        notes.warning(Topic::Persistence, message, "set appendfsync everysec: a crash forgets a second");
+    } else {
+        notes.ok(Topic::Persistence, "appendonly is yes: a restart keeps counts");
+    }
+}
+
+fn judge_rdb(facts: &Facts, notes: &mut Notes) {
+    match facts.setting("save") {
+        None => {
+            let message = "unknown: appendonly is no, and whether snapshots are taken is not known";
+            notes.warning(Topic::Persistence, message, "grant +config|get, or look at `save` by hand");
+        }
+        Some("") => {
+            let message = "appendonly is no and save is empty: a restart forgets all counts";
+            let fix = "set appendonly yes if a limit is longer than a restart may be forgotten for, as of a day";
+            notes.warning(Topic::Persistence, message, fix);
+        }
+        Some(save) => {
+            notes.ok(
+                Topic::Persistence,
+                format!("snapshots are taken (save {save}): a crash forgets counts since the last one"),
+            );
+        }
+    }
+}
+
+fn judge_last_save(facts: &Facts, notes: &mut Notes) {
+    if facts.info("rdb_last_bgsave_status").is_none_or(|status| status == "ok") {
+        return;
+    }
+    let (saves, stops) = (facts.setting("save"), facts.setting("stop-writes-on-bgsave-error"));
+    let fix = "look at the log of Redis, and for room on its disk; or set stop-writes-on-bgsave-error no";
+    match (saves, stops) {
+        (Some(""), _) | (_, Some("no")) => notes.warning(Topic::Persistence, "the last snapshot failed", fix),
+        (Some(_), Some(_)) => {
+            let message = "the last snapshot failed, and stop-writes-on-bgsave-error is yes: writes are refused";
+            notes.error(Topic::Persistence, message, fix);
+        }
+        _ => notes.warning(Topic::Persistence, "the last snapshot failed: writes may be refused", fix),
+    }
+}
