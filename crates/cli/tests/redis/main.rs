@@ -11,6 +11,7 @@
 //! | slices of a limit, and counting after the answer | `eased.rs` |
 //! | what one node does, others see | `admin.rs` |
 //! | several stores in one rule | `layouts.rs` |
+//! | Redis away under load: how much passes | `outage.rs` |
 //! | Redis absent, restarted, slow, without its reply | `absent.rs`, `restart.rs`, `slow.rs`, `lost.rs` |
 //! | a primary killed, slots that move, Sentinels that switch | `cluster.rs`, `sentinel.rs` |
 //! | clocks that jump | `clock.rs` |
@@ -36,6 +37,7 @@ mod fleet;
 mod layouts;
 mod load;
 mod lost;
+mod outage;
 mod overload;
 mod permits;
 mod restart;
