@@ -68,6 +68,8 @@ pub struct Namespace {
     hash: u128,
     /// The hash that all nodes agree on, of these bytes so far: the bytes of a key go on from here.
     spread: u64,
+    /// Who asks for keys; 0 for nobody in particular.
+    source: u32,
 }
 
 impl Namespace {
@@ -100,11 +102,35 @@ impl Namespace {
     /// The namespace of these bytes, as [`Namespace::as_bytes`] returned them.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Namespace {
-        Namespace { hash: hash::unkeyed(bytes), spread: hash::spread_begin(bytes), bytes: bytes.to_vec().into() }
+        Namespace {
+            hash: hash::unkeyed(bytes),
+            spread: hash::spread_begin(bytes),
+            bytes: bytes.to_vec().into(),
+            source: 0,
+        }
     }
 
     const fn borrowed(bytes: &'static [u8]) -> Namespace {
-        Namespace { bytes: Cow::Borrowed(bytes), hash: hash::unkeyed(bytes), spread: hash::spread_begin(bytes) }
+        Namespace {
+            bytes: Cow::Borrowed(bytes),
+            hash: hash::unkeyed(bytes),
+            spread: hash::spread_begin(bytes),
+            source: 0,
+        }
+    }
+
+    /// This namespace, asked for by one of many sources of keys that must not crowd each other out of a full store, such as
+    /// the address of a client. It is the same namespace: all sources count on the same keys. 0 is nobody in particular.
+    #[must_use]
+    pub fn asked_by(&self, source: u32) -> Namespace {
+        Namespace { source, ..self.clone() }
+    }
+
+    /// Who asks, as [`Namespace::asked_by`] was told.
+    #[inline]
+    #[must_use]
+    pub fn source(&self) -> u32 {
+        self.source
     }
 
     /// What its states are kept for; nothing for [`Namespace::root`].

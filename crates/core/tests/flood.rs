@@ -5,7 +5,7 @@ mod shapes;
 
 use std::time::Duration;
 
-use tidegate_core::{FakeClock, Key, Limit, MemoryStore, Op, Rate};
+use tidegate_core::{Charge, FakeClock, Key, Limit, MemoryStore, Namespace, Op, Purpose, Rate, Retry};
 
 use shapes::every_shape;
 
@@ -99,4 +99,73 @@ fn a_flood_under_one_limit_leaves_room_for_the_keys_of_another() {
         let admitted = (0..others).filter(|number| passed(&format!("other:{number}"))).count();
         assert!(admitted >= others * 99 / 100, "round {round}: {admitted} of {others} passed");
     }
+}
+
+/// A flood of keys of one namespace, three times what the store has room for, under a limit whose units come back tomorrow.
+fn flooded_by(namespace: &Namespace, limit: &Limit) -> (MemoryStore, FakeClock) {
+    let clock = FakeClock::new();
+    let store = MemoryStore::builder().keys(KEYS).keep_namespaces_apart().clock(clock.clone()).build().unwrap();
+    for number in 0..3 * KEYS {
+        for _ in 0..limit.units() {
+            store.decide_in(namespace, Key::new(&format!("flood:{number}")).unwrap(), limit, Op::Take(1));
+        }
+        clock.advance(Duration::from_micros(100));
+    }
+    (store, clock)
+}
+
+/// How many of so many newcomers of a namespace get `units` or more of their limit, in the parts of a transaction too, and
+/// never more than the limit.
+fn served(store: &MemoryStore, namespace: &Namespace, limit: &Limit, newcomers: usize, units: u64) -> usize {
+    let is_served = |number: &usize| {
+        let name = format!("new:{number}");
+        let key = Key::new(&name).unwrap();
+        let take = |number: u64| match number % 2 {
+            0 => store.decide_in(namespace, key, limit, Op::Take(1)).is_allowed(),
+            _ => {
+                let other = Limit::sliding_log(100, Duration::from_secs(1)).unwrap();
+                let [charge, log] = [limit, &other].map(|limit| Charge::new(key, limit, Op::Take(1)).within(namespace));
+                store.charge(&[charge, log]).unwrap().is_allowed()
+            }
+        };
+        let admitted = (0..limit.units() + 3).filter(|number| take(*number)).count() as u64;
+        assert!(admitted <= limit.units(), "{name} passed {admitted} times");
+        admitted >= units
+    };
+    (0..newcomers).filter(is_served).count()
+}
+
+#[test]
+fn a_flood_of_one_rule_leaves_newcomers_of_another_alone() {
+    let day = Duration::from_secs(86_400);
+    let gcra = Limit::gcra(Rate::new(5, day).unwrap(), 5).unwrap();
+    for limit in [gcra, Limit::fixed_window(5, day).unwrap(), Limit::sliding_counter(5, day).unwrap()] {
+        let [flooded, other] = ["search", "login"].map(|rule| Namespace::named(Purpose::Rule, &["api", rule, ""]));
+        let (store, _clock) = flooded_by(&flooded, &limit);
+        let newcomers = FRESH / 10;
+        let served = served(&store, &other, &limit, newcomers, limit.units());
+        assert!(served >= newcomers * 98 / 100, "{}: {served} of {newcomers} got all units", limit.algorithm());
+    }
+}
+
+#[test]
+fn one_source_of_keys_leaves_room_for_the_keys_of_others() {
+    let limit = Limit::gcra(Rate::new(5, Duration::from_secs(86_400)).unwrap(), 5).unwrap();
+    let callers = Namespace::of(Purpose::Caller);
+    let [attacker, other] = [1, 2].map(|source| callers.asked_by(source));
+    let (store, clock) = flooded_by(&attacker, &limit);
+    let newcomers = KEYS / 5;
+    // Instants are rounded up there, which takes the last unit of a burst.
+    let served = served(&store, &other, &limit, newcomers, limit.units() - 1);
+    assert!(served >= newcomers * 97 / 100, "{served} of {newcomers} got all units but one");
+    // What one source took of a key counts for all of them.
+    let again =
+        |number: &usize| store.decide_in(&attacker, Key::new(&format!("new:{number}")).unwrap(), &limit, Op::Take(1));
+    let passed = (0..newcomers).filter(|number| again(number).is_allowed()).count();
+    assert_eq!(passed, 0);
+    // The source of the flood is turned away, with a wait after which it has room again.
+    let refused = store.decide_in(&attacker, Key::new("late").unwrap(), &limit, Op::Take(1));
+    let Some(Retry::Unknown(wait)) = refused.retry() else { panic!("{refused:?}") };
+    clock.advance(wait);
+    assert!(store.decide_in(&attacker, Key::new("late").unwrap(), &limit, Op::Take(1)).is_allowed());
 }

@@ -6,11 +6,14 @@
 //! them has the same tag. Entries that have passed are free, so nothing has to be aged.
 //!
 //! An entry is half a word: a tag of the key, and an instant that is rounded up by at most a 4,096th of its distance or
-//! half a millisecond.
+//! half a millisecond. Where sources of keys are to be kept apart, a number for who asked for the key stands beside it, so
+//! that one of them cannot take the room of all others.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers are cut out of packed words")]
 
-use super::cell::Cell;
+use std::ops::Range;
+
+use super::cell::{Cell, Held};
 use super::fingerprint::{Fingerprint, scaled};
 use super::pages::Pages;
 use crate::Time;
@@ -19,8 +22,20 @@ use crate::bounds::{SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
 /// Words of a line, of which the first is its lock and the instant at which it was last swept. Long lines fill up
 /// more evenly: with 62 entries and two thirds of them needed, one line in 600 is full
 /// if keys fall at random.
-const WORDS: usize = if cfg!(shuttle) { 3 } else { 32 };
-const ENTRIES: usize = 2 * (WORDS - 1);
+const WORDS: usize = if cfg!(shuttle) { 4 } else { 32 };
+
+/// Words of a line for the sources of its entries, where these are kept.
+const SOURCE_WORDS: usize = if cfg!(shuttle) { 1 } else { 4 };
+
+/// Bits of the source of an entry. 0 is nobody in particular.
+const SOURCE_BITS: u32 = 4;
+const SOURCES: u32 = (1 << SOURCE_BITS) - 1;
+const SOURCES_IN_WORD: usize = (u64::BITS / SOURCE_BITS) as usize;
+const _: () = assert!(2 * (WORDS - 1 - SOURCE_WORDS) <= SOURCES_IN_WORD * SOURCE_WORDS);
+
+/// A source has at most so many times the entries of a line that are free: alone it takes two thirds of them, and however
+/// many do so, some are left.
+const SOURCE_SHARE: usize = 2;
 
 /// Bits of an entry: a tag above a scale above the number of a tick.
 const TAG_BITS: u32 = 14;
@@ -42,13 +57,16 @@ const _: () = assert!(TAG_BITS + SCALE_BITS + TICK_BITS == u32::BITS);
 
 pub(crate) struct Annex {
     lines: Pages<Cell<WORDS>>,
+    /// Words of each line for sources: none if they are not kept.
+    source_words: usize,
 }
 
 impl Annex {
     /// An annex to tables of `keys` keys, with entries for half as many again.
-    pub(crate) fn beside(keys: usize) -> std::io::Result<Annex> {
+    pub(crate) fn beside(keys: usize, keeps_sources: bool) -> std::io::Result<Annex> {
+        let source_words = if keeps_sources { SOURCE_WORDS } else { 0 };
         let entries = keys.saturating_add(keys / 2);
-        Ok(Annex { lines: Pages::zeroed(entries.div_ceil(ENTRIES))? })
+        Ok(Annex { lines: Pages::zeroed(entries.div_ceil(2 * (WORDS - 1 - source_words)))?, source_words })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -57,26 +75,50 @@ impl Annex {
 
     /// An instant not before the one that was noted for the key.
     pub(crate) fn until(&self, print: Fingerprint) -> u64 {
-        let line = Line(self.cell(print).lock().state());
+        let line = self.line(&self.cell(print).lock());
         line.until(line.place(tag(print)))
     }
 
     /// Notes that what the key took counts until an instant. Callers of one key hold its gate.
-    pub(crate) fn note(&self, print: Fingerprint, until: u64, now: Time) {
+    pub(crate) fn note(&self, print: Fingerprint, until: u64, source: u32, now: Time) {
         let held = self.cell(print).lock();
-        let mut line = Line(held.state());
+        let mut line = self.line(&held);
         line.sweep(now.as_nanos());
         let place = line.place(tag(print));
         // Where the key has no entry and would not pass after the first to pass, its line says enough of it.
         if until > line.until(place) {
             line.set(place, entry(tag(print), until, line.swept()));
+            line.set_source(place, source_number(source));
         }
-        held.release(line.0);
+        held.release(line.words);
+    }
+
+    /// How long a source has to wait until one more key of it finds room beside its others: nothing if it does now.
+    pub(crate) fn crowded_for(&self, print: Fingerprint, source: u32, now: Time) -> Option<u64> {
+        if self.source_words == 0 {
+            return None;
+        }
+        let line = self.line(&self.cell(print).lock());
+        let (now, source) = (now.as_nanos(), source_number(source));
+        let live = || line.places().filter(|place| line.entry(*place) != 0 && line.until(*place) > now);
+        let own = || live().filter(|place| line.source(*place) == source);
+        let free = line.places().len() - live().count();
+        let is_crowded = own().count() >= SOURCE_SHARE * free && line.place_of(tag(print)).is_none();
+        is_crowded.then(|| own().map(|place| line.until(place) - now).min().unwrap_or(0))
     }
 
     fn cell(&self, print: Fingerprint) -> &Cell<WORDS> {
         &self.lines[scaled(print.low, self.lines.len())]
     }
+
+    fn line(&self, held: &Held<'_, WORDS>) -> Line {
+        Line { words: held.state(), source_words: self.source_words }
+    }
+}
+
+/// The number of a source in a line.
+fn source_number(source: u32) -> u64 {
+    u64::from(if source == 0 { 0 } else { 1 + source % SOURCES })
 }
 
 /// The tag of a key: never zero, which marks a free entry. The line was chosen by the upper bits.
@@ -97,21 +139,43 @@ fn ticks(until: u64, scale: u32) -> u64 {
 }
 
 /// The words of a line while it is held.
-struct Line([u64; WORDS]);
+struct Line {
+    words: [u64; WORDS],
+    source_words: usize,
+}
 
 impl Line {
+    /// The places of all entries.
+    fn places(&self) -> Range<usize> {
+        0..2 * (WORDS - 1 - self.source_words)
+    }
+
     /// The instant at which entries that had passed were last set free: those that are left pass later.
     fn swept(&self) -> u64 {
-        self.0[0]
+        self.words[0]
     }
 
     fn entry(&self, place: usize) -> u32 {
-        (self.0[1 + place / 2] >> (32 * (place % 2))) as u32
+        (self.words[1 + self.source_words + place / 2] >> (32 * (place % 2))) as u32
     }
 
     fn set(&mut self, place: usize, entry: u32) {
-        let (word, low) = (&mut self.0[1 + place / 2], 32 * (place % 2));
+        let (word, low) = (&mut self.words[1 + self.source_words + place / 2], 32 * (place % 2));
         *word = *word & !(u64::from(u32::MAX) << low) | u64::from(entry) << low;
+    }
+
+    /// Which source the entry of a place is of.
+    fn source(&self, place: usize) -> u64 {
+        let (word, low) = (self.words[1 + place / SOURCES_IN_WORD], SOURCE_BITS as usize * (place % SOURCES_IN_WORD));
+        word >> low & u64::from(SOURCES)
+    }
+
+    fn set_source(&mut self, place: usize, source: u64) {
+        if self.source_words > 0 {
+            let low = SOURCE_BITS as usize * (place % SOURCES_IN_WORD);
+            let word = &mut self.words[1 + place / SOURCES_IN_WORD];
+            *word = *word & !(u64::from(SOURCES) << low) | source << low;
+        }
     }
 
     /// When an entry passes. One that is free may have been set free as late as the line was swept: whoever is older
@@ -130,9 +194,12 @@ impl Line {
 
     /// The place of a tag, or else of the entry that passes first.
     fn place(&self, tag: u32) -> usize {
-        let has_tag = |place: &usize| self.entry(*place) >> (SCALE_BITS + TICK_BITS) == tag;
-        let first_to_pass = || (0..ENTRIES).min_by_key(|place| self.until(*place)).unwrap_or(0);
-        (0..ENTRIES).find(has_tag).unwrap_or_else(first_to_pass)
+        let first_to_pass = || self.places().min_by_key(|place| self.until(*place)).unwrap_or(0);
+        self.place_of(tag).unwrap_or_else(first_to_pass)
+    }
+
+    fn place_of(&self, tag: u32) -> Option<usize> {
+        self.places().find(|place| self.entry(*place) >> (SCALE_BITS + TICK_BITS) == tag)
     }
 
     /// Sets entries free that have passed, before their ticks come round again.
@@ -140,12 +207,12 @@ impl Line {
         if now <= self.swept() {
             return;
         }
-        for place in 0..ENTRIES {
+        for place in self.places() {
             if self.until(place) <= now {
                 self.set(place, 0);
             }
         }
-        self.0[0] = now;
+        self.words[0] = now;
     }
 }
 
@@ -160,29 +227,29 @@ mod tests {
 
     #[test]
     fn an_instant_is_told_late_by_little_and_never_early() {
-        let annex = Annex::beside(1).unwrap();
+        let annex = Annex::beside(1, false).unwrap();
         let start = 1_700_000_000_000_000_003;
         for (tag, distance) in
             (1..).zip([1, 999, 1 << 19, 20_000_000_000, 86_400_000_000_000, YEAR_NANOS, 200 * YEAR_NANOS])
         {
-            annex.note(print(0, tag), start + distance, Time::from_nanos(start));
+            annex.note(print(0, tag), start + distance, 0, Time::from_nanos(start));
             for _ in 0..2 {
                 let late = annex.until(print(0, tag)) - (start + distance);
                 assert!(late <= (distance >> 12).max(1 << 19), "{late} ns late after {distance}");
                 // Sweeping a little later changes nothing of what has not passed.
-                annex.note(print(0, 999), start, Time::from_nanos(start + 1));
+                annex.note(print(0, 999), start, 0, Time::from_nanos(start + 1));
             }
         }
     }
 
     #[test]
     fn a_full_line_tells_of_others_what_passes_first_and_never_less_than_before() {
-        let annex = Annex::beside(1).unwrap();
+        let annex = Annex::beside(1, false).unwrap();
         let now = Time::from_nanos(1 << 40);
         let noted = |tag: u64| now.as_nanos() + (tag % 97 + 1) * 1_000_000_000;
         let mut least = 0;
         for tag in 1..=1_000 {
-            annex.note(print(0, tag), noted(tag), now);
+            annex.note(print(0, tag), noted(tag), 0, now);
             let unknown = annex.until(print(0, 5_000));
             assert!(unknown >= least, "what is told of the unknown goes back");
             least = unknown;
@@ -192,18 +259,18 @@ mod tests {
         }
         assert!(least > now.as_nanos());
         let later = Time::from_nanos(now.as_nanos() + 200_000_000_000);
-        annex.note(print(0, 1), later.as_nanos() + 1, later);
+        annex.note(print(0, 1), later.as_nanos() + 1, 0, later);
         assert_eq!(annex.until(print(0, 5_000)), later.as_nanos(), "all but one are free");
     }
 
     #[test]
     fn entries_pass_however_long_nobody_looks() {
-        let annex = Annex::beside(1).unwrap();
+        let annex = Annex::beside(1, false).unwrap();
         for round in 1..200_u64 {
             // Steps that let the ticks of every scale come round to the same numbers and others.
             let now = round * 0x0013_5791_3579_1357;
-            for tag in 0..ENTRIES as u64 {
-                annex.note(print(0, round * 64 + tag), now + (1 << (tag / 2 + 20)), Time::from_nanos(now));
+            for tag in 0..62_u64 {
+                annex.note(print(0, round * 64 + tag), now + (1 << (tag / 2 + 20)), 0, Time::from_nanos(now));
             }
             let first = annex.until(print(0, 16_000)) - now;
             assert!((1 << 20..=(1 << 20) + (1 << 19)).contains(&first), "round {round}: {first}");

@@ -1,8 +1,8 @@
 //! The memory store: every key's state in this process, within a bound that was set at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
-//! entries of logs, `sketch.rs` and `annex.rs` count for keys that find no slot, `transaction.rs` charges several keys at
-//! once, `inspect.rs` shows what is known of one.
+//! entries of logs, `sketch.rs`, `annex.rs` and `refuges.rs` count for keys that find no slot, `transaction.rs` charges
+//! several keys at once, `inspect.rs` shows what is known of one.
 
 mod annex;
 mod cell;
@@ -10,6 +10,7 @@ mod fingerprint;
 mod inspect;
 mod pages;
 mod pool;
+mod refuges;
 mod sketch;
 mod slot;
 mod table;
@@ -72,7 +73,7 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// A store to be sized.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { keys: KEYS_DEFAULT, log_entries: None, clock: None }
+        MemoryStoreBuilder { keys: KEYS_DEFAULT, log_entries: None, has_refuges: false, clock: None }
     }
 
     /// The store's clock.
@@ -103,19 +104,19 @@ impl MemoryStore {
     pub fn decide_in(&self, namespace: &Namespace, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
         // First the clock: reading it takes as long as all the rest, which can go on meanwhile.
         let now = self.clock.now();
-        let ask = Ask { limit, print: self.seeds.fingerprint(namespace, limit, key), now, op };
+        let ask = Ask { namespace, limit, print: self.seeds.fingerprint(namespace, limit, key), now, op };
         match limit.shape() {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
-            _ => self.decide_larger(namespace, key, ask),
+            _ => self.decide_larger(key, ask),
         }
     }
 
     /// Apart from the buckets, whose few instructions would otherwise share registers with all of these.
     #[inline(never)]
-    fn decide_larger(&self, namespace: &Namespace, key: Key<'_>, ask: Ask<'_>) -> Decision {
+    fn decide_larger(&self, key: Key<'_>, ask: Ask<'_>) -> Decision {
         match ask.limit.shape() {
             Shape::Bucket(bucket) => self.run(&self.buckets, bucket, ask),
-            Shape::Window(window) => self.run(&self.windows, &window.for_key(namespace, key), ask),
+            Shape::Window(window) => self.run(&self.windows, &window.for_key(ask.namespace, key), ask),
             Shape::Calendar(window) => self.run(&self.windows, window, ask),
             Shape::Counter(counter) => self.run(&self.counters, counter, ask),
             Shape::Log(log) => self.run(&self.logs, &self.pooled(log, ask.now), ask),
@@ -141,9 +142,9 @@ impl MemoryStore {
     ) {
         let now = self.clock.now();
         decisions.reserve(keys.len());
-        let ask = Ask { limit, print: Fingerprint::NONE, now, op };
+        let ask = Ask { namespace, limit, print: Fingerprint::NONE, now, op };
         for keys in keys.chunks(BATCH_KEYS_MAX) {
-            let batch = Batch { namespace, keys, ask };
+            let batch = Batch { keys, ask };
             match limit.shape() {
                 Shape::Bucket(bucket) => self.run_batch(&self.buckets, |_| *bucket, batch, decisions),
                 Shape::Window(window) => {
@@ -161,12 +162,12 @@ impl MemoryStore {
         &self,
         table: &Table<WORDS>,
         algorithm_for: impl Fn(Key<'k>) -> A,
-        Batch { namespace, keys, ask }: Batch<'_, 'k>,
+        Batch { keys, ask }: Batch<'_, 'k>,
         decisions: &mut Vec<Decision>,
     ) {
         let mut prints = [Fingerprint::NONE; BATCH_KEYS_MAX];
         for (print, key) in prints.iter_mut().zip(keys) {
-            *print = self.seeds.fingerprint(namespace, ask.limit, *key);
+            *print = self.seeds.fingerprint(ask.namespace, ask.limit, *key);
             table.prefetch_first(*print);
         }
         // Looking at all keys before the first is decided lets their memory arrive together; so does a second request
@@ -264,7 +265,7 @@ impl MemoryStore {
         ask: Ask<'_>,
     ) -> Decision {
         let Ask { limit, print, op, .. } = ask;
-        let part = self.overflow.part(limit);
+        let part = self.overflow.part(ask.namespace, limit);
         if let Some(decision) = self.run_held(table, algorithm, ask) {
             return decision;
         }
@@ -302,7 +303,7 @@ impl MemoryStore {
         ask: Ask<'_>,
     ) -> Result<(Held<'a, WORDS>, Time), Time> {
         let now = self.clock.again_if(table.was_forgotten_after(ask.print, ask.now), ask.now);
-        let part = self.overflow.part(ask.limit);
+        let part = self.overflow.part(ask.namespace, ask.limit);
         let remembered = part.remembers(ask.print, now);
         // Only a bucket's instant can be carried over; windows and logs count on in the sketch until all has passed.
         if remembered && !matches!(ask.limit.shape(), Shape::Bucket(_)) {
@@ -323,6 +324,11 @@ impl MemoryStore {
 
 /// Counts for a key in the sketch. Whoever charges holds the gate of the key's home.
 fn overflowed(part: Part<'_>, ask: Ask<'_>) -> Decision {
+    if let Op::Take(1..) = ask.op
+        && let Some(nanos) = part.crowded_for(ask.print, ask.now)
+    {
+        return crowded(ask.limit, nanos);
+    }
     let arrival = part.arrival(ask.print);
     let mut state = [arrival];
     let decision = ask.limit.as_bucket().decide(&mut state, ask.now, ask.op);
@@ -330,6 +336,11 @@ fn overflowed(part: Part<'_>, ask: Ask<'_>) -> Decision {
         part.raise(ask.print, state[0], ask.now);
     }
     approximate(ask.limit, ask.op, decision)
+}
+
+/// The answer to a newcomer whose source has its share of the room for keys without a slot.
+fn crowded(limit: &Limit, nanos: u64) -> Decision {
+    Decision { answer: Answer::DenyAbout(nanos.max(1)), limit: limit.units(), ..Decision::BLANK }
 }
 
 impl fmt::Debug for MemoryStore {
@@ -354,6 +365,7 @@ fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
 /// What is asked of a key's state.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
+    namespace: &'a Namespace,
     limit: &'a Limit,
     print: Fingerprint,
     now: Time,
@@ -363,7 +375,6 @@ struct Ask<'a> {
 /// The same for several keys, at most [`BATCH_KEYS_MAX`].
 #[derive(Clone, Copy)]
 struct Batch<'a, 'k> {
-    namespace: &'a Namespace,
     keys: &'a [Key<'k>],
     ask: Ask<'a>,
 }
@@ -374,6 +385,7 @@ struct Batch<'a, 'k> {
 pub struct MemoryStoreBuilder {
     keys: usize,
     log_entries: Option<usize>,
+    has_refuges: bool,
     clock: Option<Clock>,
 }
 
@@ -392,6 +404,14 @@ impl MemoryStoreBuilder {
     /// seven times the keys if not said.
     pub fn log_entries(mut self, entries: usize) -> Self {
         self.log_entries = Some(entries);
+        self
+    }
+
+    /// Keeps namespaces apart in a store that is full: a flood of keys of one namespace leaves room for newcomers of each of
+    /// 31 others, up to about a hundredth of [`MemoryStoreBuilder::keys`] each, and one source
+    /// of keys (see [`Namespace::asked_by`]) leaves others a third of the room. That takes seven bytes a key more.
+    pub fn keep_namespaces_apart(mut self) -> Self {
+        self.has_refuges = true;
         self
     }
 
@@ -423,7 +443,7 @@ impl MemoryStoreBuilder {
             logs: Table::with_room_for(keys)?,
             pool: Pool::with_room_for(entries)?,
             sweep: AtomicU64::new(0),
-            overflow: Sketch::beside(keys)?,
+            overflow: Sketch::beside(keys, self.has_refuges)?,
         })
     }
 }

@@ -6,17 +6,18 @@
 //!
 //! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
 //! day to come back would shut out keys that take a second. That makes each part narrow: of a hundred keys in the
-//! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood. Both are asked,
-//! and the lesser answer counts, because neither tells too little.
+//! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood, and the refuges keep
+//! namespaces apart. All are asked, and the least answer counts, because none tells too little.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 
 use super::annex::Annex;
 use super::fingerprint::Fingerprint;
 use super::pages::Pages;
+use super::refuges::Refuges;
 use crate::limit::Shape;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Limit, Time};
+use crate::{Limit, Namespace, Time};
 
 const ROWS: usize = 4;
 
@@ -36,6 +37,7 @@ const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {
     annex: Annex,
+    refuges: Refuges,
     cells: Pages<AtomicU64>,
     width: usize,
     /// For each part, the latest instant in any of its cells.
@@ -46,6 +48,8 @@ pub(crate) struct Sketch {
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     annex: &'a Annex,
+    refuges: &'a Refuges,
+    namespace: &'a Namespace,
     cells: &'a [AtomicU64],
     width: usize,
     latest: &'a AtomicU64,
@@ -54,19 +58,20 @@ pub(crate) struct Part<'a> {
 }
 
 impl Sketch {
-    /// A sketch beside tables of `keys` keys.
-    pub(crate) fn beside(keys: usize) -> std::io::Result<Sketch> {
+    /// A sketch beside tables of `keys` keys, with refuges if namespaces and sources are to be kept apart.
+    pub(crate) fn beside(keys: usize, has_refuges: bool) -> std::io::Result<Sketch> {
         let width = (keys / 1024).clamp(WIDTH_MIN, WIDTH_MAX);
         let cells = Pages::zeroed(PARTS * ROWS * width)?;
         let latest = std::array::from_fn(|_| AtomicU64::new(0));
-        Ok(Sketch { annex: Annex::beside(keys)?, cells, width, latest })
+        let refuges = if has_refuges { Refuges::beside(keys)? } else { Refuges::none()? };
+        Ok(Sketch { annex: Annex::beside(keys, has_refuges)?, refuges, cells, width, latest })
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.annex.bytes() + size_of_val(&*self.cells)
+        self.annex.bytes() + self.refuges.bytes() + size_of_val(&*self.cells)
     }
 
-    pub(crate) fn part(&self, limit: &Limit) -> Part<'_> {
+    pub(crate) fn part<'a>(&'a self, namespace: &'a Namespace, limit: &Limit) -> Part<'a> {
         let kind = match limit.shape() {
             Shape::Bucket(_) => 0,
             Shape::Window(_) | Shape::Calendar(_) => 1,
@@ -76,8 +81,8 @@ impl Sketch {
         let scale = (limit.as_bucket().span().max(1).ilog2() / SCALE_BITS).saturating_sub(SCALE_FIRST) as usize;
         let part = kind * SCALES + scale;
         let cells = &self.cells[part * ROWS * self.width..][..ROWS * self.width];
-        let (annex, latest) = (&self.annex, &self.latest[part]);
-        Part { annex, cells, width: self.width, latest, memory: limit.outlives_bucket() }
+        let (annex, refuges, latest) = (&self.annex, &self.refuges, &self.latest[part]);
+        Part { annex, refuges, namespace, cells, width: self.width, latest, memory: limit.outlives_bucket() }
     }
 }
 
@@ -88,7 +93,8 @@ impl<'a> Part<'a> {
         if in_cells == 0 {
             return 0;
         }
-        in_cells.min(self.annex.until(print).saturating_sub(self.memory))
+        let in_refuge = self.refuges.until(self.namespace, print);
+        in_cells.min(self.annex.until(print).min(in_refuge).saturating_sub(self.memory))
     }
 
     /// Moves the key's arrival time forward. Callers of one key hold its gate between reading and raising.
@@ -97,7 +103,19 @@ impl<'a> Part<'a> {
         for cell in self.cells_of(print) {
             cell.fetch_max(arrival, Ordering::Release);
         }
-        self.annex.note(print, arrival.saturating_add(self.memory), now);
+        let (until, source) = (arrival.saturating_add(self.memory), self.namespace.source());
+        self.annex.note(print, until, source, now);
+        self.refuges.note(self.namespace, print, until, now);
+    }
+
+    /// How long whoever asks has to wait until there is room for one more key of theirs that is not remembered, since they
+    /// have their share of it; nothing if there is room, or nobody in particular asks.
+    pub(crate) fn crowded_for(self, print: Fingerprint, now: Time) -> Option<u64> {
+        match self.namespace.source() {
+            0 => None,
+            _ if self.remembers(print, now) => None,
+            source => self.annex.crowded_for(print, source, now),
+        }
     }
 
     /// Whether what was counted here for the key may still count at `now`.

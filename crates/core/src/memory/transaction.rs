@@ -5,13 +5,13 @@ use arrayvec::ArrayVec;
 use super::cell::Held;
 use super::pool::PooledLog;
 use super::table::{Gate, Table};
-use super::{Ask, Fingerprint, MemoryStore, approximate};
+use super::{Ask, Fingerprint, MemoryStore, approximate, crowded};
 use crate::algorithm::Words;
 use crate::bounds::CHARGES_MAX;
 use crate::decision::Answer;
 use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
-use crate::{Charge, ChargeError, Decision, Decisions, Limit, Op, Time};
+use crate::{Charge, ChargeError, Decision, Decisions, Limit, Namespace, Op, Time};
 
 impl MemoryStore {
     /// Decides several charges at one instant; takes all that fit if no vetoing charge is denied, else none.
@@ -85,8 +85,8 @@ impl MemoryStore {
     }
 
     /// Holds the state of a charge's key.
-    fn keep(&self, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Kept<'_> {
-        let ask = Ask { limit: charge.limit, print, now, op: charge.op };
+    fn keep<'a>(&'a self, charge: &Charge<'a>, print: Fingerprint, now: Time) -> Kept<'a> {
+        let ask = Ask { namespace: charge.namespace, limit: charge.limit, print, now, op: charge.op };
         let state = match charge.limit.shape() {
             Shape::Bucket(bucket) => self.taken(&self.buckets, bucket, ask).map(Trying::Bucket),
             Shape::Window(window) => {
@@ -100,10 +100,12 @@ impl MemoryStore {
             }
         };
         let overflow = |now| {
-            let arrival = self.overflow.part(charge.limit).arrival(print);
-            Trying::Overflow { now, arrival, scratch: [arrival] }
+            let part = self.overflow.part(charge.namespace, charge.limit);
+            let (arrival, crowded_for) = (part.arrival(print), part.crowded_for(print, now));
+            Trying::Overflow { now, arrival, crowded_for, scratch: [arrival] }
         };
-        Kept { store: self, print, limit: *charge.limit, state: state.unwrap_or_else(overflow) }
+        let state = state.unwrap_or_else(overflow);
+        Kept { store: self, namespace: charge.namespace, print, limit: *charge.limit, state }
     }
 
     /// The place of a key in its table, or the instant to decide at in the sketch.
@@ -139,6 +141,7 @@ fn shares_state(charges: &[Charge<'_>], prints: &[Fingerprint]) -> Option<usize>
 /// The state of one key, held for the length of a transaction.
 struct Kept<'a> {
     store: &'a MemoryStore,
+    namespace: &'a Namespace,
     print: Fingerprint,
     limit: Limit,
     state: Trying<'a>,
@@ -153,6 +156,8 @@ enum Trying<'a> {
     Overflow {
         now: Time,
         arrival: u64,
+        /// How long there is no room for the key, if there is none.
+        crowded_for: Option<u64>,
         scratch: [u64; 1],
     },
 }
@@ -182,6 +187,9 @@ impl Trial for Kept<'_> {
                     *pending = pending.saturating_add(units).min(2 * log.limit).max(*pending);
                 }
                 decision
+            }
+            (Trying::Overflow { crowded_for: Some(nanos), .. }, _) if matches!(charge.op, Op::Take(1..)) => {
+                crowded(charge.limit, *nanos)
             }
             (Trying::Overflow { now, scratch, .. }, _) => {
                 // The sketch takes nothing back, so nothing may fit because of that.
@@ -232,9 +240,9 @@ impl Kept<'_> {
             Trying::Window(taken) => taken.release(allowed),
             Trying::Counter(taken) => taken.release(allowed),
             Trying::Log(mut taken, _) => self.store.pool.settle(taken.held.state_mut()),
-            Trying::Overflow { now, arrival, scratch: [raised] } => {
+            Trying::Overflow { now, arrival, scratch: [raised], .. } => {
                 if allowed && raised > arrival {
-                    self.store.overflow.part(&self.limit).raise(self.print, raised, now);
+                    self.store.overflow.part(self.namespace, &self.limit).raise(self.print, raised, now);
                 }
             }
         }

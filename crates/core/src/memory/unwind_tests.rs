@@ -40,7 +40,7 @@ fn panics(work: impl FnOnce()) -> bool {
 /// Takes one unit of a key, and panics.
 fn take_and_panic(store: &MemoryStore, name: &str, limit: &Limit) {
     let (print, now) = (store.seeds.fingerprint(Namespace::root(), limit, key(name)), store.clock.now());
-    let ask = Ask { limit, print, now, op: Op::Take(1) };
+    let ask = Ask { namespace: Namespace::root(), limit, print, now, op: Op::Take(1) };
     let panicked = panics(|| {
         match limit.shape() {
             Shape::Bucket(bucket) => store.run(&store.buckets, &Panics(*bucket), ask),
