@@ -18,7 +18,10 @@ use crate::unmatched::Unmatched;
 pub(crate) struct Active {
     pub(crate) policy: Policy,
     records: Vec<Arc<Record>>,
+    /// Those of the policy, and after them that of callers if it is another.
     pub(crate) stores: Vec<Backend>,
+    /// The number of the store of callers.
+    callers: usize,
     /// What is known of the stores of each domain.
     domains: Vec<DomainStores>,
     any_blocked: Arc<AtomicBool>,
@@ -36,6 +39,7 @@ pub(crate) struct Active {
 pub(crate) struct Parts {
     pub(crate) records: Vec<Arc<Record>>,
     pub(crate) stores: Vec<Backend>,
+    pub(crate) callers: Backend,
     pub(crate) any_blocked: Arc<AtomicBool>,
     pub(crate) unmatched: Unmatched,
     pub(crate) shadow: bool,
@@ -43,19 +47,30 @@ pub(crate) struct Parts {
 
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
-        let Parts { records, stores, any_blocked, unmatched, shadow } = parts;
+        let Parts { records, mut stores, callers, any_blocked, unmatched, shadow } = parts;
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
         let domains = domain_stores(&policy, &stores);
-        Active { policy, records, stores, domains, any_blocked, unmatched, texts, sole_stores, shadow }
+        let callers = stores.iter().position(|store| store.is_same(&callers)).unwrap_or_else(|| {
+            stores.push(callers);
+            stores.len() - 1
+        });
+        Active { policy, records, stores, callers, domains, any_blocked, unmatched, texts, sole_stores, shadow }
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests(policy: Policy, stores: Vec<Backend>) -> Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
         let unmatched = Unmatched::of(&policy, &Unmatched::default());
-        Active::new(policy, Parts { records, stores, any_blocked: Arc::default(), unmatched, shadow: false })
+        let (callers, any_blocked) = (stores[0].clone(), Arc::default());
+        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, shadow: false })
+    }
+
+    /// The number of the store for limits that requests to a domain bring. An Envoy brings them where its own files have the
+    /// rules, and a client anywhere else.
+    pub(crate) fn own_limit_store(&self, domain: DomainId) -> usize {
+        if self.policy.is_of_envoy(domain) { 0 } else { self.callers }
     }
 
     pub(crate) fn store_count(&self) -> usize {
@@ -74,8 +89,9 @@ impl Active {
     /// Whether a request may have to wait for a store: one of its domain, or that of a limit that it brings.
     pub(crate) fn awaits(&self, domain: Option<DomainId>, request: &Request<'_>) -> bool {
         let brings_limit = || request.descriptors.iter().any(|descriptor| descriptor.limit.is_some());
-        let default_awaits = || self.store(0).is_some_and(|store| store.nature().awaits);
-        domain.is_some_and(|domain| self.domain_awaits(domain) || brings_limit() && default_awaits())
+        let awaits = |store| self.store(store).is_some_and(|store| store.nature().awaits);
+        domain
+            .is_some_and(|domain| self.domain_awaits(domain) || brings_limit() && awaits(self.own_limit_store(domain)))
     }
 
     /// Whether rules of a domain may have to wait for their stores.

@@ -65,11 +65,11 @@ impl Batch {
 }
 
 impl Engine {
-    /// Decides for each key of a batch in order, at one instant, in the default store, and appends the answers. Decides nothing
+    /// Decides for each key of a batch in order, at one instant, in the store of callers, and appends the answers. Decides nothing
     /// if that store has to be awaited: see [`Engine::default_store_awaits`].
     #[inline]
     pub fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
-        let Some(store) = self.default_store.states() else { return };
+        let Some(store) = self.callers.states() else { return };
         let mut start = 0;
         for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
             // Some key, to be replaced by those of the batch.

@@ -49,9 +49,11 @@ pub struct Options {
 pub struct Engine {
     pub(crate) active: ArcSwap<Active>,
     stores: Stores,
-    /// Where limits count that callers bring.
+    /// The first store of every policy.
     pub(crate) default_store: Backend,
-    /// The memory of this process: for when another store does not answer.
+    /// Where limits count that callers bring: the default store, or memory of their own beside it, which no rule shares.
+    pub(crate) callers: Backend,
+    /// The memory of this process for rules: for when another store does not answer.
     pub(crate) local: Arc<MemoryStore>,
     /// Permits in the memory of this process: all, or those of while a shared store does not answer.
     pub(crate) permits: PermitBook,
@@ -96,9 +98,10 @@ impl Engine {
 
     fn beside(options: Options, default: &StoreSpec) -> Result<Engine, InstallError> {
         let (stores, default_store) = Stores::new(options.clock.clone(), default, options.stores.clone())?;
-        let local = match default_store.memory() {
-            Some(memory) => memory.clone(),
-            None => build_memory(default, &options.clock)?,
+        let beside = build_memory(default, &options.clock)?;
+        let (local, callers) = match default_store.memory() {
+            Some(memory) => (memory.clone(), Backend::memory_of(beside)),
+            None => (beside, default_store.clone()),
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
         let active = Active::new(
@@ -106,6 +109,7 @@ impl Engine {
             Parts {
                 records: Vec::new(),
                 stores: vec![default_store.clone()],
+                callers: callers.clone(),
                 any_blocked: Arc::clone(&any_blocked),
                 unmatched: Unmatched::default(),
                 shadow: options.shadow,
@@ -115,6 +119,7 @@ impl Engine {
             active: ArcSwap::from_pointee(active),
             stores,
             default_store,
+            callers,
             permits: PermitBook::new(local.permits().clone()),
             local: Arc::clone(local.states()),
             options,
@@ -157,7 +162,8 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
-        let parts = Parts { records, stores, any_blocked, unmatched, shadow };
+        let callers = self.callers.clone();
+        let parts = Parts { records, stores, callers, any_blocked, unmatched, shadow };
         self.active.store(Arc::new(Active::new(policy, parts)));
         Ok(found.unchanged)
     }

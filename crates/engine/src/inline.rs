@@ -18,7 +18,7 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn default_store_awaits(&self) -> bool {
-        self.default_store.states().is_none()
+        self.callers.states().is_none()
     }
 
     /// Decides for a key under a limit that the caller brings, in the default store.
@@ -34,14 +34,14 @@ impl Engine {
     /// an error.
     #[inline]
     pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Decision, StoreError> {
-        if let Some(store) = self.default_store.states() {
+        if let Some(store) = self.callers.states() {
             return Ok(self.decide_guarded(store, key, limit, op));
         }
         let charge = inline_charge(key, limit, op);
-        if self.default_store.holds(&charge) {
+        if self.callers.holds(&charge) {
             return Ok(self.decide_here(&charge, Applied::No));
         }
-        match self.default_store.charge(&Call::default(), &[charge]).await {
+        match self.callers.charge(&Call::default(), &[charge]).await {
             Ok(decisions) => decisions.first().copied().ok_or(StoreError::Unanswered),
             Err(ChargeFailure::Unanswered(applied)) => Ok(self.decide_here(&charge, applied)),
             Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller()),
@@ -53,8 +53,8 @@ impl Engine {
     #[cold]
     fn decide_here(&self, charge: &Charge<'_>, applied: Applied) -> Decision {
         self.note_fallbacks(1);
-        let instead = Instead::of(&self.default_store, CALLERS_CHOICE, charge.limit);
-        let decided = instead.decide(&self.default_store, &self.local, charge, applied);
+        let instead = Instead::of(&self.callers, CALLERS_CHOICE, charge.limit);
+        let decided = instead.decide(&self.callers, &self.local, charge, applied);
         decided.unwrap_or_else(|_| self.untaken(charge.limit))
     }
 
@@ -65,7 +65,7 @@ impl Engine {
     /// If the key is empty or too long, or the store does not answer.
     pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, op);
-        Ok(self.default_store.decide(&Call::default(), &charge).await?)
+        Ok(self.callers.decide(&Call::default(), &charge).await?)
     }
 
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
@@ -77,16 +77,16 @@ impl Engine {
         for (key, limit, op) in charges {
             made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
         }
-        let is_held = made.iter().any(|charge| self.default_store.holds(charge));
+        let is_held = made.iter().any(|charge| self.callers.holds(charge));
         let charged = match is_held {
             true => Err(ChargeFailure::Unanswered(Applied::No)),
-            false => self.default_store.charge(&Call::default(), &made).await,
+            false => self.callers.charge(&Call::default(), &made).await,
         };
         match charged {
             Ok(decisions) => Ok(decisions),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
             Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller().into()),
-            Err(ChargeFailure::Unanswered(applied)) if self.default_store.asked().is_some() => {
+            Err(ChargeFailure::Unanswered(applied)) if self.callers.asked().is_some() => {
                 Ok(self.decide_all_here(&made, applied))
             }
             Err(ChargeFailure::Unanswered(_)) => {
@@ -122,7 +122,7 @@ impl Engine {
     /// If the key is empty or too long, or the store does not answer.
     pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, RequestError> {
         let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, Op::Peek);
-        Ok(self.default_store.inspect(&Call::default(), &charge).await?)
+        Ok(self.callers.inspect(&Call::default(), &charge).await?)
     }
 
     /// Charges under limits that callers and requests brought with them that were decided in the memory of this process,

@@ -130,7 +130,7 @@ impl Plan {
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {
-                plan.add_own(number, &question, descriptor.ask, own)?;
+                plan.add_own(number, &question, descriptor.ask, own, active.own_limit_store(domain))?;
                 continue;
             }
             match first_found.take() {
@@ -202,6 +202,7 @@ impl Plan {
         question: &Question<'_>,
         ask: Option<Ask>,
         own: OwnLimit,
+        store: usize,
     ) -> Result<(), RequestError> {
         let (key, step) = match (self.keys.push_own(question), own.limit) {
             (Ok(key), Some(_)) => (key, Step::Charge(op(Count::Now(question.cost), ask))),
@@ -220,7 +221,7 @@ impl Plan {
             veto: true,
             mode: Mode::Enforce,
             quota: false,
-            store: 0,
+            store,
             looks: Looks::default(),
             tag: 0..0,
             consistency: Consistency::Exact,

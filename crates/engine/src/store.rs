@@ -551,7 +551,7 @@ fn close_aside(backend: Backend, may_come_back: bool) {
 }
 
 pub(crate) fn build_memory(spec: &StoreSpec, clock: &Clock) -> Result<Memory, CapacityError> {
-    let mut builder = MemoryStore::builder().clock(clock.clone());
+    let mut builder = MemoryStore::builder().keep_namespaces_apart().clock(clock.clone());
     if let Some(keys) = spec.keys {
         builder = builder.keys(keys);
     }

@@ -89,7 +89,8 @@ impl Compiler<'_, '_> {
             let id = DomainId(u32::try_from(policy.guides.len()).unwrap_or(u32::MAX));
             let first = policy.rules.len();
             self.domain(name, domain, &mut policy.rules);
-            policy.guides.push(Guide::new((0..).zip(&policy.rules).skip(first)));
+            let of_envoy = domain.rules.iter().any(|rule| rule.counted_by.is_some());
+            policy.guides.push(Guide::new((0..).zip(&policy.rules).skip(first), of_envoy));
             policy.domains.insert(name.as_str().into(), id);
         }
         policy.stores = std::mem::take(&mut self.stores);

@@ -49,13 +49,15 @@ pub(crate) struct Guide {
     index: Index,
     /// What any of them looks at.
     parts: HttpParts,
+    /// Whether they are of a file of envoyproxy/ratelimit.
+    of_envoy: bool,
 }
 
 impl Guide {
     /// The way to rules, which are told by their numbers.
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Rule)> + Clone) -> Guide {
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Rule)> + Clone, of_envoy: bool) -> Guide {
         let parts = rules.clone().fold(HttpParts::default(), |parts, (_, rule)| parts.or(rule.http_parts()));
-        Guide { index: Index::new(rules.map(|(number, rule)| (number, &rule.matching))), parts }
+        Guide { index: Index::new(rules.map(|(number, rule)| (number, &rule.matching))), parts, of_envoy }
     }
 }
 
@@ -151,7 +153,7 @@ impl Policy {
 
     /// Appends the rules of a domain that apply, in the order of the configuration.
     pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut FoundRules) {
-        let Some(Guide { index, parts }) = self.guides.get(domain.index()) else { return };
+        let Some(Guide { index, parts, .. }) = self.guides.get(domain.index()) else { return };
         let facts = Facts::new(question, parts.host);
         let start = found.len();
         index.candidates(&facts, |rules| {
@@ -187,6 +189,13 @@ impl Policy {
     pub fn http_parts(&self, domain: DomainId) -> HttpParts {
         let parts = self.guides.get(domain.index()).map(|guide| guide.parts).unwrap_or_default();
         HttpParts { headers: parts.headers || self.client_address.reads_headers(), ..parts }
+    }
+
+    /// Whether the rules of a domain are of a file of envoyproxy/ratelimit: then limits that requests bring come from the
+    /// same Envoy.
+    #[must_use]
+    pub fn is_of_envoy(&self, domain: DomainId) -> bool {
+        self.guides.get(domain.index()).is_some_and(|guide| guide.of_envoy)
     }
 
     /// Whether the cost of a request can change which rules of a domain apply to it, or whom they count it on. How much they

@@ -1,0 +1,116 @@
+//! Floods of keys that callers bring must not reach the rules.
+
+use std::time::Duration;
+
+use tidegate_core::{FakeClock, Limit, Op, Retry};
+use tidegate_engine::{Engine, Options};
+use tidegate_policy::{Descriptor, Entry, LoadOptions, OwnLimit, Request, Shown, load_text};
+
+use crate::bench::at_once;
+
+const KEYS: usize = 1_000;
+
+const NATIVE: &str = "
+domains:
+  api: {rules: [{name: per-user, key: {entry: user}, limit: {algorithm: fixed_window, rate: 5/day}}]}
+";
+
+/// A file of envoyproxy/ratelimit.
+const OF_ENVOY: &str = "
+domain: api
+descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 5}}]
+";
+
+fn engine(text: &str) -> (Engine, FakeClock) {
+    let clock = FakeClock::new();
+    let policy = load_text("test.yaml", text, &LoadOptions::default()).policy.unwrap();
+    let options = Options { clock: clock.clone().into(), keys: Some(KEYS), ..Options::default() };
+    (Engine::with_policy(options, policy).unwrap(), clock)
+}
+
+fn five_a_day() -> Limit {
+    Limit::fixed_window(5, Duration::from_secs(86_400)).unwrap()
+}
+
+/// Asks for a user by the rules, or under a limit that the request brings.
+fn check(engine: &Engine, user: &str, limit: Option<Limit>) -> bool {
+    let entries = [Entry { key: "user", value: user }];
+    let shown = Shown { units: 5, period_ns: 86_400_000_000_000 };
+    let limit = limit.map(|limit| OwnLimit { limit: Some(limit), shown });
+    let descriptors = [Descriptor { entries: &entries, limit, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    at_once(engine.check(&request)).unwrap().is_allowed()
+}
+
+/// How many of the newcomers of a rule get no more and no less than their five.
+fn served(engine: &Engine) -> usize {
+    let passed = |user: &usize| (0..7).filter(|_| check(engine, &format!("new{user}"), None)).count();
+    (0..50).filter(|user| passed(user) == 5).count()
+}
+
+#[test]
+fn keys_that_callers_bring_shut_no_rule_out() {
+    let (engine, clock) = engine(NATIVE);
+    for key in 0..10 * KEYS {
+        for _ in 0..5 {
+            at_once(engine.decide(format!("flood{key}").as_bytes(), &five_a_day(), Op::Take(1))).unwrap();
+        }
+        clock.advance(Duration::from_micros(10));
+    }
+    assert_eq!(served(&engine), 50);
+}
+
+#[test]
+fn limits_that_requests_bring_shut_no_rule_out() {
+    let (engine, clock) = engine(NATIVE);
+    for key in 0..10 * KEYS {
+        for _ in 0..5 {
+            check(&engine, &format!("flood{key}"), Some(five_a_day()));
+        }
+        clock.advance(Duration::from_micros(10));
+    }
+    assert_eq!(served(&engine), 50);
+}
+
+#[test]
+fn a_rule_that_is_flooded_shuts_no_other_out() {
+    let (engine, clock) = engine(
+        "
+domains:
+  api:
+    rules:
+    - {name: search, match: {entries: {word: '*'}}, key: {entry: word}, limit: {algorithm: gcra, rate: 5/day}}
+    - {name: per-user, match: {entries: {user: '*'}}, key: {entry: user}, limit: {algorithm: gcra, rate: 5/day}}
+",
+    );
+    for word in 0..10 * KEYS {
+        let value = format!("flood{word}");
+        let entries = [Entry { key: "word", value: &value }];
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 5 };
+        let _ = at_once(engine.check(&request)).unwrap();
+        clock.advance(Duration::from_micros(10));
+    }
+    let served = (0..10).filter(|user| (0..7).filter(|_| check(&engine, &format!("new{user}"), None)).count() == 5);
+    assert_eq!(served.count(), 10);
+}
+
+/// An Envoy that brings limits is the same that asks by the rules of its files.
+#[test]
+fn limits_that_envoy_brings_count_in_the_store_of_its_rules() {
+    let is_counted_apart = |text: &str| {
+        let (engine, clock) = engine(text);
+        for key in 0..10 * KEYS {
+            check(&engine, &format!("flood{key}"), Some(five_a_day()));
+            clock.advance(Duration::from_micros(10));
+        }
+        (0..5).for_each(|_| assert!(check(&engine, "new", None)));
+        let entries = [Entry { key: "user", value: "new" }];
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+        let outcome = at_once(engine.check(&request)).unwrap();
+        // A key that found no place in a full store is not told when exactly to come back.
+        matches!(outcome.retry(), Some(Retry::After(_)))
+    };
+    assert_eq!([NATIVE, OF_ENVOY].map(is_counted_apart), [true, false]);
+}
