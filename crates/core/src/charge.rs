@@ -117,11 +117,20 @@ pub struct Decisions {
 
 /// What a store reports of a key beside its decision, for those who go on from there without the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The state of the key after the decision. Of a log it is what was used, as if it was all taken then.
     pub state: State,
     /// When the store decided, by its own clock.
     pub at: Time,
+}
+
+impl Report {
+    /// Returns a report of a key's state after a decision at `at`.
+    #[must_use]
+    pub fn new(state: State, at: Time) -> Report {
+        Report { state, at }
+    }
 }
 
 impl Decisions {

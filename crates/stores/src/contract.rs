@@ -127,6 +127,7 @@ impl Lease<'_> {
 
 /// Units that were taken in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leased {
     /// How many: one of the sizes that were asked for, or none.
     pub units: u64,
@@ -134,6 +135,15 @@ pub struct Leased {
     pub decision: Decision,
     /// What the store reports of the key; nothing if it does not report states.
     pub report: Option<Report>,
+}
+
+impl Leased {
+    /// Returns what a store leased: how many units, 0 if no size fits, and the answer to them. `report` is the state of the
+    /// key, from stores that report it.
+    #[must_use]
+    pub fn new(units: u64, decision: Decision, report: Option<Report>) -> Leased {
+        Leased { units, decision, report }
+    }
 }
 
 /// A store that lets nodes take units in advance and spend them by themselves.

@@ -28,7 +28,7 @@ impl Peer {
     fn charge(&mut self, now: Time, op: Op) -> Decisions {
         let at = now.plus(AHEAD);
         let decision = decide(&self.limit, &mut self.state, at, op);
-        let report = Report { state: self.state.clone(), at };
+        let report = Report::new(self.state.clone(), at);
         Decisions::from_iter([(decision, true)]).reporting(vec![Some(report)])
     }
 }
