@@ -111,8 +111,8 @@ pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
 /// The answers to several charges, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
-    each: ArrayVec<(Decision, bool), CHARGES_MAX>,
-    reports: Vec<Option<Report>>,
+    pub(crate) each: ArrayVec<(Decision, bool), CHARGES_MAX>,
+    pub(crate) reports: Vec<Option<Report>>,
 }
 
 /// What a store reports of a key beside its decision, for those who go on from there without the store.
@@ -146,11 +146,6 @@ impl Decisions {
         self.each.iter().map(|(decision, _)| decision)
     }
 
-    /// Each answer with whether its charge may veto.
-    pub fn with_vetoes(&self) -> &[(Decision, bool)] {
-        &self.each
-    }
-
     /// The answer to the first charge.
     #[must_use]
     pub fn first(&self) -> Option<&Decision> {
@@ -173,12 +168,6 @@ impl Decisions {
     #[must_use]
     pub fn report(&self, charge: usize) -> Option<&Report> {
         self.reports.get(charge)?.as_ref()
-    }
-
-    /// The same answers with what the store reports of each charge's key.
-    #[must_use]
-    pub fn reporting(self, reports: Vec<Option<Report>>) -> Decisions {
-        Decisions { reports, ..self }
     }
 
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {

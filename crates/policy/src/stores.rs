@@ -1,7 +1,7 @@
 //! Where counts are kept: the part of compiling that concerns stores, and what has to be known from outside for it.
 
-use tidegate_core::Limit;
 use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
+use tidegate_core::{Limit, LimitExt};
 
 use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN, LEASED_WINDOW_MIN, STORES_MAX};
 use crate::compile::{Compiler, child};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Op, Rate, Retry, Time};
+use tidegate_core::{Charge, Decision, Decisions, DecisionsExt, Found, Key, Limit, Op, Rate, Retry, Time};
 use tidegate_stores::Leased;
 use tokio::sync::watch;
 

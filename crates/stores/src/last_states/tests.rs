@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Decisions, Key, Limit, LimitNumbers, Op, Rate, Report, State, Time, decide};
+use tidegate_core::{
+    Algorithm, Charge, Decisions, DecisionsExt, Key, Limit, LimitNumbers, Op, Rate, Report, State, Time, decide,
+};
 
 use super::{LAST_STATES_MAX, LastStates, SHARD_KEYS_MAX};
 use crate::{Certainty, StoreError};

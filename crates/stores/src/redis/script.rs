@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tidegate_core::{Arithmetic, Limit};
+use tidegate_core::{Arithmetic, Limit, LimitExt};
 
 use super::link::Script;
 

@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Arithmetic, Charge, ChargeError, Decisions, Found, Op, Permits, Snapshot, Time, check_charges};
+use tidegate_core::{
+    Arithmetic, Charge, ChargeError, Decisions, DecisionsExt, Found, LimitExt, Op, Permits, Snapshot, Time,
+    check_charges,
+};
 
 use super::clock::StoreClock;
 use super::crossing::Crossing;
