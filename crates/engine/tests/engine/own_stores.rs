@@ -208,6 +208,19 @@ async fn limits_of_callers_fall_back_whatever_the_store_is() {
 }
 
 #[tokio::test]
+async fn what_goes_back_in_a_fallback_is_not_counted_as_another() {
+    let own = Own::new(shared());
+    let engine = engine(&[("default", &own)], "limit: 9/minute");
+    own.turn(FAILS);
+    let limit: Limit = "1/minute".parse().unwrap();
+    assert!(engine.decide(b"full", &limit, Op::Take(1)).await.unwrap().is_allowed());
+    let both = [(&b"free"[..], limit, Op::Take(1)), (&b"full"[..], limit, Op::Take(1))];
+    let decisions = engine.decide_all(&both).await.unwrap();
+    assert_eq!((decisions.is_allowed(), engine.fell_back()), (false, 3));
+    assert!(engine.decide(b"free", &limit, Op::Take(1)).await.unwrap().is_allowed(), "its unit went back");
+}
+
+#[tokio::test]
 async fn units_of_a_request_that_goes_away_go_back_to_every_store() {
     let (first, second) = (Own::new(shared()), Own::new(shared()));
     let rule = "limits: [{name: one, rate: 9/minute, store: own}, {name: two, rate: 9/minute, store: slow}]";
