@@ -20,8 +20,9 @@ use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
 const SCRIPT_WHOLE_MAX: u64 = 1 << 53;
 
 /// The arithmetic behind a limit. Scripts have a file of this name for each.
+///
+/// Closed on purpose: where scripts are put together, the compiler asks for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Arithmetic {
     /// Of gcra, token_bucket and leaky_bucket.
     Bucket,
