@@ -31,8 +31,9 @@ pub struct Outside {
     pub check_store: Option<CheckStore>,
     /// Looks up a variable of the environment that stands for a URL. Without this, such URLs are not checked.
     pub variable: Option<LookUp>,
-    /// Whether the default store is shared where the configuration does not say; nothing if that is not known.
-    pub default_is_shared: Option<bool>,
+    /// Whether the default store is another than the memory of this process where the configuration does not say; nothing if
+    /// that is not known.
+    pub default_is_elsewhere: Option<bool>,
 }
 
 impl Compiler<'_, '_> {

@@ -80,7 +80,7 @@ fn shared() -> Nature {
 /// One on a disk of this machine.
 fn durable() -> Nature {
     let mut nature = Nature::MEMORY;
-    (nature.can_fail, nature.survives_restart) = (true, true);
+    nature.survives_restart = true;
     nature
 }
 
