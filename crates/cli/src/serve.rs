@@ -190,7 +190,7 @@ fn options(args: Args, store: Store) -> Options {
             outside: tidegate_policy::Outside {
                 check_store: Some(tidegate_engine::check_store_url),
                 variable: Some(|name| std::env::var(name).ok()),
-                default_is_shared: Some(store.url.is_some()),
+                default_is_elsewhere: Some(store.url.is_some()),
             },
         },
         http: args.http,

@@ -111,17 +111,26 @@ pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
 /// The answers to several charges, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
-    each: ArrayVec<(Decision, bool), CHARGES_MAX>,
-    reports: Vec<Option<Report>>,
+    pub(crate) each: ArrayVec<(Decision, bool), CHARGES_MAX>,
+    pub(crate) reports: Vec<Option<Report>>,
 }
 
 /// What a store reports of a key beside its decision, for those who go on from there without the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The state of the key after the decision. Of a log it is what was used, as if it was all taken then.
     pub state: State,
     /// When the store decided, by its own clock.
     pub at: Time,
+}
+
+impl Report {
+    /// Returns a report of a key's state after a decision at `at`.
+    #[must_use]
+    pub fn new(state: State, at: Time) -> Report {
+        Report { state, at }
+    }
 }
 
 impl Decisions {
@@ -135,11 +144,6 @@ impl Decisions {
     /// them, and none has a receipt.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
         self.each.iter().map(|(decision, _)| decision)
-    }
-
-    /// Each answer with whether its charge may veto.
-    pub fn with_vetoes(&self) -> &[(Decision, bool)] {
-        &self.each
     }
 
     /// The answer to the first charge.
@@ -164,12 +168,6 @@ impl Decisions {
     #[must_use]
     pub fn report(&self, charge: usize) -> Option<&Report> {
         self.reports.get(charge)?.as_ref()
-    }
-
-    /// The same answers with what the store reports of each charge's key.
-    #[must_use]
-    pub fn reporting(self, reports: Vec<Option<Report>>) -> Decisions {
-        Decisions { reports, ..self }
     }
 
     fn vetoing(&self) -> impl Iterator<Item = &Decision> {

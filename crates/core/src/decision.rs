@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::Limit;
 
 /// What to do to a key's state.
+///
+/// Closed on purpose: every algorithm and every store has to do each of them, so the compiler asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Takes this many units if they fit; 0 units peek.
@@ -80,6 +82,8 @@ impl Receipt {
 }
 
 /// May it pass?
+///
+/// Closed on purpose: there is no third answer, and callers need no arm for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Yes.
@@ -89,6 +93,8 @@ pub enum Verdict {
 }
 
 /// When to ask again.
+///
+/// Closed on purpose: a caller that has handled these has handled all, without an arm that guesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Exactly then it is allowed, if nobody else spends in between; a nanosecond earlier it is not.

@@ -9,7 +9,7 @@
 //! | numbers that make a limit, and their checks | `limit/`, `rate.rs`, `bounds.rs` |
 //! | windows of days, weeks, months and years in a time zone | `calendar/` |
 //! | the keyed table, its locks and its memory | `memory/` |
-//! | what stores elsewhere need of it | `remote.rs` |
+//! | what the engine and stores elsewhere need of it, and users do not | `ext.rs`, `remote.rs` |
 //! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
 //! | permits with leases, pure | `permits.rs` |
 //! | a count of permits whose limit changes | `permit_counter.rs` |
@@ -30,6 +30,7 @@ mod clock;
 mod decision;
 mod dice;
 mod direct;
+mod ext;
 mod hash;
 mod key;
 mod leased;
@@ -53,6 +54,7 @@ pub use clock::{Clock, FakeClock, SystemClock};
 pub use decision::{Decision, Op, Receipt, Retry, Strictness, Verdict};
 pub use dice::Dice;
 pub use direct::DirectLimiter;
+pub use ext::{ChargeExt, DecisionsExt, LimitExt, StateExt};
 #[doc(hidden)]
 pub use hash::agreed_hash;
 pub use key::{Key, KeyBuf, KeyError};

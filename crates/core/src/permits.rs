@@ -10,6 +10,7 @@ use crate::Time;
 
 /// What is asked of the permits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PermitOp {
     /// Takes one of `limit` permits for the length of a lease. Who holds it already holds it once, for longer.
     Acquire {
@@ -27,8 +28,39 @@ pub enum PermitOp {
     Release,
 }
 
+impl PermitOp {
+    /// Returns its name in scripts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PermitOp::Acquire { .. } => "acquire",
+            PermitOp::Renew { .. } => "renew",
+            PermitOp::Release => "release",
+        }
+    }
+
+    /// Returns the permits of the key, if the op is bound by them.
+    #[must_use]
+    pub const fn limit(self) -> Option<u64> {
+        match self {
+            PermitOp::Acquire { limit, .. } => Some(limit),
+            PermitOp::Renew { .. } | PermitOp::Release => None,
+        }
+    }
+
+    /// Returns how long the permit is held from now on; nothing if it is not.
+    #[must_use]
+    pub const fn lease(self) -> Option<Duration> {
+        match self {
+            PermitOp::Acquire { lease, .. } | PermitOp::Renew { lease } => Some(lease),
+            PermitOp::Release => None,
+        }
+    }
+}
+
 /// The permits of a key after an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Permits {
     /// Whether it was done: a permit was acquired, or was there to be renewed or released.
     pub done: bool,
@@ -36,6 +68,14 @@ pub struct Permits {
     pub in_use: u64,
     /// When the next lease ends, if nobody renews or releases.
     pub next_end: Duration,
+}
+
+impl Permits {
+    /// Returns what a store found after an op: whether it was done, the permits in use, and when the next lease ends.
+    #[must_use]
+    pub const fn new(done: bool, in_use: u64, next_end: Duration) -> Permits {
+        Permits { done, in_use, next_end }
+    }
 }
 
 /// Those who hold a permit of one key.

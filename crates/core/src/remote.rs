@@ -11,6 +11,7 @@ use crate::algorithm::bucket::Bucket;
 use crate::bounds::{CHARGES_MAX, NANOS_PER_SECOND};
 use crate::charge::{Decisions, Report};
 use crate::decision::{Answer, Receipt};
+use crate::ext::{ChargeExt, DecisionsExt, LimitExt, StateExt};
 use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
 use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
@@ -19,8 +20,9 @@ use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
 const SCRIPT_WHOLE_MAX: u64 = 1 << 53;
 
 /// The arithmetic behind a limit. Scripts have a file of this name for each.
+///
+/// Closed on purpose: where scripts are put together, the compiler asks for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Arithmetic {
     /// Of gcra, token_bucket and leaky_bucket.
     Bucket,
@@ -114,55 +116,8 @@ pub enum LogVerdict {
 #[error("the store's script and this version's arithmetic disagree; do all nodes run the same version?")]
 pub struct Disagreement;
 
-impl Limit {
-    /// The arithmetic behind it.
-    #[must_use]
-    pub fn arithmetic(&self) -> Arithmetic {
-        match self.shape() {
-            Shape::Bucket(_) => Arithmetic::Bucket,
-            Shape::Window(_) => Arithmetic::FixedWindow,
-            Shape::Calendar(_) => Arithmetic::CalendarWindow,
-            Shape::Counter(_) => Arithmetic::SlidingCounter,
-            Shape::Log(_) => Arithmetic::Log,
-        }
-    }
-
-    /// Reads a state as the scripts write it and had it at `now`; nothing if it is none.
-    ///
-    /// Lua has no whole numbers of 64 bits, so an instant is written as text of all its nanoseconds. The state of a window
-    /// is its units with the second of its end behind them, and of a calendar's with its name: whole numbers, which take
-    /// Redis little space.
-    #[must_use]
-    pub fn read_state(&self, text: &str, now: Time) -> Option<[u64; 3]> {
-        match self.shape() {
-            Shape::Bucket(_) => Some([digits(text)?, 0, 0]),
-            Shape::Window(_) => {
-                let (number, nanos) = match text.split_once('.') {
-                    Some((number, nanos)) => (number, digits(nanos).filter(|_| nanos.len() == 9)?),
-                    None => (text, 0),
-                };
-                let (units, seconds) = number_and_tail(number, 11)?;
-                let end = seconds.checked_mul(NANOS_PER_SECOND)?.checked_add(nanos)?;
-                Some([end, units, 0])
-            }
-            Shape::Calendar(window) => {
-                let (units, name) = number_and_tail(text, 10)?;
-                Some([end_of_named(window.calendar, name, now), units, 0])
-            }
-            Shape::Counter(_) => {
-                let mut words = text.strip_prefix('c')?.split(' ').map(digits);
-                let (prev, curr, fresh_at) = (words.next()??, words.next()??, words.next()??);
-                Some([fresh_at, prev, curr])
-            }
-            Shape::Log(_) => None,
-        }
-    }
-}
-
-impl Charge<'_> {
-    /// The letter of its op in the scripts.
-    #[must_use]
-    pub fn letter(&self) -> &'static str {
+impl ChargeExt for Charge<'_> {
+    fn letter(&self) -> &'static str {
         match self.op {
             Op::Take(0) | Op::Peek => "p",
             Op::Take(_) => "t",
@@ -173,10 +128,7 @@ impl Charge<'_> {
         }
     }
 
-    /// The numbers that the script takes after the letter. Of a calendar they are the windows around an instant, which has to
-    /// be near the store's.
-    #[must_use]
-    pub fn arguments(&self, around: Time) -> Arguments {
+    fn arguments(&self, around: Time) -> Arguments {
         let (units, receipt) = match self.op {
             Op::Take(units) | Op::Ask(units) | Op::Debit(units) => (units, None),
             Op::Refund(units, receipt) => (units, receipt),
@@ -207,7 +159,9 @@ impl Charge<'_> {
         numbers.extend(instant(receipt));
         numbers
     }
+}
 
+impl Charge<'_> {
     fn bucket_arguments(&self, bucket: &Bucket, units: u64, receipt: Option<Receipt>, numbers: &mut Arguments) {
         let amount = units.saturating_mul(bucket.interval());
         numbers.extend(time(amount));
@@ -249,30 +203,6 @@ fn windows_around(calendar: Calendar, around: Time, numbers: &mut Arguments) {
     numbers.extend([previous.1, present.name(), next.1].map(|name| Argument::Whole(u64::from(name))));
 }
 
-/// The end of the window of this name, as far as it makes a difference at `now`: the start of the present one if it is over,
-/// and some instant after the next one if it is later than that.
-fn end_of_named(calendar: Calendar, name: u64, now: Time) -> u64 {
-    let present = calendar.window_at(now);
-    let next_name = || calendar.next(&present).map(|next| u64::from(next.name()));
-    match u64::from(present.name()) {
-        of_present if name < of_present => present.start(),
-        of_present if name == of_present => present.end(),
-        _ if Some(name) == next_name() => calendar.end_after(&present),
-        _ => calendar.end_after(&present).saturating_add(1),
-    }
-}
-
-/// Reads a whole number: digits and nothing else.
-fn digits(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-/// Reads two numbers that were written one behind the other, the second one with this many digits.
-fn number_and_tail(text: &str, tail: usize) -> Option<(u64, u64)> {
-    let (number, tail) = text.split_at_checked(text.len().checked_sub(tail)?)?;
-    Some((digits(number)?, digits(tail)?))
-}
-
 /// A length as whole seconds and nanoseconds.
 fn time(nanos: u64) -> [Argument; 2] {
     [Argument::Whole(nanos / NANOS_PER_SECOND), Argument::Whole(nanos % NANOS_PER_SECOND)]
@@ -282,18 +212,8 @@ fn instant(receipt: Option<Receipt>) -> [Argument; 2] {
     receipt.map_or([Argument::Missing; 2], |receipt| time(receipt.to_bits()))
 }
 
-impl Decisions {
-    /// The answers to charges that a script decided at `now`, from what it found for each of them, with the states that it
-    /// left behind. `taken` is whether the script let a single charge pass, or did not find a vetoing one denied.
-    ///
-    /// # Errors
-    /// If the arithmetic decides otherwise than the script did.
-    pub fn of_found(
-        charges: &[Charge<'_>],
-        now: Time,
-        found: &[Found],
-        taken: bool,
-    ) -> Result<Decisions, Disagreement> {
+impl DecisionsExt for Decisions {
+    fn of_found(charges: &[Charge<'_>], now: Time, found: &[Found], taken: bool) -> Result<Decisions, Disagreement> {
         let fits =
             |(charge, found): (&Charge<'_>, &Found)| charge.limit.can_be_copied() == matches!(found, Found::Words(_));
         if charges.len() != found.len() || charges.len() > CHARGES_MAX || !charges.iter().zip(found).all(fits) {
@@ -321,15 +241,8 @@ impl Decisions {
         };
         Ok(decisions.reporting(place_of.iter().enumerate().map(report).collect()))
     }
-}
 
-impl Decisions {
-    /// The answer to a charge that a script decided at `now` after this many equal ones, which passed. `found` is the state
-    /// before all of them.
-    ///
-    /// # Errors
-    /// If the arithmetic decides otherwise than the script did.
-    pub fn of_joined(
+    fn of_joined(
         charge: &Charge<'_>,
         now: Time,
         found: Found,
@@ -351,6 +264,14 @@ impl Decisions {
             return Err(Disagreement);
         }
         Ok(Decisions::from_iter([(decision, charge.veto)]).reporting(vec![Some(Report { state, at: now })]))
+    }
+
+    fn reporting(self, reports: Vec<Option<Report>>) -> Decisions {
+        Decisions { reports, ..self }
+    }
+
+    fn with_vetoes(&self) -> &[(Decision, bool)] {
+        &self.each
     }
 }
 

@@ -167,6 +167,8 @@ impl fmt::Debug for Permit {
 }
 
 /// Why there is no permit.
+///
+/// Closed on purpose: the key has no free permit, or the semaphore no room for the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// Not so many are free.
@@ -189,6 +191,7 @@ pub enum Busy {
 
 /// Why a semaphore cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SemaphoreError {
     /// The permits are out of bounds.
     #[error(transparent)]

@@ -58,7 +58,7 @@ proptest! {
                     (semaphore.acquire(key("pool"), key(&name), limit, lease).unwrap().done, lease)
                 }
                 PermitOp::Renew { lease } => (semaphore.renew(key("pool"), key(&name), lease).done, lease),
-                PermitOp::Release => {
+                _ => {
                     let is_held = promised.iter().any(|(other, _)| *other == holder);
                     prop_assert_eq!(semaphore.release(key("pool"), key(&name)).done, is_held);
                     promised.retain(|(other, _)| *other != holder);
@@ -102,7 +102,7 @@ impl PermitSubject for InMemory {
         match op {
             PermitOp::Acquire { limit, lease } => self.semaphore.acquire(key, holder, limit, lease).unwrap(),
             PermitOp::Renew { lease } => self.semaphore.renew(key, holder, lease),
-            PermitOp::Release => self.semaphore.release(key, holder),
+            _ => self.semaphore.release(key, holder),
         }
     }
 }

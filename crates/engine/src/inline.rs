@@ -53,6 +53,10 @@ impl Engine {
     #[cold]
     fn decide_here(&self, charge: &Charge<'_>, applied: Applied) -> Decision {
         self.note_fallbacks(1);
+        self.decide_instead(charge, applied)
+    }
+
+    fn decide_instead(&self, charge: &Charge<'_>, applied: Applied) -> Decision {
         let instead = Instead::of(&self.callers, CALLERS_CHOICE, charge.limit);
         let decided = instead.decide(&self.callers, &self.local, charge, applied);
         decided.unwrap_or_else(|_| self.untaken(charge.limit))
@@ -98,17 +102,19 @@ impl Engine {
     /// Decides several charges in this process, all or none: what was taken goes back when a later one denies.
     #[cold]
     fn decide_all_here(&self, charges: &[Charge<'_>], applied: Applied) -> Decisions {
+        // What goes back below is no further charge.
+        self.note_fallbacks(charges.len() as u64);
         let mut taken: Vec<(&Charge<'_>, Decision)> = Vec::with_capacity(charges.len());
         let mut denied = false;
         for charge in charges {
             let charge_now = if denied { charge.looking() } else { *charge };
-            let decision = self.decide_here(&charge_now, applied);
+            let decision = self.decide_instead(&charge_now, applied);
             denied |= charge.veto && !decision.is_allowed();
             taken.push((charge, decision));
         }
         let settled = taken.into_iter().map(|(charge, decision)| {
             if let (true, Op::Take(units @ 1..), Some(receipt)) = (denied, charge.op, decision.receipt()) {
-                let back = self.decide_here(&Charge { op: Op::Refund(units, Some(receipt)), ..*charge }, applied);
+                let back = self.decide_instead(&Charge { op: Op::Refund(units, Some(receipt)), ..*charge }, applied);
                 return (back.withdrawn(), charge.veto);
             }
             (if denied { decision.withdrawn() } else { decision }, charge.veto)

@@ -154,7 +154,8 @@ impl PermitBook {
             PermitOp::Renew { lease } => {
                 self.decide(&PermitCharge { op: PermitOp::Acquire { limit: u64::MAX, lease }, ..*charge })
             }
-            PermitOp::Release => Err(PermitError::Store(StoreError::Unanswered)),
+            // A release, and whatever else only the store can know.
+            _ => Err(PermitError::Store(StoreError::Unanswered)),
         }
     }
 
@@ -163,8 +164,8 @@ impl PermitBook {
             (PermitOp::Acquire { .. }, true) => Counter::Acquired,
             (PermitOp::Acquire { .. }, false) => Counter::Denied,
             (PermitOp::Renew { .. }, true) => Counter::Renewed,
-            (PermitOp::Release, true) => Counter::Released,
-            (PermitOp::Renew { .. } | PermitOp::Release, false) => Counter::Gone,
+            (_, true) => Counter::Released,
+            (_, false) => Counter::Gone,
         };
         self.counters[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -267,8 +268,8 @@ impl Engine {
         let is_looked_up = match charge.op {
             PermitOp::Acquire { .. } => false,
             PermitOp::Renew { .. } => !told.done,
-            // One that was renewed here is in both.
-            PermitOp::Release => true,
+            // One that was renewed here is in both, and a release is of both.
+            _ => true,
         };
         if !is_looked_up {
             return Ok(told);
@@ -280,14 +281,10 @@ impl Engine {
 
 fn check_op(op: PermitOp) -> Result<(), PermitError> {
     let fits = |lease: &Duration| (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(lease);
-    match op {
-        PermitOp::Acquire { limit, .. } if !(1..=PERMIT_LIMIT_MAX).contains(&limit) => {
-            Err(PermitError::Limit { value: limit })
-        }
-        PermitOp::Acquire { lease, .. } | PermitOp::Renew { lease } if !fits(&lease) => {
-            Err(PermitError::Lease { value: lease })
-        }
-        PermitOp::Acquire { .. } | PermitOp::Renew { .. } | PermitOp::Release => Ok(()),
+    match (op.limit(), op.lease()) {
+        (Some(value), _) if !(1..=PERMIT_LIMIT_MAX).contains(&value) => Err(PermitError::Limit { value }),
+        (_, Some(value)) if !fits(&value) => Err(PermitError::Lease { value }),
+        _ => Ok(()),
     }
 }
 

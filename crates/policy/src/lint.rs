@@ -59,7 +59,7 @@ mod tests {
 
     /// The warnings of a configuration, as pointer and message.
     pub(super) fn warnings(config: serde_json::Value) -> Vec<String> {
-        warnings_with(config, &Outside { default_is_shared: Some(false), ..Outside::default() })
+        warnings_with(config, &Outside { default_is_elsewhere: Some(false), ..Outside::default() })
     }
 
     /// The same where more is known of stores.

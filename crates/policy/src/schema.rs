@@ -27,9 +27,9 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// `memory:`, the memory of this process, or where Redis or Valkey is, for all nodes that share it: `redis://host:6379`,
-    /// `rediss://` with TLS, `redis+unix:///path`, `redis+sentinel://host,host/name`, `redis+cluster://host,host`. Or the
-    /// variable of the environment that holds it, like `$REDIS_URL`, so that no password stands in the file.
+    /// `memory:`, the memory of this process, or the URL of a Redis or Valkey for all nodes that share it, as `--store` of
+    /// `tidegate serve` takes it: the page about shared stores lists the forms. Or the variable of the environment that
+    /// holds it, like `$REDIS_URL`, so that no password stands in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "memory:"))]
     pub url: Option<String>,

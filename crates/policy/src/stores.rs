@@ -1,7 +1,7 @@
 //! Where counts are kept: the part of compiling that concerns stores, and what has to be known from outside for it.
 
-use tidegate_core::Limit;
 use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
+use tidegate_core::{Limit, LimitExt};
 
 use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN, LEASED_WINDOW_MIN, STORES_MAX};
 use crate::compile::{Compiler, child};
@@ -31,8 +31,9 @@ pub struct Outside {
     pub check_store: Option<CheckStore>,
     /// Looks up a variable of the environment that stands for a URL. Without this, such URLs are not checked.
     pub variable: Option<LookUp>,
-    /// Whether the default store is shared where the configuration does not say; nothing if that is not known.
-    pub default_is_shared: Option<bool>,
+    /// Whether the default store is another than the memory of this process where the configuration does not say; nothing if
+    /// that is not known.
+    pub default_is_elsewhere: Option<bool>,
 }
 
 impl Compiler<'_, '_> {

@@ -30,8 +30,6 @@ impl Call {
 pub struct Nature {
     /// Whether an answer may have to be awaited. If not, every future of the store is ready at once.
     pub awaits: bool,
-    /// Whether it can be out of reach, so that others have to answer in its place.
-    pub can_fail: bool,
     /// Whether other nodes see what is counted here.
     pub is_shared: bool,
     /// Whether its states survive a restart of this process.
@@ -46,7 +44,6 @@ impl Nature {
     /// The properties of the memory of this process.
     pub const MEMORY: Nature = Nature {
         awaits: false,
-        can_fail: false,
         is_shared: false,
         survives_restart: false,
         call_time_max: None,
@@ -58,7 +55,6 @@ impl Nature {
     pub const fn shared(call_time_max: Duration) -> Nature {
         Nature {
             awaits: true,
-            can_fail: true,
             is_shared: true,
             survives_restart: true,
             call_time_max: Some(call_time_max),
@@ -127,6 +123,7 @@ impl Lease<'_> {
 
 /// Units that were taken in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leased {
     /// How many: one of the sizes that were asked for, or none.
     pub units: u64,
@@ -134,6 +131,15 @@ pub struct Leased {
     pub decision: Decision,
     /// What the store reports of the key; nothing if it does not report states.
     pub report: Option<Report>,
+}
+
+impl Leased {
+    /// Returns what a store leased: how many units, 0 if no size fits, and the answer to them. `report` is the state of the
+    /// key, from stores that report it.
+    #[must_use]
+    pub fn new(units: u64, decision: Decision, report: Option<Report>) -> Leased {
+        Leased { units, decision, report }
+    }
 }
 
 /// A store that lets nodes take units in advance and spend them by themselves.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// Whether calls are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Breaker {
     /// They are.
     Closed,
@@ -15,8 +16,21 @@ pub enum Breaker {
     Open,
 }
 
+impl Breaker {
+    /// Returns its number in the metrics: the higher, the worse.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        match self {
+            Breaker::Closed => 0,
+            Breaker::Probing => 1,
+            Breaker::Open => 2,
+        }
+    }
+}
+
 /// The state of a store and its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Health {
     /// The store, without its password.
     pub store: Arc<str>,
@@ -43,6 +57,7 @@ impl Health {
 
 /// How long calls took, from the caller's question to the answer, or to the end of the budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallTimes {
     /// Calls that took no longer than each of [`CALL_TIME_BOUNDS`], and all of them.
     pub within: [u64; CALL_TIME_BOUNDS.len() + 1],
@@ -105,6 +120,7 @@ impl Stopwatch {
 
 /// How a node does.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeHealth {
     /// Its address, or what the Sentinels call it.
     pub name: String,
@@ -114,10 +130,19 @@ pub struct NodeHealth {
     pub connections: usize,
 }
 
+impl NodeHealth {
+    /// Returns the health of a node of this name.
+    #[must_use]
+    pub fn new(name: String, breaker: Breaker, connections: usize) -> NodeHealth {
+        NodeHealth { name, breaker, connections }
+    }
+}
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts since the store was opened.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
         pub struct Totals {
             $($(#[$doc])* pub $name: u64,)*
         }

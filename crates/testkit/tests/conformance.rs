@@ -109,7 +109,7 @@ impl PermitSubject for Reviving {
         match op {
             PermitOp::Acquire { limit, lease } => self.semaphore.acquire(key, holder, limit, lease).unwrap(),
             PermitOp::Renew { lease } => self.semaphore.acquire(key, holder, u64::MAX, lease).unwrap(),
-            PermitOp::Release => self.semaphore.release(key, holder),
+            _ => self.semaphore.release(key, holder),
         }
     }
 }

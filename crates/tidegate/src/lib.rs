@@ -4,10 +4,20 @@ pub use tidegate_core::{
     Algorithm, Busy, Calendar, CalendarError, CalendarPeriod, CalendarWindow, CapacityError, Charge, ChargeError,
     Clock, Consistency, Decision, Decisions, DirectLimiter, FakeClock, Identity, Key, KeyBuf, KeyError,
     LeasedSemaphore, Limit, LimitError, LimitNumbers, Limiter, LimiterBuilder, MemoryStore, MemoryStoreBuilder,
-    Namespace, NoRoom, Op, Permit, PermitOp, Permits, Phase, Placement, Purpose, Rate, Receipt, Retry, Semaphore,
-    SemaphoreError, Snapshot, Spent, State, SystemClock, Time, UnknownAlgorithm, Verdict, adaptive, bounds, decide,
+    Namespace, NoRoom, Op, Permit, PermitOp, Permits, Phase, Placement, Purpose, Rate, Receipt, Report, Retry,
+    Semaphore, SemaphoreError, Snapshot, Spent, State, SystemClock, Time, UnknownAlgorithm, Verdict, adaptive, decide,
     fair, shed,
 };
+
+/// The bounds of what callers choose, each with its reason.
+pub mod bounds {
+    pub use tidegate_core::bounds::{
+        ADAPTIVE_LIMIT_MAX, BATCH_KEYS_MAX, CALENDARS_MAX, CHARGES_MAX, FAIR_ITEMS_MAX, FLEET_MAX, INTERVAL_NANOS_MIN,
+        KEY_BYTES_MAX, KEYS_DEFAULT, KEYS_MAX, LEASED_PERMITS_DEFAULT, LOAD_TIME_MAX, LOG_ENTRIES_MAX, LOG_LIMIT_MAX,
+        LONG_WINDOW_MAX, PARTITIONS_MAX, PERMITS_MAX, QUANTUM_MAX, SLICES_DEFAULT, SLICES_MAX, SPAN_NANOS_MAX,
+        WEIGHT_MAX, WINDOW_NANOS_MAX, WINDOW_SAMPLES_MIN_MAX,
+    };
+}
 
 #[cfg(feature = "redis")]
 pub mod redis;

@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 
 /// What clients are answered in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Speaks {
     /// gRPC where the request's content type is `application/grpc`, else HTTP.
     #[default]

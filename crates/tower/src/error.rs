@@ -123,6 +123,9 @@ pub enum ConfigError {
     /// The memory for the keys.
     #[error(transparent)]
     Capacity(Arc<CapacityError>),
+    /// The permits of a semaphore, or the memory for its keys.
+    #[error(transparent)]
+    Semaphore(Arc<SemaphoreError>),
 }
 
 impl From<CapacityError> for ConfigError {
@@ -133,10 +136,7 @@ impl From<CapacityError> for ConfigError {
 
 impl From<SemaphoreError> for ConfigError {
     fn from(error: SemaphoreError) -> ConfigError {
-        match error {
-            SemaphoreError::Permits(error) => error.into(),
-            SemaphoreError::Keys(error) => error.into(),
-        }
+        ConfigError::Semaphore(Arc::new(error))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::refusal::Reason;
 
 /// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MissingKey {
     /// All of them count as one.
     #[default]

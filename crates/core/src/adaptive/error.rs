@@ -6,6 +6,7 @@ use crate::bounds::{ADAPTIVE_LIMIT_MAX, LOAD_TIME_MAX, PARTITIONS_MAX};
 
 /// Why numbers are refused: the field, its value and what would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdaptiveError {
     /// A zero where something must pass.
     #[error("{field}: 0 is too small; use at least 1")]

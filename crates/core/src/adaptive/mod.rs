@@ -56,6 +56,7 @@ pub struct Sample {
 
 /// Any of the adaptive limits.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum AdaptiveLimit {
     /// Up by one, down by a factor.
     Aimd(Aimd),

@@ -13,6 +13,7 @@ pub(crate) mod window;
 
 use std::collections::VecDeque;
 
+use crate::ext::StateExt;
 use crate::limit::{Limit, Shape};
 use crate::{Decision, Op, Time};
 use log::Entry;
@@ -87,49 +88,6 @@ impl State {
         }))
     }
 
-    /// The state of a key of which `used` units were taken at `now`, and nothing before.
-    #[must_use]
-    pub fn with_used(limit: &Limit, used: u64, now: Time) -> State {
-        let mut state = State::fresh(limit);
-        decide(limit, &mut state, now, Op::Debit(used));
-        state
-    }
-
-    /// Returns this state with `part` of `whole` of its units, rounded up. The instant of a bucket stays: its units take
-    /// longer to come back under a limit that was divided too.
-    #[must_use]
-    pub fn scaled(&self, part: u64, whole: u64) -> State {
-        let scale = |units: u64| {
-            let scaled = (u128::from(units) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
-            u64::try_from(scaled).unwrap_or(u64::MAX)
-        };
-        State(match &self.0 {
-            Kept::Bucket(words) => Kept::Bucket(*words),
-            Kept::Window([end, units]) => Kept::Window([*end, scale(*units)]),
-            Kept::Counter([fresh_at, prev, curr]) => Kept::Counter([*fresh_at, scale(*prev), scale(*curr)]),
-            Kept::Log(entries) => {
-                Kept::Log(entries.iter().map(|entry| Entry { units: scale(entry.units), ..*entry }).collect())
-            }
-        })
-    }
-
-    /// The most units of the current window that this state counts at `now`: the debt of a bucket, rounded up, the units of a
-    /// window or log, those of a counter without its previous window.
-    #[must_use]
-    pub fn counted(&self, limit: &Limit, now: Time) -> u64 {
-        let nanos = now.as_nanos();
-        match (limit.shape(), &self.0) {
-            (Shape::Bucket(bucket), Kept::Bucket([tat])) => tat.saturating_sub(nanos).div_ceil(bucket.interval()),
-            (Shape::Window(_) | Shape::Calendar(_), Kept::Window([end, units])) if *end > nanos => *units,
-            // What counts in the window after the state's own is zero in it.
-            (Shape::Counter(counter), Kept::Counter(words)) => counter.units_of_current(*words, now),
-            (Shape::Log(_), Kept::Log(entries)) => {
-                entries.iter().filter(|entry| entry.out_at > nanos).map(|entry| entry.units).sum()
-            }
-            _ => 0,
-        }
-    }
-
     /// Whether it equals the state of a key that was never seen at `now`.
     #[must_use]
     pub fn is_fresh(&self, now: Time) -> bool {
@@ -151,6 +109,43 @@ impl State {
         };
         if is_ahead {
             decide(limit, self, now, Op::Debit(0));
+        }
+    }
+}
+
+impl StateExt for State {
+    fn with_used(limit: &Limit, used: u64, now: Time) -> State {
+        let mut state = State::fresh(limit);
+        decide(limit, &mut state, now, Op::Debit(used));
+        state
+    }
+
+    fn scaled(&self, part: u64, whole: u64) -> State {
+        let scale = |units: u64| {
+            let scaled = (u128::from(units) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        State(match &self.0 {
+            Kept::Bucket(words) => Kept::Bucket(*words),
+            Kept::Window([end, units]) => Kept::Window([*end, scale(*units)]),
+            Kept::Counter([fresh_at, prev, curr]) => Kept::Counter([*fresh_at, scale(*prev), scale(*curr)]),
+            Kept::Log(entries) => {
+                Kept::Log(entries.iter().map(|entry| Entry { units: scale(entry.units), ..*entry }).collect())
+            }
+        })
+    }
+
+    fn counted(&self, limit: &Limit, now: Time) -> u64 {
+        let nanos = now.as_nanos();
+        match (limit.shape(), &self.0) {
+            (Shape::Bucket(bucket), Kept::Bucket([tat])) => tat.saturating_sub(nanos).div_ceil(bucket.interval()),
+            (Shape::Window(_) | Shape::Calendar(_), Kept::Window([end, units])) if *end > nanos => *units,
+            // What counts in the window after the state's own is zero in it.
+            (Shape::Counter(counter), Kept::Counter(words)) => counter.units_of_current(*words, now),
+            (Shape::Log(_), Kept::Log(entries)) => {
+                entries.iter().filter(|entry| entry.out_at > nanos).map(|entry| entry.units).sum()
+            }
+            _ => 0,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::CalendarError;
 
 /// How long a calendar window lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CalendarPeriod {
     /// From one time of day to the same of the next day.
     Day,

@@ -36,6 +36,7 @@ impl Default for FairConfig {
 
 /// Why an item cannot wait, or numbers are not a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FairError {
     /// A number is zero or beyond its bound.
     #[error("{field}: {value} is out of range; use 1 to {max}")]

@@ -6,7 +6,7 @@ use super::{Limit, Phase, Shape, nanos};
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::log::Log;
 use crate::algorithm::sliding_counter::SlidingCounter;
-use crate::{Calendar, Key, Namespace, Receipt, Time};
+use crate::{Calendar, Key, Namespace, Time};
 
 impl Limit {
     /// By how much the windows of this key start after those of the epoch.
@@ -102,21 +102,5 @@ impl Limit {
     #[must_use]
     pub fn can_lease(&self) -> bool {
         matches!(self.shape, Shape::Bucket(_) | Shape::Window(_))
-    }
-
-    /// Whether its state is a few words, so that a store reports it and somebody else can go on from it.
-    #[must_use]
-    pub fn can_be_copied(&self) -> bool {
-        !matches!(self.shape, Shape::Log(_))
-    }
-
-    /// The receipt to give units back with while others may hold leases of at most this length. A lease of a bucket that
-    /// was taken later stands on the debt that these units made: it may only fall so far that no lease ends after it.
-    #[must_use]
-    pub fn receipt_before_leases(&self, receipt: Receipt, longest: Duration) -> Receipt {
-        match self.shape {
-            Shape::Bucket(_) => receipt.earlier(longest),
-            Shape::Window(_) | Shape::Calendar(_) | Shape::Counter(_) | Shape::Log(_) => receipt,
-        }
     }
 }

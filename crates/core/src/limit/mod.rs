@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod error;
+mod ext;
 mod facts;
 
 use std::str::FromStr;
@@ -238,33 +239,6 @@ impl Limit {
             }
             _ => *self,
         }
-    }
-
-    /// One of `parts` equal parts of this limit: rate, burst and units divided, rounded down, at least one unit. Its state is
-    /// that of this limit, divided likewise.
-    #[must_use]
-    pub fn divided(&self, parts: u64) -> Limit {
-        let parts = parts.max(1);
-        let part = |units: u64| (units / parts).max(1);
-        let shape = match self.shape {
-            Shape::Bucket(bucket) => {
-                let burst = part(bucket.burst());
-                // A slow bucket of one unit may be slower than any that is configured, and no slower than that.
-                let interval = bucket.interval().saturating_mul(parts).min(SPAN_NANOS_MAX / burst);
-                Shape::Bucket(Bucket::every(interval, burst))
-            }
-            Shape::Window(mut window) => {
-                window.limit = part(window.limit);
-                Shape::Window(window)
-            }
-            Shape::Calendar(window) => Shape::Calendar(CalendarLimit { limit: part(window.limit), ..window }),
-            Shape::Counter(counter) => Shape::Counter(SlidingCounter { limit: part(counter.limit), ..counter }),
-            Shape::Log(mut log) => {
-                log.limit = part(log.limit);
-                Shape::Log(log)
-            }
-        };
-        Limit { shape, ..*self }
     }
 
     /// How this limit counts.

@@ -450,6 +450,7 @@ impl MemoryStoreBuilder {
 
 /// Why a store cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CapacityError {
     /// Nothing fits into nothing.
     #[error("{field}: 0 leaves no room; use at least 1")]

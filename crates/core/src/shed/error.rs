@@ -6,6 +6,7 @@ use crate::bounds::LOAD_TIME_MAX;
 
 /// Why numbers are refused: the field, its value and what would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShedError {
     /// A number that is zero or beyond its bound.
     #[error("{field}: {value} is out of range; use 1 to {max}")]

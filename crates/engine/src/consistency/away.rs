@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tidegate_core::{Charge, Decision, Op};
+use tidegate_core::{Charge, Decision, LimitExt, Op};
 
 use super::name::Spelling;
 use super::{Consistent, keeper};

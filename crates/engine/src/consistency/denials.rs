@@ -184,7 +184,7 @@ fn place(print: u128) -> (usize, usize) {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::{Clock, FakeClock, Limit, MemoryStore};
+    use tidegate_core::{Clock, DecisionsExt, FakeClock, Limit, MemoryStore};
 
     use super::*;
 

@@ -55,7 +55,9 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Clock, Consistency, Decision, Decisions, Op, Permits, Snapshot, Time, check_charges};
+use tidegate_core::{
+    Charge, Clock, Consistency, Decision, Decisions, DecisionsExt, LimitExt, Op, Permits, Snapshot, Time, check_charges,
+};
 use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, LastStates, Nature, PermitCharge, Store, StoreError};
 
 use crate::bounds::EASED_KEY_BYTES_MAX;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Decisions, Found, Key, Limit, Op, Rate, Retry, Time};
+use tidegate_core::{Charge, Decision, Decisions, DecisionsExt, Found, Key, Limit, Op, Rate, Retry, Time};
 use tidegate_stores::Leased;
 use tokio::sync::watch;
 
@@ -72,12 +72,12 @@ impl Store {
         for units in &ask.sizes {
             let decision = self.decide(now, Op::Take(*units));
             if decision.is_allowed() {
-                return Leased { units: *units, decision, report: None };
+                return Leased::new(*units, decision, None);
             }
         }
         let decision = self.decide(now, Op::Take(*ask.sizes.last().unwrap()));
         self.words = before;
-        Leased { units: 0, decision, report: None }
+        Leased::new(0, decision, None)
     }
 
     fn give_back(&mut self, now: Time, remainders: impl IntoIterator<Item = Remainder>) {

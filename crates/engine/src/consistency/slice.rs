@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use tidegate_core::{Limit, Receipt, Time};
+use tidegate_core::{Limit, LimitExt, Receipt, Time};
 
 use super::nanos;
 use crate::bounds::{

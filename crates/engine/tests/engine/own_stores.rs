@@ -80,7 +80,7 @@ fn shared() -> Nature {
 /// One on a disk of this machine.
 fn durable() -> Nature {
     let mut nature = Nature::MEMORY;
-    (nature.can_fail, nature.survives_restart) = (true, true);
+    nature.survives_restart = true;
     nature
 }
 
@@ -205,6 +205,19 @@ async fn limits_of_callers_fall_back_whatever_the_store_is() {
             .map(|decisions| decisions.unwrap().is_allowed());
         assert_eq!((allowed, engine.fell_back()), ([true, false], 4), "{nature:?}");
     }
+}
+
+#[tokio::test]
+async fn what_goes_back_in_a_fallback_is_not_counted_as_another() {
+    let own = Own::new(shared());
+    let engine = engine(&[("default", &own)], "limit: 9/minute");
+    own.turn(FAILS);
+    let limit: Limit = "1/minute".parse().unwrap();
+    assert!(engine.decide(b"full", &limit, Op::Take(1)).await.unwrap().is_allowed());
+    let both = [(&b"free"[..], limit, Op::Take(1)), (&b"full"[..], limit, Op::Take(1))];
+    let decisions = engine.decide_all(&both).await.unwrap();
+    assert_eq!((decisions.is_allowed(), engine.fell_back()), (false, 3));
+    assert!(engine.decide(b"free", &limit, Op::Take(1)).await.unwrap().is_allowed(), "its unit went back");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub(super) fn kinds(policy: &Policy, outside: &Outside) -> Vec<Kind> {
             Some(_) => Kind::Shared,
         },
         Some(StorePlace::Memory) => Kind::Memory,
-        None => match outside.default_is_shared {
+        None => match outside.default_is_elsewhere {
             Some(true) => Kind::SomehowShared,
             Some(false) => Kind::Memory,
             None => Kind::Unknown,
@@ -64,7 +64,7 @@ pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagno
     }
     if written.hash_tag.is_some() && kinds.iter().all(|kind| matches!(kind, Kind::Memory | Kind::Shared)) {
         let message = "hash_tag: only a Cluster has slots, so it has no effect";
-        let hint = "leave it out, or write redis+cluster:// if the store is one";
+        let hint = "leave it out, or let the url say that the store is one";
         diagnostics.warning(&both.at("hash_tag"), message, hint);
     }
     let counts_later = rule.count.as_ref().is_some_and(|count| count.mentions_response());

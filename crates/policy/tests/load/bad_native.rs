@@ -225,7 +225,7 @@ fn with_stores(text: &str) -> String {
             "HERE" => Some("memory:".to_owned()),
             _ => None,
         }),
-        default_is_shared: Some(false),
+        default_is_elsewhere: Some(false),
     };
     let loaded = load_text("rules.yaml", text, &LoadOptions { outside, ..LoadOptions::default() });
     format!("{text}\n{}\n", super::told(&loaded))

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_engine::exposition::{self, Page};
-use tidegate_engine::{Breaker, CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, StoreView, Totals};
+use tidegate_engine::{CALL_TIME_BOUNDS, CallTimes, Counts, RuleView, StoreView, Totals};
 use tidegate_policy::{Action, Mode};
 
 use crate::decision_log::DecisionLog;
@@ -141,12 +141,7 @@ fn stores(page: &mut Page, service: &Service) {
     let nodes = || stores.iter().flat_map(|store| store.health.nodes.iter().map(|node| (&*store.name, node)));
     page.head(STORE_BREAKER, "gauge", "Whether a node is asked: 0 it is, 1 it is being probed, 2 it is not.");
     for (store, node) in nodes() {
-        let state = match node.breaker {
-            Breaker::Closed => 0_u64,
-            Breaker::Probing => 1,
-            Breaker::Open => 2,
-        };
-        page.line(STORE_BREAKER, &[("store", store), ("node", &node.name)], state);
+        page.line(STORE_BREAKER, &[("store", store), ("node", &node.name)], node.breaker.number());
     }
     page.head(STORE_CONNECTIONS, "gauge", "Connections to a node that are up.");
     for (store, node) in nodes() {
@@ -198,7 +193,7 @@ fn stores(page: &mut Page, service: &Service) {
     });
     page.head(STORE_TIME, "histogram", "How long calls take that are sent, up to the answer or the end of the budget.");
     for store in &stores {
-        let CallTimes { within, nanos } = &store.health.times;
+        let CallTimes { within, nanos, .. } = &store.health.times;
         page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
     page.head(
@@ -207,7 +202,7 @@ fn stores(page: &mut Page, service: &Service) {
         "How long calls wait in this node for their turn, before they are sent or given up.",
     );
     for store in &stores {
-        let CallTimes { within, nanos } = &store.health.waits;
+        let CallTimes { within, nanos, .. } = &store.health.waits;
         page.histogram(STORE_WAIT, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
 }

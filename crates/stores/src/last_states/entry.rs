@@ -1,6 +1,8 @@
 //! The last state of one key: what the store reported, and what was decided on it since.
 
-use tidegate_core::{Charge, Decision, Key, Limit, Namespace, Op, Placement, Report, State, Time, decide};
+use tidegate_core::{
+    Charge, Decision, Key, Limit, LimitExt, Namespace, Op, Placement, Report, State, StateExt, Time, decide,
+};
 
 use crate::clock_offset::{ClockOffset, since};
 

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Decisions, Key, Limit, LimitNumbers, Op, Rate, Report, State, Time, decide};
+use tidegate_core::{
+    Algorithm, Charge, Decisions, DecisionsExt, Key, Limit, LimitNumbers, Op, Rate, Report, State, Time, decide,
+};
 
 use super::{LAST_STATES_MAX, LastStates, SHARD_KEYS_MAX};
 use crate::{Certainty, StoreError};
@@ -28,7 +30,7 @@ impl Peer {
     fn charge(&mut self, now: Time, op: Op) -> Decisions {
         let at = now.plus(AHEAD);
         let decision = decide(&self.limit, &mut self.state, at, op);
-        let report = Report { state: self.state.clone(), at };
+        let report = Report::new(self.state.clone(), at);
         Decisions::from_iter([(decision, true)]).reporting(vec![Some(report)])
     }
 }

@@ -6,7 +6,7 @@
 use std::slice;
 
 use futures_util::future::join_all;
-use tidegate_core::{Charge, Decision, Decisions, Op, Report};
+use tidegate_core::{Charge, Decision, Decisions, DecisionsExt, Op, Report};
 
 use super::link::Term;
 use super::store::{RedisError, RedisStore};

@@ -1,7 +1,10 @@
 //! From the reply of a script to decisions.
 
 use tidegate_core::bounds::NANOS_PER_SECOND;
-use tidegate_core::{Arithmetic, Charge, Decisions, Disagreement, Found, FromLog, LogVerdict, Snapshot, Spent, Time};
+use tidegate_core::{
+    Arithmetic, Charge, Decisions, DecisionsExt, Disagreement, Found, FromLog, LimitExt, LogVerdict, Snapshot, Spent,
+    Time,
+};
 
 use super::link::Reply;
 

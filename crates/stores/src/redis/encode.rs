@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{ARGUMENTS_MAX, Argument, Charge, Time};
+use tidegate_core::{ARGUMENTS_MAX, Argument, Charge, ChargeExt, LimitExt, Time};
 
 use super::link::Arg;
 

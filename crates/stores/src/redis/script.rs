@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tidegate_core::{Arithmetic, Limit};
+use tidegate_core::{Arithmetic, Limit, LimitExt};
 
 use super::link::Script;
 
@@ -43,9 +43,19 @@ fn source(arithmetic: Arithmetic) -> &'static str {
         Arithmetic::CalendarWindow => CALENDAR_WINDOW,
         Arithmetic::SlidingCounter => SLIDING_COUNTER,
         Arithmetic::Log => LOG,
-        // An arithmetic without a file here would be refused by Redis, at once and by name.
-        other => other.name(),
     }
+}
+
+/// The Lua table of the functions whose states are words, by their names.
+fn words() -> String {
+    let entry = |arithmetic: Arithmetic| match arithmetic {
+        Arithmetic::Bucket | Arithmetic::FixedWindow | Arithmetic::CalendarWindow | Arithmetic::SlidingCounter => {
+            Some(format!("{name} = {name}", name = arithmetic.name()))
+        }
+        Arithmetic::Log => None,
+    };
+    let entries: Vec<String> = Arithmetic::ALL.into_iter().filter_map(entry).collect();
+    format!("local words = {{{}}}", entries.join(", "))
 }
 
 impl Scripts {
@@ -60,11 +70,14 @@ impl Scripts {
                 // It makes them only for windows that are no whole seconds.
                 Arithmetic::FixedWindow => script(&[INSTANT, FIXED_WINDOW, &decide, ONE]),
                 Arithmetic::Log => script(&[INSTANT, INSTANTS, LOG, ONE_LOG]),
-                words => script(&[INSTANT, INSTANTS, source(words), &decide, ONE]),
+                Arithmetic::CalendarWindow | Arithmetic::SlidingCounter => {
+                    script(&[INSTANT, INSTANTS, source(arithmetic), &decide, ONE])
+                }
             }
         };
+        let words = words();
         let all: Vec<&str> =
-            [INSTANT, INSTANTS].into_iter().chain(Arithmetic::ALL.map(source)).chain([SEVERAL]).collect();
+            [INSTANT, INSTANTS].into_iter().chain(Arithmetic::ALL.map(source)).chain([&*words, SEVERAL]).collect();
         Scripts {
             one: Arithmetic::ALL.map(one),
             lease_bucket: script(&[BUCKET, "local decide, is_bucket = bucket, true", LEASE]),
@@ -88,7 +101,8 @@ impl Scripts {
         match limit.arithmetic() {
             _ if !limit.can_lease() => None,
             Arithmetic::Bucket => Some(&self.lease_bucket),
-            _ => Some(&self.lease_window),
+            Arithmetic::FixedWindow => Some(&self.lease_window),
+            Arithmetic::CalendarWindow | Arithmetic::SlidingCounter | Arithmetic::Log => None,
         }
     }
 }

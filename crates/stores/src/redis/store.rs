@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Arithmetic, Charge, ChargeError, Decisions, Found, Op, PermitOp, Permits, Snapshot, Time, check_charges,
+    Arithmetic, Charge, ChargeError, Decisions, DecisionsExt, Found, LimitExt, Op, Permits, Snapshot, Time,
+    check_charges,
 };
 
 use super::clock::StoreClock;
@@ -187,18 +188,14 @@ impl RedisStore {
 
     pub(super) async fn decide_permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, RedisError> {
         let name = key::permits(&self.prefix, charge.namespace, charge.key);
-        let (op, lease, limit) = match charge.op {
-            PermitOp::Acquire { limit, lease } => ("acquire", lease, limit),
-            PermitOp::Renew { lease } => ("renew", lease, 0),
-            PermitOp::Release => ("release", Duration::ZERO, 0),
-        };
+        let (lease, limit) = (charge.op.lease().unwrap_or_default(), charge.op.limit().unwrap_or(0));
         // Rounded up: a permit is never taken away too early.
         let micros = u64::try_from(lease.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let permit = Arg::from(charge.permit.as_bytes());
-        let args = [Arg::from(op), permit, Arg::from(micros.min(LEASE_MICROS_MAX)), Arg::from(limit)];
+        let args = [Arg::from(charge.op.name()), permit, Arg::from(micros.min(LEASE_MICROS_MAX)), Arg::from(limit)];
         let reply = self.run(call, &SCRIPTS.permits, &name, &args).await?;
         let (done, in_use, micros) = decode::permits(&reply).map_err(|error| self.unreadable(error))?;
-        Ok(Permits { done, in_use, next_end: Duration::from_micros(micros) })
+        Ok(Permits::new(done, in_use, Duration::from_micros(micros)))
     }
 
     async fn run(&self, call: &Call, script: &Script, name: &[u8], args: &[Arg<'_>]) -> Result<Reply, RedisError> {

@@ -17,6 +17,7 @@ use crate::{Head, MissingKey, Refusal, ResponseHead};
 
 /// What a response changes of what its request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settle {
     /// Nothing.
     Keep,

@@ -64,6 +64,7 @@ pub struct Shape<S> {
 
 /// Why a request of a client has failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Shaped<E> {
     /// It would have had to wait for too long. Nothing was sent.
     #[error(transparent)]

@@ -21,6 +21,7 @@ use crate::refuser::RefuserConfig;
 
 /// What a [`SharedConcurrencyLayer`] does while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnStoreFailure {
     /// All requests pass. Put a limit of this process behind it.
     Allow,

@@ -184,6 +184,7 @@ pub struct Throttle<S> {
 
 /// Why a request of a client has failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Throttled<E> {
     /// It was held back here: the server refuses too much. Nothing was sent.
     #[error("held back: the server refuses too many requests; try again later")]

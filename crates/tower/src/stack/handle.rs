@@ -11,6 +11,7 @@ use crate::{ConcurrencyHandle, FairHandle, ShedHandle, Switch};
 
 /// A part of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Part {
     /// What matters least is turned away.
     Shed,

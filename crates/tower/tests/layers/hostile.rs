@@ -119,7 +119,7 @@ domains:
       - {name: all, key: {entry: user}, limit: 5/hour, on_store_failure: deny}
       - {name: failures, key: {entry: user}, count: response.status == 200, limit: 1/hour, on_store_failure: allow}
 ";
-    let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
+    let outside = Outside { default_is_elsewhere: Some(true), ..Outside::default() };
     let loaded = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() });
     let options = Options { store: Some(format!("redis://127.0.0.1:{port}?timeout=2s").into()), ..Options::default() };
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));

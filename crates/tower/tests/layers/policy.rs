@@ -23,7 +23,7 @@ fn engine(rules: &str, clock: &FakeClock) -> Arc<Engine> {
 }
 
 fn engine_with(rules: &str, options: Options) -> Arc<Engine> {
-    let outside = Outside { default_is_shared: Some(options.store.is_some()), ..Outside::default() };
+    let outside = Outside { default_is_elsewhere: Some(options.store.is_some()), ..Outside::default() };
     let loaded = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() });
     Arc::new(Engine::with_policy(options, loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))).unwrap())
 }

@@ -53,7 +53,7 @@ async fn a_layer_that_goes_by_what_no_request_has_says_so_once() {
         assert_eq!(told(domain), expected, "{domain}");
     }
     let rules = "domains: {far: {rules: [{name: each, key: address, limit: 1/minute}]}}";
-    let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
+    let outside = Outside { default_is_elsewhere: Some(true), ..Outside::default() };
     let policy = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() }).policy.unwrap();
     let store = Some(format!("redis://127.0.0.1:{}?timeout=50ms", free_port()).into());
     let far = Arc::new(Engine::with_policy(Options { store, ..Options::default() }, policy).unwrap());

@@ -25,7 +25,7 @@ domains:
       - {{name: per-tenant, key: {{entry: tenant}}, limit: 5/hour, on_store_failure: {failure}}}
 "
     );
-    let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
+    let outside = Outside { default_is_elsewhere: Some(true), ..Outside::default() };
     let loaded = load_text("rules.yaml", &rules, &LoadOptions { outside, ..LoadOptions::default() });
     let store = Some(format!("redis://127.0.0.1:{port}?timeout={timeout}").into());
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));

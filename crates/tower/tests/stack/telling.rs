@@ -46,7 +46,7 @@ domains:
     rules:
       - {name: answers, key: {entry: tenant}, count: response.status > 0, limit: 100/hour, on_store_failure: allow}
 ";
-    let outside = Outside { default_is_shared: Some(true), ..Outside::default() };
+    let outside = Outside { default_is_elsewhere: Some(true), ..Outside::default() };
     let loaded = load_text("rules.yaml", rules, &LoadOptions { outside, ..LoadOptions::default() });
     let policy = loaded.policy.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let store = Some(format!("redis://127.0.0.1:{}?timeout=5s", server.port).into());

@@ -143,7 +143,7 @@ async fn call(
 mod tests {
     use std::collections::BTreeSet;
 
-    use tidegate_core::Arithmetic;
+    use tidegate_core::{Arithmetic, LimitExt};
 
     use super::*;
 

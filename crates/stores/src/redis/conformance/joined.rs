@@ -1,7 +1,7 @@
 //! Equal charges that are decided in one call have the answers that they have one after the other.
 
 use proptest::prelude::*;
-use tidegate_core::{Algorithm, Charge, Key, Limit, Op, State, Time, decide as decide_purely};
+use tidegate_core::{Algorithm, Charge, Key, Limit, LimitExt, Op, State, Time, decide as decide_purely};
 use tidegate_testkit::conformance::history::{Choices, History, Steps, numbers};
 use tidegate_testkit::conformance::run_cases;
 

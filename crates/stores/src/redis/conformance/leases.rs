@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::{Algorithm, Charge, Decisions, Found, Key, Limit, Op, Rate, Receipt, Time};
+use tidegate_core::{Algorithm, Charge, Decisions, DecisionsExt, Found, Key, Limit, LimitExt, Op, Rate, Receipt, Time};
 use tidegate_testkit::conformance::history::Choices;
 
 use super::in_process::InProcess;

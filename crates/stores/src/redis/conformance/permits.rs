@@ -17,20 +17,16 @@ impl<R: Runs> PermitSubject for Scripted<R> {
     }
 
     fn decide(&mut self, now: Time, holder: &str, op: PermitOp) -> Permits {
-        let (name, lease, limit) = match op {
-            PermitOp::Acquire { limit, lease } => ("acquire", lease, limit),
-            PermitOp::Renew { lease } => ("renew", lease, 0),
-            PermitOp::Release => ("release", Duration::ZERO, 0),
-        };
-        let lease = u64::try_from(lease.as_micros()).unwrap();
-        let args = [Arg::from(name), Arg::from(holder), Arg::from(lease), Arg::from(limit)];
+        let lease = u64::try_from(op.lease().unwrap_or_default().as_micros()).unwrap();
+        let limit = op.limit().unwrap_or(0);
+        let args = [Arg::from(op.name()), Arg::from(holder), Arg::from(lease), Arg::from(limit)];
         let reply = self.0.run(&self.0.scripts().permits, &[KEY], &bytes(&args, now));
         let (done, in_use, micros) = decode::permits(&reply).unwrap_or_else(|error| panic!("{error}: {reply:?}"));
         let next_end = Duration::from_micros(micros);
         if let (Some(End::At { nanos, .. }), true) = (self.0.end_of(KEY), in_use > 0) {
             assert!(nanos >= now.plus(next_end).as_nanos(), "the set expires before its permits");
         }
-        Permits { done, in_use, next_end }
+        Permits::new(done, in_use, next_end)
     }
 }
 

@@ -216,10 +216,8 @@ impl Redis {
             Topology::One(node) | Topology::Sentinel(node, _) => vec![Arc::clone(node)],
             Topology::Cluster(cluster) => cluster.nodes(),
         };
-        let nodes: Vec<_> = nodes
-            .iter()
-            .map(|node| NodeHealth { name: node.name.clone(), breaker: node.breaker(), connections: node.links_up() })
-            .collect();
+        let nodes: Vec<_> =
+            nodes.iter().map(|node| NodeHealth::new(node.name.clone(), node.breaker(), node.links_up())).collect();
         let breaker = nodes.iter().map(|node| node.breaker).max().unwrap_or(Breaker::Closed);
         let shared = &self.inner.shared;
         Health {

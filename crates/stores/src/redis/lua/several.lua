@@ -2,10 +2,8 @@
 -- KEYS: one for each charge; the same key may come again, and its charges are composed in order.
 -- ARGV: 15 for each charge: its algorithm, whether it vetoes, the op, and what the algorithm takes, filled up.
 -- Replies: whether they were taken, or -1 if windows of a calendar do not fit now, now, and for each charge the state before, or the log's own answer.
+-- Before this stands the table `words`: the algorithms whose states are words, by their names. All others keep logs.
 local WIDTH = 15
-local words = {
-  bucket = bucket, fixed_window = fixed_window, calendar_window = calendar_window, sliding_counter = sliding_counter,
-}
 local states, millis, logs, found, denied = {}, {}, {}, {}, false
 
 -- Reads what every charge counts on, and repairs what a clock that jumped back left ahead, whether they pass or not.

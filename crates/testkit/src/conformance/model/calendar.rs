@@ -81,6 +81,7 @@ impl Civil {
             CalendarPeriod::Week => 10,
             CalendarPeriod::Month => 35,
             CalendarPeriod::Year => 370,
+            unknown => panic!("the model does not know {unknown:?}"),
         };
         let today = zone.to_datetime(now).date();
         let mut date = today.saturating_sub(SignedDuration::from_hours(24 * reach));
@@ -123,13 +124,14 @@ impl Civil {
                 let day = |date: Date| (date.month(), date.day());
                 day(date) == anchor || anchor == (2, 29) && day(date) == (2, 28) && day(tomorrow) == (3, 1)
             }
+            unknown => panic!("the model does not know {unknown:?}"),
         }
     }
 
     fn time_of_day(&self) -> TimeOfDay {
         match self.period {
             CalendarPeriod::Day => self.anchor.parse().unwrap(),
-            CalendarPeriod::Week | CalendarPeriod::Month | CalendarPeriod::Year => TimeOfDay::midnight(),
+            _ => TimeOfDay::midnight(),
         }
     }
 }

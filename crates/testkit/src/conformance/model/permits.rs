@@ -35,12 +35,13 @@ impl PermitModel {
             }
             PermitOp::Renew { lease } => place(self).is_some_and(|place| self.hold(place, now, nanos(lease))),
             PermitOp::Release => place(self).map(|place| self.held.remove(place)).is_some(),
+            unknown => panic!("the model does not know {unknown:?}"),
         };
         if self.held.is_empty() {
             self.longest = 0;
         }
         let next_end = self.held.iter().map(|(_, end)| end - now).min().unwrap_or(0);
-        Permits { done, in_use: self.held.len() as u64, next_end: Duration::from_nanos(next_end) }
+        Permits::new(done, self.held.len() as u64, Duration::from_nanos(next_end))
     }
 
     fn hold(&mut self, place: usize, now: u64, lease: u64) -> bool {
