@@ -27,9 +27,10 @@ test: rust compiler components peers ## check format, lints, tests, docs example
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --release --package tidegate-core --test shuttle --target-dir target/shuttle
 	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps
 
-soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone; `overload` is one too)
-	$(if $(filter-out overload,$(or $(SOAK),all)),cargo test --locked --release --package tidegate-cli --test soak -- $(filter-out overload,$(SOAK)))
+soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone; `overload` and `outage` are two more)
+	$(if $(filter-out overload outage,$(or $(SOAK),all)),cargo test --locked --release --package tidegate-cli --test soak -- $(filter-out overload outage,$(SOAK)))
 	$(if $(filter overload,$(or $(SOAK),overload)),TIDEGATE_OVERLOAD_REPEATS=20 cargo test --locked --release --package tidegate-cli --test redis -- overload:: --nocapture --test-threads 1)
+	$(if $(filter outage,$(or $(SOAK),outage)),TIDEGATE_OUTAGE_REPEATS=10 cargo test --locked --release --package tidegate-cli --test redis -- outage:: --nocapture --test-threads 1)
 
 compare: rust compiler peers ## prove that two builds answer alike: BEFORE=path/to/old/tidegate (AFTER=path REQUESTS=200000 SEED=1 COMPARE="--help")
 	@[ -n "$(BEFORE)" ] || { echo "name the build to compare with: make compare BEFORE=path/to/old/tidegate" >&2; exit 1; }

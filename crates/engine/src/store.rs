@@ -313,6 +313,8 @@ impl Asked {
     /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones. No rule
     /// failed if that fails.
     pub(crate) async fn learn_of_blocks(&self, now: Time) -> Result<(), tidegate_stores::StoreError> {
+        // Every node comes by here, first when it connects and then now and then.
+        self.consistent.start_counting();
         let Ok(limit) = penalty::longest() else { return Ok(()) };
         let look = Charge::new(Key::ALL, &limit, Op::Peek).within(&keys::ANY_BLOCK).shadow();
         let decisions = self.consistent.charge(&Call::default(), &[look]).await?;

@@ -331,7 +331,11 @@ impl Compiler<'_, '_> {
 
     fn share(&mut self, written: &schema::Share, pointer: &str) -> Option<Share> {
         let text = &*written.share;
-        let parts = || text.strip_prefix("1/")?.parse().ok().filter(|parts| (2..=SHARE_PARTS_MAX).contains(parts));
+        let parts = || {
+            // A sign is no digit, though numbers may be parsed with one.
+            let digits = text.strip_prefix("1/").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+            digits.parse().ok().filter(|parts| (2..=SHARE_PARTS_MAX).contains(parts))
+        };
         if text == "auto" {
             return Some(Share::Auto);
         }

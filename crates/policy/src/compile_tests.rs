@@ -1,10 +1,11 @@
 //! Tests of what `compile` accepts, refuses and makes.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Count, Diagnostics, Location, Outside, Policy, Question, Response, compile};
+use crate::{Count, Diagnostics, Local, Location, OnStoreFailure, Outside, Policy, Question, Response, Share, compile};
 
 /// The policy, and the errors as pointer and message.
 fn compiled(config: Value) -> (Policy, Vec<String>) {
@@ -71,6 +72,47 @@ fn limits() {
         json!({"limit": "1/s", "on_store_failure": {"local": "x"}}),
         &["/on_store_failure/local: local: cannot"],
     );
+}
+
+#[test]
+fn shares_of_local_limits() {
+    let on_failure = |local: Value| json!({"name": "r", "limit": "1/s", "on_store_failure": {"local": local}});
+    let one_of = |parts| Share::OneOf(NonZeroU64::new(parts).unwrap());
+    for (text, expected) in [("auto", Share::Auto), ("1/2", one_of(2)), ("1/4", one_of(4)), ("1/1000", one_of(1_000))] {
+        let (policy, errors) = compiled(rules(json!([on_failure(json!({"share": text}))])));
+        assert_eq!(errors, [""; 0], "{text}");
+        let Some(OnStoreFailure::Local(Local::Share(share))) = policy.rules()[0].on_store_failure else {
+            panic!("{text}: {:?}", policy.rules()[0].on_store_failure)
+        };
+        assert_eq!(share, expected, "{text}");
+    }
+    let wrong = [
+        "",
+        "1",
+        "half",
+        "Auto",
+        "25%",
+        "0.25",
+        "2/4",
+        "1/0",
+        "1/1",
+        "1/1001",
+        "1/-4",
+        "1/x",
+        "1/",
+        " 1/4",
+        "1/4 ",
+        "1/+4",
+        "1/18446744073709551616",
+    ];
+    for text in wrong {
+        let expected = format!("/on_store_failure/local/share: share: `{text}` is not a share");
+        check_rule(on_failure(json!({"share": text})), &[&expected]);
+    }
+    // A limit written out is none of the rule's own.
+    let (policy, errors) = compiled(rules(json!([on_failure(json!({"rate": "1/4s"}))])));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert!(matches!(policy.rules()[0].on_store_failure, Some(OnStoreFailure::Local(Local::Limit(_)))));
 }
 
 #[test]

@@ -1,19 +1,25 @@
-//! Counting of allocations, for tests that must see none.
+//! Counting of allocations, for tests that must see none, or not too many bytes of them.
 //!
 //! ```
-//! use tidegate_testkit::counting::{Counting, allocations};
+//! use tidegate_testkit::counting::{Counting, allocations, held_bytes};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Counting = Counting;
 //!
 //! assert_eq!(allocations(|| drop(Box::new(1))), 1);
+//! let (number, bytes) = held_bytes(|| Box::new(1_u64));
+//! assert_eq!((*number, bytes), (1, 8));
 //! ```
 #![allow(unsafe_code, reason = "an allocator is unsafe to write")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-thread_local!(static ALLOCATED: Cell<u64> = const { Cell::new(0) });
+thread_local! {
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that were allocated and not freed. Below zero on a thread that frees what another one allocated.
+    static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
+}
 
 /// The system's allocator, which counts the allocations of each thread. A test program makes it its global allocator.
 pub struct Counting;
@@ -21,12 +27,14 @@ pub struct Counting;
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.with(|allocated| allocated.set(allocated.get() + 1));
+        ALLOCATED.set(ALLOCATED.get() + 1);
+        HELD_BYTES.set(HELD_BYTES.get() + layout.size().cast_signed());
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD_BYTES.set(HELD_BYTES.get() - layout.size().cast_signed());
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -42,4 +50,11 @@ pub fn allocations(run: impl FnOnce()) -> u64 {
     let before = allocated();
     run();
     allocated() - before
+}
+
+/// Returns what something makes, and how many bytes more this thread holds with it than before.
+pub fn held_bytes<T>(make: impl FnOnce() -> T) -> (T, isize) {
+    let before = HELD_BYTES.get();
+    let made = make();
+    (made, HELD_BYTES.get() - before)
 }

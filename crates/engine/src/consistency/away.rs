@@ -54,11 +54,16 @@ impl Consistent {
 
     /// Announces this node to the others from now on, and counts them.
     pub(crate) fn count_nodes(&self) {
-        let inner = &self.inner;
-        if !inner.counts_nodes.swap(true, Relaxed) && tokio::runtime::Handle::try_current().is_ok() {
-            keeper::start(inner);
+        self.inner.counts_nodes.store(true, Relaxed);
+        self.start_counting();
+        self.inner.keeper.wake.notify_one();
+    }
+
+    /// Starts to announce this node if it is to be counted and that has not begun: whoever asked for it had no runtime.
+    pub(crate) fn start_counting(&self) {
+        if self.inner.counts_nodes.load(Relaxed) && tokio::runtime::Handle::try_current().is_ok() {
+            keeper::start(&self.inner);
         }
-        inner.keeper.wake.notify_one();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Work in the background: one task gives back what was not spent, pushes what was admitted, debits what the store does not
-//! know of, and announces this node.
+//! Work in the background: one task gives back what was not spent, pushes what was admitted, announces this node, and starts
+//! another one that debits what the store does not know of.
 //!
 //! It is started by who first needs it, on that caller's runtime, and ends with the last handle of the store. If its runtime
 //! ends before, the next one who needs it starts it again.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidegate_core::{Charge, Limit, Op, Placement, Time};
 use tidegate_stores::{Call, Debit, Store};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -35,6 +35,8 @@ pub(super) struct Keeper {
     pushed_nanos: AtomicU64,
     /// When debits are made next, in nanoseconds; 0 if none are owed.
     debits_at_nanos: AtomicU64,
+    /// Held by the one who makes debits.
+    debiting: Arc<Mutex<()>>,
     pub(super) wake: Arc<Notify>,
 }
 
@@ -105,7 +107,7 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
     let until_debits = inner.keeper.until_debits(inner.last.owes(), now);
     if until_debits.is_zero() {
         inner.keeper.debits_at_nanos.store(0, Ordering::Relaxed);
-        debit_what_is_owed(inner).await;
+        start_debits(inner);
     }
     let until_announced = inner.announce().await;
     let now = inner.clock.now();
@@ -116,18 +118,36 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
     until_next.min(until_push).min(until_debits).min(until_announced)
 }
 
-/// Debits what was admitted while the store was away, so many keys at a time. Once none of them reaches the store it is
-/// still away.
-async fn debit_what_is_owed(inner: &Arc<Inner>) {
+/// Starts to debit what was admitted while the store was away, unless that is under way. It is a task of its own: of many keys
+/// it takes seconds, in which this node would be taken for gone. It ends when the store is closed, or let go.
+fn start_debits(inner: &Arc<Inner>) {
+    let Ok(turn) = Arc::clone(&inner.keeper.debiting).try_lock_owned() else { return };
+    let (mut left, inner) = (inner.last.owing(), Arc::downgrade(inner));
+    tokio::spawn(async move {
+        while left > 0 {
+            let Some(inner) = inner.upgrade().filter(|inner| !inner.closed.load(Ordering::Relaxed)) else { break };
+            left = debit_some(&inner, left).await;
+        }
+        drop(turn);
+    });
+}
+
+/// Debits all that is owed, after what another one debits now.
+async fn debit_the_rest(inner: &Arc<Inner>) {
+    let _turn = inner.keeper.debiting.lock().await;
     let mut left = inner.last.owing();
     while left > 0 {
-        let debits = inner.last.debits(left.min(BACKGROUND_CALLS_MAX), inner.clock.now());
-        left = left.saturating_sub(debits.len().max(1));
-        let made = join_all(debits.into_iter().map(|debit| make_debit(inner, debit))).await;
-        if !made.into_iter().any(|applied| applied) {
-            return;
-        }
+        left = debit_some(inner, left).await;
     }
+}
+
+/// Debits some of the keys that are left. Returns how many are left then: none once no debit reaches the store, which is still
+/// away.
+async fn debit_some(inner: &Arc<Inner>, left: usize) -> usize {
+    let debits = inner.last.debits(left.min(BACKGROUND_CALLS_MAX), inner.clock.now());
+    let left = left.saturating_sub(debits.len().max(1));
+    let made = join_all(debits.into_iter().map(|debit| make_debit(inner, debit))).await;
+    if made.into_iter().any(|applied| applied) { left } else { 0 }
 }
 
 /// Puts a debit to the store. Returns whether it was applied, or may have been.
@@ -154,7 +174,7 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
         }
         calls.finish().await;
     }
-    debit_what_is_owed(inner).await;
+    debit_the_rest(inner).await;
     inner.leave().await;
 }
 
@@ -245,5 +265,154 @@ impl Push {
 impl Drop for Push {
     fn drop(&mut self) {
         self.inner.replicas.pushed(&self.name, self.was_sent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tidegate_core::{Decision, Decisions, FakeClock, Key, Permits, Snapshot};
+    use tidegate_stores::{Health, Nature, Other, PermitCharge, PermitStore, StoreError};
+    use tokio::sync::Semaphore;
+    use tokio::task::yield_now;
+
+    use super::super::Consistent;
+    use super::*;
+
+    /// More than two rounds of debits.
+    const OWING: usize = 2 * BACKGROUND_CALLS_MAX + 100;
+
+    /// A store that answers charges when it is let to.
+    struct Gate {
+        open: Semaphore,
+        under_way: AtomicUsize,
+        most_under_way: AtomicUsize,
+        charged: AtomicUsize,
+        announced: AtomicUsize,
+    }
+
+    impl Gate {
+        fn allow(&self, charges: usize) {
+            self.open.add_permits(charges);
+        }
+    }
+
+    impl Store for Gate {
+        async fn charge(&self, _call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+            let under_way = self.under_way.fetch_add(1, Relaxed) + 1;
+            self.most_under_way.fetch_max(under_way, Relaxed);
+            self.open.acquire().await.unwrap().forget();
+            self.under_way.fetch_sub(1, Relaxed);
+            self.charged.fetch_add(1, Relaxed);
+            Ok(charges.iter().map(|charge| (Decision::untaken(charge.limit), charge.veto)).collect())
+        }
+
+        async fn inspect(&self, _call: &Call, _charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
+            Err(StoreError::Unsupported { store: "gate".into(), what: "nobody looks" })
+        }
+
+        fn nature(&self) -> Nature {
+            Nature::shared(Duration::from_millis(10))
+        }
+
+        fn health(&self) -> Health {
+            Health::of("gate")
+        }
+
+        async fn close(&self) {}
+    }
+
+    impl PermitStore for Gate {
+        async fn permit(&self, _call: &Call, _charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
+            self.announced.fetch_add(1, Relaxed);
+            Err(StoreError::Unsupported { store: "gate".into(), what: "nobody counts" })
+        }
+    }
+
+    /// A node that owes its store units of many keys.
+    struct Owing {
+        node: Consistent,
+        store: Arc<Gate>,
+        clock: FakeClock,
+    }
+
+    impl Owing {
+        /// A node whose debits are under way, as many as can be.
+        async fn new() -> Owing {
+            let zero = AtomicUsize::default;
+            let store = Arc::new(Gate {
+                open: Semaphore::new(0),
+                under_way: zero(),
+                most_under_way: zero(),
+                charged: zero(),
+                announced: zero(),
+            });
+            let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
+            let other = Other::new(Arc::clone(&store)).with_permits(Arc::clone(&store));
+            let node = Consistent::new(other.into(), clock.clone().into());
+            node.count_nodes();
+            let limit: Limit = "10/hour".parse().unwrap();
+            for number in 0..OWING {
+                let name = format!("user-{number}");
+                node.go_on(&Charge::take(Key::new(&name).unwrap(), &limit, 1), 1, true);
+            }
+            let owing = Owing { node, store, clock };
+            owing.work().await;
+            owing.second().await;
+            assert_eq!(owing.store.under_way.load(Relaxed), BACKGROUND_CALLS_MAX);
+            owing
+        }
+
+        /// Lets a second pass, and everybody do what there is to do.
+        async fn second(&self) {
+            self.clock.advance(Duration::from_secs(1));
+            self.node.inner.keeper.wake.notify_one();
+            self.work().await;
+        }
+
+        async fn work(&self) {
+            for _ in 0..10 * OWING {
+                yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn debits_hold_nothing_else_up() {
+        let owing = Owing::new().await;
+        let before = owing.store.announced.load(Relaxed);
+        for _ in 0..5 {
+            owing.second().await;
+        }
+        assert_eq!(owing.store.under_way.load(Relaxed), BACKGROUND_CALLS_MAX, "one run of debits is under way");
+        assert_eq!(owing.store.announced.load(Relaxed) - before, 5, "announced each second");
+        owing.store.allow(OWING);
+        owing.work().await;
+        assert_eq!(owing.store.charged.load(Relaxed), OWING);
+        assert!(!owing.node.inner.last.owes());
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_closed_gets_the_rest_of_the_debits_after_those_under_way() {
+        let owing = Owing::new().await;
+        owing.store.allow(OWING);
+        owing.node.settle_up().await;
+        assert_eq!(owing.store.charged.load(Relaxed), OWING);
+        assert_eq!(owing.store.most_under_way.load(Relaxed), BACKGROUND_CALLS_MAX);
+    }
+
+    #[tokio::test]
+    async fn debits_end_with_the_last_handle() {
+        let owing = Owing::new().await;
+        owing.store.allow(OWING);
+        let inner = Arc::downgrade(&owing.node.inner);
+        let Owing { node, store, .. } = owing;
+        drop(node);
+        while inner.upgrade().is_some() {
+            yield_now().await;
+        }
+        assert_eq!(store.charged.load(Relaxed), BACKGROUND_CALLS_MAX, "those that were under way");
     }
 }

@@ -1,7 +1,6 @@
 //! The purses of all keys: who asks the store for a lease, who waits for it, and what goes back.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::name::Name;
 use super::purse::{Flight, Purse, Remainder, Remainders, Step};
 use super::slice::{Ask, Terms};
-use crate::bounds::{LEASED_KEYS_MAX, LEASES_DUE_MAX};
+use crate::bounds::LEASED_KEYS_MAX;
 
 /// Locks that keys are divided among.
 const SHARDS: usize = 64;
@@ -20,13 +19,15 @@ const SHARDS: usize = 64;
 /// Keys that are looked at to find one that can make room.
 const VICTIMS: usize = 16;
 
-type Shard = HashMap<Name, Purse>;
+/// Boxed: a map that is full, or that keys come to and go from, has twice as many places as keys.
+type Shard = HashMap<Name, Box<Purse>>;
 
 /// What this node holds of all keys.
 pub(super) struct Leases {
     shards: Box<[Mutex<Shard>]>,
     seed: RandomState,
-    due: Mutex<BinaryHeap<Reverse<(Time, Name)>>>,
+    /// When each key is looked after next: once for each that has an instant. Locked after its shard.
+    due: Mutex<BTreeSet<(Time, Name)>>,
     back: Mutex<Vec<(Name, Remainder)>>,
     /// Told when something is due earlier than anything before.
     wake: Arc<Notify>,
@@ -61,10 +62,10 @@ impl Leases {
     pub(super) fn take(&self, name: &[u8], limit: &Limit, terms: Terms, units: u64, now: Time) -> Turn {
         let mut shard = self.shard(name);
         if !shard.contains_key(name) {
-            if !make_room(&mut shard, now) {
+            if !self.make_room(&mut shard, now) {
                 return Turn::Exact;
             }
-            shard.insert(Name::of(name), Purse::new(*limit, terms, now));
+            shard.insert(Name::of(name), Box::new(Purse::new(*limit, terms, now)));
         }
         let Some(purse) = shard.get_mut(name) else { return Turn::Exact };
         let gone = purse.adopt(limit, terms);
@@ -153,58 +154,67 @@ impl Leases {
             return;
         }
         let (gone, next) = purse.look_after(now);
-        let mut too_many = false;
-        let earlier = at.is_some() || purse.due.is_none_or(|due| next.is_some_and(|next| next < due));
         match next {
-            None => {
-                shard.remove(name);
-            }
-            Some(next) if earlier => {
-                purse.due = Some(next);
+            None => self.remove(&mut shard, name),
+            Some(next) if at.is_some() || purse.due.is_none_or(|due| next < due) => {
+                let before = purse.due.replace(next);
                 // Long names are there once.
-                let own = shard.get_key_value(name).map(|(own, _)| own.clone());
-                let mut due = lock(&self.due);
-                let first = due.peek().is_none_or(|Reverse((at, _))| next < *at);
-                due.extend(own.map(|own| Reverse((next, own))));
-                too_many = due.len() > LEASES_DUE_MAX;
-                if first {
-                    self.wake.notify_one();
+                if let Some((own, _)) = shard.get_key_value(name) {
+                    self.list(own, before, next);
                 }
             }
             Some(_) => {}
         }
         drop(shard);
         self.queue(name, gone);
-        if too_many {
-            self.renew_due();
+    }
+
+    /// Lists a key to be looked after at an instant, and no longer at the one before.
+    fn list(&self, name: &Name, before: Option<Time>, next: Time) {
+        let mut due = lock(&self.due);
+        if let Some(before) = before {
+            due.remove(&(before, name.clone()));
+        }
+        if due.first().is_none_or(|(at, _)| next < *at) {
+            self.wake.notify_one();
+        }
+        due.insert((next, name.clone()));
+    }
+
+    /// Forgets a key: nothing is lost without it.
+    fn remove(&self, shard: &mut Shard, name: &[u8]) {
+        if let Some((name, purse)) = shard.remove_entry(name)
+            && let Some(at) = purse.due
+        {
+            lock(&self.due).remove(&(at, name));
         }
     }
 
-    /// Makes the list of what is due anew, of the keys that are there: it still has those that made room for others.
-    fn renew_due(&self) {
-        lock(&self.due).clear();
-        for shard in &self.shards {
-            let shard = lock(shard);
-            let each = shard.iter().filter_map(|(name, purse)| Some(Reverse((purse.due?, name.clone()))));
-            lock(&self.due).extend(each);
+    /// Whether there is room for another key, if need be after one that holds nothing has gone.
+    fn make_room(&self, shard: &mut Shard, now: Time) -> bool {
+        if shard.len() < LEASED_KEYS_MAX / SHARDS {
+            return true;
         }
-        // Meanwhile it may have been found empty.
-        self.wake.notify_one();
+        let idle = shard.iter().take(VICTIMS).find(|(_, purse)| purse.is_idle(now)).map(|(name, _)| name.clone());
+        idle.is_some_and(|name| {
+            self.remove(shard, &name);
+            true
+        })
     }
 
     /// Looks after all keys that are due, and takes out what is to be given back. Tells when to do it again.
     pub(super) fn tidy(&self, now: Time) -> (Vec<(Name, Remainder)>, Option<Time>) {
         loop {
             let mut due = lock(&self.due);
-            match due.peek() {
-                Some(Reverse((at, _))) if *at <= now => {}
+            match due.first() {
+                Some((at, _)) if *at <= now => {}
                 first => {
-                    let next = first.map(|Reverse((at, _))| *at);
+                    let next = first.map(|(at, _)| *at);
                     drop(due);
                     return (std::mem::take(&mut *lock(&self.back)), next);
                 }
             }
-            let Some(Reverse((at, name))) = due.pop() else { continue };
+            let Some((at, name)) = due.pop_first() else { continue };
             drop(due);
             self.look_after(&name, now, Some(at));
         }
@@ -237,7 +247,7 @@ impl Leases {
     }
 
     fn with<T>(&self, name: &[u8], change: impl FnOnce(&mut Purse) -> T) -> Option<T> {
-        self.shard(name).get_mut(name).map(change)
+        self.shard(name).get_mut(name).map(|purse| change(purse))
     }
 
     fn shard(&self, name: &[u8]) -> MutexGuard<'_, Shard> {
@@ -247,46 +257,103 @@ impl Leases {
     }
 }
 
-/// Whether there is room for another key, if need be after one that holds nothing has gone.
-fn make_room(shard: &mut Shard, now: Time) -> bool {
-    if shard.len() < LEASED_KEYS_MAX / SHARDS {
-        return true;
-    }
-    let idle = shard.iter().take(VICTIMS).find(|(_, purse)| purse.is_idle(now)).map(|(name, _)| name.clone());
-    idle.is_some_and(|name| shard.remove(&name).is_some())
-}
-
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Charge, Key};
+    use std::time::Duration;
+
+    use tidegate_core::{Charge, Key, Namespace, Op, Purpose, State, decide};
+    use tidegate_testkit::counting::{Counting, held_bytes};
 
     use super::super::name::Spelling;
     use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    const NOW: Time = Time::from_nanos(1_700_000_000_000_000_000);
+
+    impl Leases {
+        fn keys(&self) -> usize {
+            self.shards.iter().map(|shard| lock(shard).len()).sum()
+        }
+
+        /// Takes units of a key for which a lease has to be asked for. The store gives one, unless all is spent. Returns
+        /// whether there was room for the key.
+        fn lease(&self, name: &[u8], limit: &Limit, units: u64, all_is_spent: bool, now: Time) -> bool {
+            let (ask, _landing) = match self.take(name, limit, Terms::of(limit).unwrap(), units, now) {
+                Turn::Lease(ask, landing) => (ask, landing),
+                Turn::Exact => return false,
+                turn => panic!("{turn:?}"),
+            };
+            let mut state = State::fresh(limit);
+            if all_is_spent {
+                decide(limit, &mut state, now, Op::Take(limit.units()));
+            }
+            let decision = decide(limit, &mut state, now, Op::Take(ask.sizes[0]));
+            let units = if decision.is_allowed() { ask.sizes[0] } else { 0 };
+            self.receive(name, &ask, Ok(&Leased { units, decision, report: None }), now, now);
+            true
+        }
+    }
 
     #[test]
     fn keys_that_come_and_go_leave_nothing_behind() {
         let leases = Leases::new(Arc::default());
         let limit: Limit = "20/day".parse().unwrap();
-        let now = Time::from_nanos(1_700_000_000_000_000_000);
         // Each asks once, and is told: for a while it would be looked after.
         for number in 0..3 * LEASED_KEYS_MAX {
             let text = format!("flood{number}");
             let charge = Charge::take(Key::new(&text).unwrap(), &limit, 1);
             let (name, terms) = (Spelling::new(&charge), Terms::of(&limit).unwrap());
-            assert!(matches!(leases.take(&name, &limit, terms, 1, now), Turn::Alone(_)));
-            leases.land(&name, now);
+            assert!(matches!(leases.take(&name, &limit, terms, 1, NOW), Turn::Alone(_)));
+            leases.land(&name, NOW);
             let due = lock(&leases.due).len();
-            assert!(due <= LEASES_DUE_MAX, "{due} to look after, {number} keys so far");
+            assert!(due <= LEASED_KEYS_MAX, "{due} to look after, {number} keys so far");
         }
+        assert_eq!(lock(&leases.due).len(), leases.keys());
         // Who is there is still looked after, and goes when nobody asks for it.
-        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
-        assert!(there > LEASED_KEYS_MAX / 2);
-        let (_, next) = leases.tidy(now.plus(std::time::Duration::from_secs(60)));
-        let there: usize = leases.shards.iter().map(|shard| lock(shard).len()).sum();
-        assert_eq!((there, next), (0, None));
+        assert!(leases.keys() > LEASED_KEYS_MAX / 2);
+        let (_, next) = leases.tidy(NOW.plus(Duration::from_secs(60)));
+        assert_eq!((leases.keys(), next), (0, None));
+    }
+
+    #[test]
+    fn a_key_is_listed_once_however_often_it_is_looked_after_earlier() {
+        let leases = Leases::new(Arc::default());
+        let limit: Limit = "60000/minute".parse().unwrap();
+        let name = Spelling::new(&Charge::take(Key::new("ann").unwrap(), &limit, 1));
+        for cycle in 0..50 {
+            let now = NOW.plus(Duration::from_secs(6 * cycle));
+            assert!(leases.lease(&name, &limit, 1, false, now));
+            // A key that holds nothing is kept for twenty seconds, and leases again before they are over.
+            leases.forget(&name);
+            leases.tidy(now.plus(Duration::from_secs(5)));
+            assert_eq!(lock(&leases.due).len(), 1, "after {cycle} leases");
+        }
+    }
+
+    #[test]
+    fn all_keys_take_fifty_megabytes_at_most() {
+        let limit: Limit = "60000/minute".parse().unwrap();
+        let namespace = Namespace::named(Purpose::Rule, &["api", "per-user"]);
+        let leases = Leases::new(Arc::default());
+        let ((), bytes) = held_bytes(|| {
+            let (mut number, mut keys) = (0, 0);
+            while keys < LEASED_KEYS_MAX {
+                let text = format!("user-{number:08}");
+                let name = Spelling::new(&Charge::take(Key::new(&text).unwrap(), &limit, 1).within(&namespace));
+                // Two leases are held, and a denial is known: nothing makes a key larger.
+                let has_room = leases.lease(&name, &limit, 1, false, NOW)
+                    && leases.lease(&name, &limit, 20, false, NOW)
+                    && leases.lease(&name, &limit, 300, true, NOW);
+                (number, keys) = (number + 1, keys + usize::from(has_room));
+            }
+        });
+        println!("{LEASED_KEYS_MAX} keys take {bytes} bytes");
+        assert!(bytes <= 50_000_000, "{bytes} bytes");
     }
 }

@@ -42,18 +42,19 @@ pub(super) struct Remainder {
 
 pub(super) type Remainders = ArrayVec<Remainder, HELD_MAX>;
 
-/// What this node knows of one key.
+/// What this node knows of one key. There is one for each of many keys, most of which are rarely asked for: what they mostly
+/// lack is boxed.
 #[derive(Debug)]
 pub(super) struct Purse {
     limit: Limit,
     terms: Terms,
     pace: Pace,
     /// The oldest first.
-    held: ArrayVec<Held, HELD_MAX>,
-    denied: Option<Denied>,
+    held: ArrayVec<Box<Held>, HELD_MAX>,
+    denied: Option<Box<Denied>>,
     flight: Option<Flight>,
     /// The numbers that the call under way was made with, if there are others now.
-    flight_under: Option<(Limit, Terms)>,
+    flight_under: Option<Box<(Limit, Terms)>>,
     /// Units that requests wait for.
     waiting: u64,
     /// Until when the bucket has a debt at least.
@@ -116,7 +117,8 @@ impl Purse {
         self.denied = None;
         if self.flight.is_some() {
             let under = (old, old_terms);
-            self.flight_under = Some(self.flight_under.take().map_or(under, |first| Terms::to_return(first, under)));
+            let under = self.flight_under.take().map_or(under, |first| Terms::to_return(*first, under));
+            self.flight_under = Some(Box::new(under));
         }
         let (under, terms) = Terms::to_return((old, old_terms), (self.limit, self.terms));
         self.held.drain(..).filter_map(|held| held.remainder(under, &terms)).collect()
@@ -161,7 +163,7 @@ impl Purse {
     }
 
     fn live(&self, now: Time) -> impl Iterator<Item = &Held> {
-        self.held.iter().filter(move |held| now < held.ends)
+        self.held.iter().map(|held| &**held).filter(move |held| now < held.ends)
     }
 
     /// Spends units, of the oldest lease first. The receipt is that of the first of them: given back, all of them end as
@@ -195,7 +197,7 @@ impl Purse {
 
     /// Puts units back that a request took and did not need. False if their lease is gone.
     pub(super) fn give_back(&mut self, now: Time, units: u64, receipt: Receipt) -> bool {
-        let its = |held: &&mut Held| now < held.ends && held.decision.receipt() == Some(receipt);
+        let its = |held: &&mut Box<Held>| now < held.ends && held.decision.receipt() == Some(receipt);
         let Some(held) = self.held.iter_mut().find(its) else { return false };
         held.left = held.left.saturating_add(units).min(held.units);
         self.pace.give_back(units);
@@ -228,7 +230,7 @@ impl Purse {
     pub(super) fn receive(&mut self, ask: &Ask, leased: &Leased, sent: Time, learned: Time) -> Remainders {
         if let Some(under) = self.flight_under.take() {
             self.waiting = 0;
-            let (limit, terms) = Terms::to_return(under, (self.limit, self.terms));
+            let (limit, terms) = Terms::to_return(*under, (self.limit, self.terms));
             let receipt = leased.decision.receipt().map(|receipt| terms.receipt(&limit, receipt));
             return receipt.map(|receipt| Remainder { limit, units: leased.units, receipt }).into_iter().collect();
         }
@@ -253,7 +255,7 @@ impl Purse {
             true => (Time::MAX, Time::from_nanos(reset.as_nanos().saturating_sub(self.terms.longest))),
             false => (reset, reset),
         };
-        self.held.push(Held {
+        self.held.push(Box::new(Held {
             left: leased.units,
             units: leased.units,
             sent,
@@ -261,7 +263,7 @@ impl Purse {
             void,
             free: self.free,
             decision: leased.decision,
-        });
+        }));
         gone
     }
 
@@ -284,7 +286,7 @@ impl Purse {
             Some(Retry::Never) => until,
             Some(Retry::Unknown(_)) | None => return,
         };
-        self.denied = Some(Denied { units, learned, until, decision: *decision });
+        self.denied = Some(Box::new(Denied { units, learned, until, decision: *decision }));
     }
 
     fn learn(&mut self, decision: &Decision, sent: Time) {

@@ -118,6 +118,17 @@ fn fields_of_rules() {
 }
 
 #[test]
+fn shares_that_are_none() {
+    let texts: Vec<String> = ["2/4", "1/1", "1/1001", "half", "25%"]
+        .iter()
+        .map(|share| format!("{{share: {share}}}"))
+        .chain(["{share: auto, rate: 5/s}", "{share: 0.25}", "{share: }", "{shares: auto}", "auto"].map(str::to_owned))
+        .map(|local| in_rule(&format!("on_store_failure: {{local: {local}}}")))
+        .collect();
+    assert_snapshot!(conversation(&texts.iter().map(String::as_str).collect::<Vec<_>>()));
+}
+
+#[test]
 fn a_mistake_in_one_rule_hides_none_in_another_nor_the_good_ones() {
     let text = "domains: {api: {rules: [{name: a, limit: 5/s}, {name: 5}, {name: b, limit: 5/s}, {limit: }]}}";
     let loaded = super::load(text);

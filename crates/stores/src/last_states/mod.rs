@@ -43,15 +43,24 @@ const STALE_REPORT_MAX: Duration = Duration::from_secs(1);
 
 /// What stands for a key: a hash of its namespace, limit, tag and bytes.
 type Print = u128;
-type Shard = HashMap<Print, Entry>;
+
+/// A part of the keys.
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Print, Entry>,
+    /// Keys that owe units, in the order in which they are debited.
+    owing: VecDeque<Print>,
+}
 
 /// The last states of the keys of one store.
 #[derive(Debug)]
 pub struct LastStates {
     shards: Box<[Mutex<Shard>]>,
     seeds: [RandomState; 2],
-    /// Keys that owe units, in the order in which they are debited.
-    owing: Mutex<VecDeque<Print>>,
+    /// Keys that owe units.
+    owing: AtomicUsize,
+    /// The shard whose keys are debited next.
+    next_owing: AtomicUsize,
     /// Keys that are decided here until their debit is answered.
     held: AtomicUsize,
     /// The clock by the last report, for keys that nothing is known of.
@@ -64,7 +73,8 @@ impl Default for LastStates {
         LastStates {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             seeds: [RandomState::new(), RandomState::new()],
-            owing: Mutex::default(),
+            owing: AtomicUsize::new(0),
+            next_owing: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             clock: Mutex::default(),
             unknown: AtomicU64::new(0),
@@ -88,14 +98,14 @@ impl LastStates {
         let print = self.print(charge);
         let mut shard = self.shard(print);
         let is_fresh = report.state.is_fresh(report.at);
-        if let Some(entry) = shard.get_mut(&print) {
+        if let Some(entry) = shard.entries.get_mut(&print) {
             entry.learn(charge, report, decision, (sent, learned));
             if entry.is_fresh(learned) {
-                shard.remove(&print);
+                shard.entries.remove(&print);
             }
         } else if !is_fresh {
             self.make_room(&mut shard, learned);
-            shard.insert(print, Entry::new(report, sent, learned, decision));
+            shard.entries.insert(print, Entry::new(report, sent, learned, decision));
         }
         drop(shard);
         if let Ok(mut clock) = self.clock.try_lock() {
@@ -109,9 +119,9 @@ impl LastStates {
     pub fn adopt(&self, charge: &Charge<'_>, state: &State, clock: ClockOffset, now: Time) {
         let print = self.print(charge);
         let mut shard = self.shard(print);
-        if shard.get(&print).is_none_or(|entry| !entry.is_ahead && !entry.owes()) {
+        if shard.entries.get(&print).is_none_or(|entry| !entry.is_ahead && !entry.owes()) {
             self.make_room(&mut shard, now);
-            shard.insert(print, Entry::copied(state.clone(), clock));
+            shard.entries.insert(print, Entry::copied(state.clone(), clock));
         }
     }
 
@@ -120,13 +130,14 @@ impl LastStates {
     pub fn decide(&self, charge: &Charge<'_>, parts: u64, owes: bool, now: Time) -> Decision {
         let print = self.print(charge);
         let mut shard = self.shard(print);
-        if !shard.contains_key(&print) {
-            if let Op::Take(1..) = charge.op {
+        if !shard.entries.contains_key(&print) {
+            if let Op::Take(1..) | Op::Ask(1..) = charge.op {
                 self.unknown.fetch_add(1, Relaxed);
             }
             self.make_room(&mut shard, now);
         }
-        let entry = shard.entry(print).or_insert_with(|| Entry::unknown(charge.limit, self.clock_or(now)));
+        let Shard { entries, owing } = &mut *shard;
+        let entry = entries.entry(print).or_insert_with(|| Entry::unknown(charge.limit, self.clock_or(now)));
         let was_held = entry.is_held();
         let decision = entry.decide(charge, parts.max(1), owes, now);
         if entry.is_held() && !was_held {
@@ -134,7 +145,8 @@ impl LastStates {
         }
         if let Some(owed) = entry.owed.as_mut().filter(|owed| !owed.is_listed) {
             owed.is_listed = true;
-            lock(&self.owing).push_back(print);
+            owing.push_back(print);
+            self.owing.fetch_add(1, Relaxed);
         }
         decision
     }
@@ -142,7 +154,7 @@ impl LastStates {
     /// Looks whether a key is denied, if anything is known of it.
     pub fn look(&self, charge: &Charge<'_>, now: Time) -> Option<Decision> {
         let print = self.print(charge);
-        self.shard(print).get_mut(&print).map(|entry| entry.decide(charge, 1, false, now))
+        self.shard(print).entries.get_mut(&print).map(|entry| entry.decide(charge, 1, false, now))
     }
 
     /// Whether any key is to be decided here though the store answers.
@@ -160,7 +172,7 @@ impl LastStates {
             return false;
         }
         let print = self.print(charge);
-        self.shard(print).get(&print).is_some_and(Entry::is_held)
+        self.shard(print).entries.get(&print).is_some_and(Entry::is_held)
     }
 
     /// Whether any key owes units.
@@ -172,22 +184,26 @@ impl LastStates {
     /// How many keys owe units.
     #[must_use]
     pub fn owing(&self) -> usize {
-        lock(&self.owing).len()
+        self.owing.load(Relaxed)
     }
 
     /// Takes out the next debits, at most this many.
     #[must_use]
     pub fn debits(self: &Arc<Self>, most: usize, now: Time) -> Vec<Debit> {
         let mut debits = Vec::new();
-        let mut left = lock(&self.owing).len();
-        while debits.len() < most && left > 0 {
-            left -= 1;
-            let Some(print) = lock(&self.owing).pop_front() else { break };
-            let mut shard = self.shard(print);
-            let Some(entry) = shard.get_mut(&print) else { continue };
-            match entry.push(now) {
-                Some((key, units)) => debits.push(Debit::new(Arc::clone(self), print, key, units)),
-                None => self.settle(entry),
+        let first = self.next_owing.fetch_add(1, Relaxed) % SHARDS;
+        for shard in self.shards.iter().cycle().skip(first).take(SHARDS) {
+            let mut shard = lock(shard);
+            let mut left = shard.owing.len();
+            while debits.len() < most && left > 0 {
+                left -= 1;
+                let Some(print) = shard.owing.pop_front() else { break };
+                self.owing.fetch_sub(1, Relaxed);
+                let Some(entry) = shard.entries.get_mut(&print) else { continue };
+                match entry.push(now) {
+                    Some((key, units)) => debits.push(Debit::new(Arc::clone(self), print, key, units)),
+                    None => self.settle(entry),
+                }
             }
         }
         debits
@@ -202,14 +218,16 @@ impl LastStates {
     /// A debit has ended.
     fn pushed(&self, print: Print, was_applied: bool) {
         let mut shard = self.shard(print);
-        let Some(entry) = shard.get_mut(&print) else { return };
+        let Shard { entries, owing } = &mut *shard;
+        let Some(entry) = entries.get_mut(&print) else { return };
         let was_held = entry.is_held();
         entry.pushed(was_applied);
         if was_held && !entry.is_held() {
             self.held.fetch_sub(1, Relaxed);
         }
         if entry.owes() {
-            lock(&self.owing).push_back(print);
+            owing.push_back(print);
+            self.owing.fetch_add(1, Relaxed);
         } else {
             self.settle(entry);
         }
@@ -229,17 +247,21 @@ impl LastStates {
     /// Makes room for another key: states that equal never seen go, and if that is not enough an eighth of the others, those
     /// that used least of their limits first.
     fn make_room(&self, shard: &mut Shard, now: Time) {
-        if shard.len() < SHARD_KEYS_MAX {
+        if shard.entries.len() < SHARD_KEYS_MAX {
             return;
         }
-        let mut kept: Vec<(Print, Entry)> = shard.drain().filter(|(_, entry)| !entry.is_fresh(now)).collect();
+        let mut kept: Vec<(Print, Entry)> = shard.entries.drain().filter(|(_, entry)| !entry.is_fresh(now)).collect();
         kept.sort_by_key(|(_, entry)| (entry.owes(), entry.heat));
         let excess = kept.len().saturating_sub(SHARD_KEYS_MAX - SHARD_KEYS_MAX / 8);
         let held = kept.drain(..excess).filter(|(_, entry)| entry.is_held()).count();
         self.held.fetch_sub(held, Relaxed);
         // Made anew: one from which others went grows, though it is not fuller.
-        *shard = Shard::with_capacity(SHARD_KEYS_MAX);
-        shard.extend(kept);
+        shard.entries = HashMap::with_capacity(SHARD_KEYS_MAX);
+        shard.entries.extend(kept);
+        // Those that are forgotten are not debited: the list would grow with every key that comes in an outage.
+        let before = shard.owing.len();
+        shard.owing.retain(|print| shard.entries.contains_key(print));
+        self.owing.fetch_sub(before - shard.owing.len(), Relaxed);
     }
 
     fn clock_or(&self, now: Time) -> ClockOffset {

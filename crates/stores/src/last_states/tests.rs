@@ -216,9 +216,9 @@ fn keys_that_used_most_are_remembered_longest() {
     for number in 0..3 * LAST_STATES_MAX {
         learn(&format!("flood{number}"), 1);
     }
-    let there: usize = states.shards.iter().map(|shard| super::lock(shard).len()).sum();
+    let there: usize = states.shards.iter().map(|shard| super::lock(shard).entries.len()).sum();
     assert!(there <= LAST_STATES_MAX && there > LAST_STATES_MAX / 2, "{there}");
-    assert!(states.shards.iter().all(|shard| super::lock(shard).capacity() <= SHARD_KEYS_MAX));
+    assert!(states.shards.iter().all(|shard| super::lock(shard).entries.capacity() <= SHARD_KEYS_MAX));
     for key in names("busy") {
         let left = states.decide(&Charge::new(Key::new(&key).unwrap(), &limit, Op::Peek), 1, false, at(1)).remaining();
         assert_eq!(left, 10, "{key}");
@@ -226,10 +226,39 @@ fn keys_that_used_most_are_remembered_longest() {
 }
 
 #[test]
+fn each_key_that_nothing_is_known_of_counts_once_however_it_is_asked_for() {
+    let limit: Limit = "10/hour".parse().unwrap();
+    // A penalty is a debit, and no decision. Whoever is denied by another rule only asks first.
+    for (ops, unknown) in
+        [(&[Op::Take(1), Op::Take(1)][..], 1), (&[Op::Ask(1), Op::Take(1)], 1), (&[Op::Debit(1), Op::Ask(1)], 0)]
+    {
+        let states = LastStates::default();
+        for op in ops {
+            states.decide(&charge(&limit, *op), 1, false, at(0));
+        }
+        assert_eq!(states.unknown(), unknown, "{ops:?}");
+    }
+}
+
+#[test]
+fn keys_that_owe_are_listed_no_longer_than_they_are_remembered() {
+    let limit = Limit::fixed_window(100, Duration::from_secs(3_600)).unwrap();
+    let states = Arc::new(LastStates::default());
+    for number in 0..3 * LAST_STATES_MAX {
+        let key = format!("flood{number}");
+        states.decide(&Charge::new(Key::new(&key).unwrap(), &limit, Op::Take(1)), 1, true, at(0));
+    }
+    let there: usize = states.shards.iter().map(|shard| super::lock(shard).entries.len()).sum();
+    assert_eq!(states.owing(), there);
+    let debits = states.debits(usize::MAX, at(1));
+    assert_eq!((debits.len(), states.owing()), (there, 0));
+}
+
+#[test]
 fn a_key_that_is_free_again_is_forgotten() {
     let limit: Limit = "10/hour".parse().unwrap();
     let (states, mut peer) = (LastStates::default(), Peer::new(limit));
-    let count = |states: &LastStates| states.shards.iter().map(|shard| super::lock(shard).len()).sum::<usize>();
+    let count = |states: &LastStates| states.shards.iter().map(|shard| super::lock(shard).entries.len()).sum::<usize>();
     states.learn(&[charge(&limit, Op::Peek)], &peer.charge(at(0), Op::Peek), at(0), at(0));
     assert_eq!(count(&states), 0, "never seen");
     states.learn(&[charge(&limit, Op::Take(1))], &peer.charge(at(0), Op::Take(1)), at(0), at(0));
