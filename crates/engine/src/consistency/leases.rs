@@ -295,7 +295,7 @@ mod tests {
             }
             let decision = decide(limit, &mut state, now, Op::Take(ask.sizes[0]));
             let units = if decision.is_allowed() { ask.sizes[0] } else { 0 };
-            self.receive(name, &ask, Ok(&Leased { units, decision, report: None }), now, now);
+            self.receive(name, &ask, Ok(&Leased::new(units, decision, None)), now, now);
             true
         }
     }

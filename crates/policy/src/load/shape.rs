@@ -328,8 +328,13 @@ fn variants(schema: &Value) -> Vec<&Value> {
     }
 }
 
+/// Whether it is a limit, or a choice that a limit is one of.
 fn is_limit(schema: &Value) -> bool {
-    schema.get("$ref").and_then(Value::as_str) == Some("#/$defs/Limit")
+    let reference = schema.get("$ref").and_then(Value::as_str).unwrap_or_default();
+    let meant = reference.strip_prefix('#').and_then(|name| SCHEMA.pointer(name)).unwrap_or(schema);
+    let choices = meant.get("anyOf").or_else(|| meant.get("oneOf")).and_then(Value::as_array);
+    let is_of_choices = || choices.into_iter().flatten().any(is_limit);
+    reference == "#/$defs/Limit" || is_of_choices()
 }
 
 fn fits(node: &Node, variant: &Value) -> bool {

@@ -205,11 +205,15 @@ fn read_namespace(text: &str) -> Option<(Vec<u8>, &str)> {
     let (domain, rest) = text.split_once(':')?;
     let (rule, rest) = rest.split_once(':')?;
     let (rule, limit) = rule.split_once('/').unwrap_or((rule, ""));
-    let read = |text: &str| String::from_utf8(unescaped(text)?).ok();
-    let (domain, rule, limit) = (read(domain)?, read(rule)?, read(limit)?);
-    let names = [&*domain, &*rule, &*limit];
+    let names = [unescaped(domain)?, unescaped(rule)?, unescaped(limit)?];
     let names = if rule.is_empty() { &names[..2] } else { &names[..] };
-    Some((Namespace::named(purpose, names).as_bytes().to_vec(), rest))
+    // Names are any bytes here, also such as no policy has.
+    let mut bytes = vec![purpose as u8];
+    for name in names {
+        bytes.push(u8::try_from(name.len()).ok().filter(|length| *length < 0x80)?);
+        bytes.extend_from_slice(name);
+    }
+    Some((bytes, rest))
 }
 
 fn read_key(text: &str) -> Option<Vec<u8>> {
