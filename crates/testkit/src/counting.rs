@@ -1,19 +1,26 @@
-//! Counting of allocations, for tests that must see none.
+//! Counting of allocations, for tests that must see none, or know how large they are.
 //!
 //! ```
-//! use tidegate_testkit::counting::{Counting, allocations};
+//! use tidegate_testkit::counting::{Counting, allocations, sizes};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Counting = Counting;
 //!
 //! assert_eq!(allocations(|| drop(Box::new(1))), 1);
+//! assert_eq!(sizes(|| drop((Box::new(1_u8), vec![0_u8; 100]))), [1, 100]);
 //! ```
 #![allow(unsafe_code, reason = "an allocator is unsafe to write")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-thread_local!(static ALLOCATED: Cell<u64> = const { Cell::new(0) });
+/// Allocations of a thread whose sizes are kept: an allocator cannot allocate a list of them.
+const KEPT: usize = 256;
+
+thread_local! {
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    static SIZES: [Cell<usize>; KEPT] = const { [const { Cell::new(0) }; KEPT] };
+}
 
 /// The system's allocator, which counts the allocations of each thread. A test program makes it its global allocator.
 pub struct Counting;
@@ -21,7 +28,8 @@ pub struct Counting;
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.with(|allocated| allocated.set(allocated.get() + 1));
+        let number = ALLOCATED.with(|allocated| allocated.replace(allocated.get() + 1));
+        SIZES.with(|sizes| sizes[place(number)].set(layout.size()));
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -35,6 +43,21 @@ unsafe impl GlobalAlloc for Counting {
 /// Returns the number of allocations that this thread has made, if [`Counting`] is the global allocator.
 pub fn allocated() -> u64 {
     ALLOCATED.get()
+}
+
+/// Where the size of an allocation is kept.
+fn place(number: u64) -> usize {
+    usize::try_from(number % KEPT as u64).unwrap_or_default()
+}
+
+/// Returns the bytes of each allocation that this thread makes while something runs. Panics if there are more than 256.
+pub fn sizes(run: impl FnOnce()) -> Vec<usize> {
+    let before = allocated();
+    run();
+    let made = before..allocated();
+    assert!(made.end - made.start <= KEPT as u64, "the sizes of {made:?} are not kept");
+    let sizes = SIZES.with(|sizes| sizes.each_ref().map(Cell::get));
+    made.map(|number| sizes[place(number)]).collect()
 }
 
 /// Returns the number of allocations that this thread makes while something runs.
