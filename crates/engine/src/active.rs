@@ -7,10 +7,11 @@ use tidegate_core::MemoryStore;
 use tidegate_policy::{DomainId, Local, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit, Share};
 use tokio::runtime::Handle;
 
+use crate::failure::Failed;
 use crate::http_headers::LimitTexts;
 use crate::sole;
 use crate::stats::{Counter, Record};
-use crate::store::Backend;
+use crate::store::{Asked, Backend, Turn};
 use crate::unmatched::Unmatched;
 
 /// A policy with all that its rules need at hand, by their number.
@@ -89,9 +90,14 @@ impl Active {
     /// Whether a request may have to wait for a store: one of its domain, or that of a limit that it brings.
     pub(crate) fn awaits(&self, domain: Option<DomainId>, request: &Request<'_>) -> bool {
         let brings_limit = || request.descriptors.iter().any(|descriptor| descriptor.limit.is_some());
-        let awaits = |store| self.store(store).is_some_and(|store| store.nature().awaits);
-        domain
-            .is_some_and(|domain| self.domain_awaits(domain) || brings_limit() && awaits(self.own_limit_store(domain)))
+        domain.is_some_and(|domain| {
+            self.domain_awaits(domain) || brings_limit() && self.store_awaits(self.own_limit_store(domain))
+        })
+    }
+
+    /// Whether a store may have to be waited for.
+    pub(crate) fn store_awaits(&self, number: usize) -> bool {
+        self.store(number).is_some_and(|store| store.nature().awaits)
     }
 
     /// Whether rules of a domain may have to wait for their stores.
@@ -117,22 +123,30 @@ impl Active {
         rule.on_store_failure.unwrap_or_else(by_nature)
     }
 
-    /// Learns of keys of the domain's rules that other nodes blocked, or this one before it was started again.
-    pub(crate) async fn learn_of_blocks(&self, domain: DomainId) {
+    /// Learns of keys of the domain's rules that other nodes blocked, or this one before it was started again. Returns what
+    /// has to be waited for: mostly nothing.
+    pub(crate) fn learn_of_blocks(&self, domain: DomainId) -> Option<impl Future<Output = ()> + Send + Unpin + use<>> {
+        let mut late = Vec::new();
         for store in self.watched(domain) {
             if let Some(asked) = self.store(*store).and_then(Backend::asked)
                 && let Some(turn) = asked.turn_to_look()
             {
+                let asked = Arc::clone(asked);
                 match Handle::try_current() {
                     // Who asks need not wait for what is mostly known.
                     Ok(runtime) if !turn.is_late => {
-                        let asked = Arc::clone(asked);
                         runtime.spawn(async move { asked.learn_of_blocks(turn.now).await.ok() });
                     }
-                    _ => drop(Box::pin(asked.learn_of_blocks(turn.now)).await),
+                    _ => late.push((asked, turn)),
                 }
             }
         }
+        let learn = async |late: Vec<(Arc<Asked>, Turn)>| {
+            for (asked, turn) in late {
+                let _ = asked.learn_of_blocks(turn.now).await;
+            }
+        };
+        (!late.is_empty()).then(|| Box::pin(learn(late)))
     }
 
     /// What is told of a limit of a rule and stays as it is.
@@ -157,17 +171,14 @@ impl Active {
         self.sole_stores.get(id.index())?.as_deref()
     }
 
-    /// Counts a request that a rule judged without its store.
-    pub(crate) fn count_failure(&self, id: RuleId) {
+    /// Counts a request that a rule judged without its store, or could not judge because this node is overloaded.
+    pub(crate) fn count_failure(&self, id: RuleId, failed: Failed) {
+        let counter = match failed {
+            Failed::Unanswered => Counter::Failed,
+            Failed::Overloaded => Counter::Overloaded,
+        };
         if let Some(record) = self.record(id) {
-            record.all.add(Counter::Failed, 1);
-        }
-    }
-
-    /// Counts a request that a rule could not judge because this node is overloaded.
-    pub(crate) fn count_overload(&self, id: RuleId) {
-        if let Some(record) = self.record(id) {
-            record.all.add(Counter::Overloaded, 1);
+            record.all.add(counter, 1);
         }
     }
 

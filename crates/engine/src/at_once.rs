@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
+use futures_util::future::OptionFuture;
 use tidegate_policy::{Descriptor, DomainId, Http, HttpParts, Policy, Request};
 use tidegate_stores::Call;
 
@@ -46,15 +47,14 @@ impl Engine {
         long_keys: LongKeys,
     ) -> Result<Outcome, RequestError> {
         let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
-        let call = Call::default();
         if active.has_watched(domain) {
             // A look that fails leaves what is known as it is.
-            let _ = guarded_at_once(|| active.learn_of_blocks(domain));
+            let _ = guarded_at_once(|| OptionFuture::from(active.learn_of_blocks(domain)));
         }
         let checked = match guarded(|| sole::judge(&active, &self.local, domain, request)) {
             Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
             Ok(Way::Onward(found)) => {
-                guarded_at_once(|| self.check_onward(active, domain, request, &call, long_keys, found))
+                guarded_at_once(|| self.check_onward(active, domain, request, Call::default(), long_keys, found))
             }
             Err(failure) => Err(failure),
         };

@@ -1,13 +1,12 @@
 //! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use futures_util::future::join_all;
+use futures_util::future::{OptionFuture, join_all};
 use tidegate_core::{Clock, MemoryStore, Op};
 use tidegate_policy::{
     DomainId, FoundRules, OnStoreFailure, Policy, Question, Request, Response, StorePlace, StoreSpec,
@@ -17,7 +16,7 @@ use tidegate_stores::{AnyStore, Call};
 use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
-use crate::failure::{guarded_at_once, guarded_future};
+use crate::failure::{Failed, guarded, guarded_at_once, guarded_future};
 use crate::instead::Instead;
 use crate::outcome::{Denial, Judged, Judgements, Outcome};
 use crate::permits::PermitBook;
@@ -188,7 +187,7 @@ impl Engine {
     /// # Errors
     /// If the request itself is at fault.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
-        self.check_guarded(request, &Call::default(), LongKeys::Refuse).await
+        self.check_guarded(request, Call::default(), LongKeys::Refuse).await
     }
 
     /// Decides as [`Engine::check`] does, for callers who take an error for a failure and let the request pass: what a rule
@@ -210,60 +209,59 @@ impl Engine {
         request: &Request<'_>,
         deadline: Option<Instant>,
     ) -> Result<Outcome, RequestError> {
-        self.check_guarded(request, &Call::until(deadline), LongKeys::Deny).await
+        self.check_guarded(request, Call::until(deadline), LongKeys::Deny).await
     }
 
-    async fn check_guarded(
-        &self,
-        request: &Request<'_>,
-        call: &Call,
+    fn check_guarded<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        call: Call,
         long_keys: LongKeys,
-    ) -> Result<Outcome, RequestError> {
+    ) -> impl Future<Output = Result<Outcome, RequestError>> + Send + 'a {
         let active = self.active.load();
-        let domain = active.policy.domain(request.domain);
-        if !active.awaits(domain, request) {
-            return self.check_at_once(active, domain, request, long_keys);
-        }
-        let work = async { guarded_future(pin!(self.check_by_rules(active, domain, request, call, long_keys))).await };
-        Box::pin(work).await.unwrap_or_else(|_| Ok(self.unplanned(request)))
-    }
-
-    /// Decides by the rules of the request's domain, if there are any.
-    async fn check_by_rules(
-        &self,
-        active: Guard<Arc<Active>>,
-        domain: Option<DomainId>,
-        request: &Request<'_>,
-        call: &Call,
-        long_keys: LongKeys,
-    ) -> Result<Outcome, RequestError> {
-        let Some(domain) = domain else { return Ok(Outcome::of_unknown_domain(active)) };
-        active.learn_of_blocks(domain).await;
-        match sole::judge(&active, &self.local, domain, request) {
-            Way::Judged(judged) => Ok(self.sole_outcome(active, judged)),
-            Way::Onward(found) => self.check_onward(active, domain, request, call, long_keys, found).await,
+        let known = active.policy.domain(request.domain);
+        let awaited = known.filter(|domain| active.awaits(Some(*domain), request));
+        async move {
+            let Some(domain) = awaited else { return self.check_at_once(active, known, request, long_keys) };
+            let learned = match guarded(|| active.learn_of_blocks(domain)) {
+                Ok(Some(learning)) => guarded_future(learning).await,
+                learned => learned.map(|_| ()),
+            };
+            let found = match learned.and_then(|()| guarded(|| sole::judge(&active, &self.local, domain, request))) {
+                Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
+                Ok(Way::Onward(found)) => found,
+                Err(_) => return Ok(self.unplanned(request)),
+            };
+            // One box for all that waits for a store. It is made within the guard, as rules are found and keys made then.
+            let work = guarded(|| Box::pin(self.check_onward(active, domain, request, call, long_keys, found)));
+            let checked = OptionFuture::from(work.ok().map(guarded_future)).await;
+            checked.and_then(Result::ok).unwrap_or_else(|| Ok(self.unplanned(request)))
         }
     }
 
     /// Goes on with a request that was not judged by one rule alone, from the rules of its first descriptor if they are known.
-    pub(crate) async fn check_onward(
-        &self,
+    pub(crate) fn check_onward<'a>(
+        &'a self,
         active: Guard<Arc<Active>>,
         domain: DomainId,
-        request: &Request<'_>,
-        call: &Call,
+        request: &'a Request<'a>,
+        call: Call,
         long_keys: LongKeys,
         found: Option<FoundRules>,
-    ) -> Result<Outcome, RequestError> {
-        let plan = Plan::with_found(&active, domain, request, long_keys, found)?;
-        if plan.is_unmatched() {
+    ) -> impl Future<Output = Result<Outcome, RequestError>> + Send + 'a {
+        // Planned before the future is made, which would keep what it was planned from as long as it lives.
+        let plan = Plan::with_found(&active, domain, request, long_keys, found);
+        if plan.as_ref().is_ok_and(Plan::is_unmatched) {
             active.unmatched.count(domain);
         }
-        let settled = settle(&active, &self.local, &plan, call).await?;
-        self.note_fallbacks(settled.fell_back);
-        let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
-        self.count(request, &plan, &outcome);
-        Ok(outcome)
+        async move {
+            let plan = plan.as_ref().map_err(RequestError::clone)?;
+            let settled = settle(&active, &self.local, plan, &call).await?;
+            self.note_fallbacks(settled.fell_back);
+            let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
+            self.count(request, plan, &outcome);
+            Ok(outcome)
+        }
     }
 
     /// What came of a request that one limit judged alone.
@@ -284,7 +282,7 @@ impl Engine {
         let active = self.active.load();
         let domain = active.policy.domain(request.domain);
         let reported = if active.awaits(domain, request) {
-            Box::pin(async { guarded_future(pin!(self.report_by_rules(active, request, response))).await }).await
+            guarded_future(Box::pin(self.report_by_rules(active, request, response))).await
         } else {
             guarded_at_once(|| self.report_by_rules(active, request, response))
         };
@@ -332,11 +330,11 @@ impl Engine {
             let Some(charge) = plan.charge(&active, planned, Op::Debit(units))? else { continue };
             let decided = match backend.charge(&Call::default(), &[charge]).await {
                 Err(ChargeFailure::Overloaded) => {
-                    active.count_overload(id);
+                    active.count_failure(id, Failed::Overloaded);
                     continue;
                 }
                 Err(ChargeFailure::Unanswered(applied)) => {
-                    failures.note(&active, id);
+                    failures.note(&active, id, Failed::Unanswered);
                     // Where the limit is judged meanwhile, what happened counts too.
                     if let OnStoreFailure::Local(choice) = active.on_store_failure(rule, planned.store) {
                         let instead = Instead::of(backend, choice, charge.limit);

@@ -6,7 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
@@ -33,13 +33,14 @@ pub(crate) fn guarded_at_once<W: Future>(work: impl FnOnce() -> W) -> Result<W::
 }
 
 /// What a future gives; if it panics, a store did not answer.
-pub(crate) async fn guarded_future<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, StoreError> {
-    poll_fn(|context| match guarded(|| work.as_mut().poll(context)) {
+pub(crate) fn guarded_future<T>(
+    mut work: impl Future<Output = T> + Unpin,
+) -> impl Future<Output = Result<T, StoreError>> {
+    poll_fn(move |context| match guarded(|| work.poll_unpin(context)) {
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
         Ok(Poll::Pending) => Poll::Pending,
         Err(error) => Poll::Ready(Err(error)),
     })
-    .await
 }
 
 /// Whether a rule denies while one of its stores does not answer.
@@ -47,15 +48,24 @@ fn denies_without_store(active: &Active, rule: &Rule) -> bool {
     rule.limits.iter().any(|limit| matches!(active.on_store_failure(rule, limit.store), OnStoreFailure::Deny))
 }
 
-/// The rules whose store did not answer a request. Each counts that once, whatever its limits are.
+/// The rules that could not ask their store about a request, and why. Each counts that once, whatever its limits are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Failures(Vec<RuleId>);
+pub(crate) struct Failures(Vec<(RuleId, Failed)>);
+
+/// Why a rule could not ask its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The store did not answer.
+    Unanswered,
+    /// This node is overloaded.
+    Overloaded,
+}
 
 impl Failures {
-    pub(crate) fn note(&mut self, active: &Active, id: RuleId) {
-        if !self.0.contains(&id) {
-            self.0.push(id);
-            active.count_failure(id);
+    pub(crate) fn note(&mut self, active: &Active, id: RuleId, failed: Failed) {
+        if !self.0.contains(&(id, failed)) {
+            self.0.push((id, failed));
+            active.count_failure(id, failed);
         }
     }
 }

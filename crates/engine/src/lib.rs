@@ -41,6 +41,7 @@ mod engine;
 mod error;
 mod failure;
 mod failure_log;
+mod few;
 mod inline;
 mod instead;
 mod keys;

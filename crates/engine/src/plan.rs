@@ -12,7 +12,7 @@ use tidegate_policy::{
 use crate::active::Active;
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::error::RequestError;
-use crate::failure::{Failures, guarded};
+use crate::failure::{Failed, Failures, guarded};
 use crate::keys::{Keys, REQUEST_LIMITS};
 use crate::penalty::Penalty;
 use crate::store::Backend;
@@ -345,7 +345,7 @@ impl Plan {
                 Ok(left) => longest = longest.max(left),
                 Err(_) => {
                     if let Some(id) = id {
-                        self.failures.note(active, id);
+                        self.failures.note(active, id, Failed::Unanswered);
                     }
                     return Ok(Looked::Unknown);
                 }

@@ -14,7 +14,7 @@ use tidegate_policy::{
 
 use crate::active::Active;
 use crate::count::amounts;
-use crate::failure::guarded;
+use crate::failure::{Failed, guarded};
 use crate::keys::key_of;
 use crate::outcome::{Answer, Judged};
 use crate::plan::question;
@@ -88,7 +88,7 @@ fn unjudged(id: RuleId) -> Judged {
 #[cold]
 fn without_store(active: &Active, local: &MemoryStore, limit: &RuleLimit, charge: &Charge<'_>, judged: &mut Judged) {
     let Some((id, rule)) = judged.rule.and_then(|id| Some((id, active.rule(id)?))) else { return };
-    active.count_failure(id);
+    active.count_failure(id, Failed::Unanswered);
     judged.answer = Answer::Failed { allowed: true };
     match active.on_store_failure(rule, limit.store) {
         OnStoreFailure::Allow => {}

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use tidegate_core::{
     CapacityError, Charge, ChargeError, Clock, Decision, Decisions, Key, MemoryStore, Op, Permits, Purpose, Snapshot,
     Time,
@@ -154,7 +156,23 @@ impl Backend {
         match &self.0 {
             Way::Memory(store) => charge_in_memory(store.states(), charges),
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
-            Way::Asked(asked) => Box::pin(asked.charge(call, charges)).await,
+            Way::Asked(_) => Box::pin(self.charge_in_place(call, charges)).await,
+        }
+    }
+
+    /// Decides charges at one instant, in a future that holds all that waits for the store. For callers that are boxed as a
+    /// whole.
+    pub(crate) fn charge_in_place<'a>(
+        &'a self,
+        call: &'a Call,
+        charges: &'a [Charge<'a>],
+    ) -> impl Future<Output = Result<Decisions, ChargeFailure>> + Send + 'a {
+        match &self.0 {
+            Way::Memory(store) => Either::Left(async { charge_in_memory(store.states(), charges) }),
+            Way::Asked(asked) => {
+                let failed = |error| asked.failure(error, charges);
+                Either::Right(asked.consistent.charge(call, charges).map_err(failed))
+            }
         }
     }
 
@@ -264,18 +282,17 @@ impl Asked {
         self.consistent.holds(charge)
     }
 
-    async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, ChargeFailure> {
-        self.consistent.charge(call, charges).await.map_err(|error| match error {
-            tidegate_stores::StoreError::Charges(error) => ChargeFailure::Refused(error),
-            error => {
-                self.failures.log(&error, instead_of(charges));
-                match (error.is_overload(), error.was_not_applied()) {
-                    (true, _) => ChargeFailure::Overloaded,
-                    (false, true) => ChargeFailure::Unanswered(Applied::No),
-                    (false, false) => ChargeFailure::Unanswered(Applied::Maybe),
-                }
-            }
-        })
+    /// What an error of the store means for charges. What is no fault of theirs is logged.
+    fn failure(&self, error: tidegate_stores::StoreError, charges: &[Charge<'_>]) -> ChargeFailure {
+        if let tidegate_stores::StoreError::Charges(error) = error {
+            return ChargeFailure::Refused(error);
+        }
+        self.failures.log(&error, instead_of(charges));
+        match (error.is_overload(), error.was_not_applied()) {
+            (true, _) => ChargeFailure::Overloaded,
+            (false, true) => ChargeFailure::Unanswered(Applied::No),
+            (false, false) => ChargeFailure::Unanswered(Applied::Maybe),
+        }
     }
 
     /// Does something with a permit.

@@ -1,5 +1,6 @@
 //! Any store, known by name: the compiler sees through it where no box is in the way.
 
+use futures_util::future::Either;
 use tidegate_core::{Charge, Decisions, Permits, Snapshot};
 
 use crate::redis::RedisStore;
@@ -77,11 +78,17 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
+    fn charge(
+        &self,
+        call: &Call,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
         match self {
-            AnyStore::Memory(store) => store.charge(call, charges).await,
-            AnyStore::Redis(store) => store.charge(call, charges).await,
-            AnyStore::Other(store) => store.store.charge(call, charges).await,
+            AnyStore::Memory(store) => Either::Left(Either::Left(store.charge(call, charges))),
+            AnyStore::Redis(store) => Either::Right(store.charge(call, charges)),
+            AnyStore::Other(store) => {
+                Either::Left(Either::Right(async move { store.store.charge(call, charges).await }))
+            }
         }
     }
 

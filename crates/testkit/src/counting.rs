@@ -1,7 +1,7 @@
-//! Counting of allocations, for tests that must see none, or not too many bytes of them.
+//! Counting of allocations, for tests that must see none, or know how large they are.
 //!
 //! ```
-//! use tidegate_testkit::counting::{Counting, allocations, held_bytes};
+//! use tidegate_testkit::counting::{Counting, allocations, held_bytes, sizes};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Counting = Counting;
@@ -9,14 +9,19 @@
 //! assert_eq!(allocations(|| drop(Box::new(1))), 1);
 //! let (number, bytes) = held_bytes(|| Box::new(1_u64));
 //! assert_eq!((*number, bytes), (1, 8));
+//! assert_eq!(sizes(|| drop((Box::new(1_u8), vec![0_u8; 100]))), [1, 100]);
 //! ```
 #![allow(unsafe_code, reason = "an allocator is unsafe to write")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+/// Allocations of a thread whose sizes are kept: an allocator cannot allocate a list of them.
+const KEPT: usize = 256;
+
 thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    static SIZES: [Cell<usize>; KEPT] = const { [const { Cell::new(0) }; KEPT] };
     /// Bytes that were allocated and not freed. Below zero on a thread that frees what another one allocated.
     static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
 }
@@ -27,7 +32,8 @@ pub struct Counting;
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.set(ALLOCATED.get() + 1);
+        let number = ALLOCATED.with(|allocated| allocated.replace(allocated.get() + 1));
+        SIZES.with(|sizes| sizes[place(number)].set(layout.size()));
         HELD_BYTES.set(HELD_BYTES.get() + layout.size().cast_signed());
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
@@ -43,6 +49,21 @@ unsafe impl GlobalAlloc for Counting {
 /// Returns the number of allocations that this thread has made, if [`Counting`] is the global allocator.
 pub fn allocated() -> u64 {
     ALLOCATED.get()
+}
+
+/// Where the size of an allocation is kept.
+fn place(number: u64) -> usize {
+    usize::try_from(number % KEPT as u64).unwrap_or_default()
+}
+
+/// Returns the bytes of each allocation that this thread makes while something runs. Panics if there are more than 256.
+pub fn sizes(run: impl FnOnce()) -> Vec<usize> {
+    let before = allocated();
+    run();
+    let made = before..allocated();
+    assert!(made.end - made.start <= KEPT as u64, "the sizes of {made:?} are not kept");
+    let sizes = SIZES.with(|sizes| sizes.each_ref().map(Cell::get));
+    made.map(|number| sizes[place(number)]).collect()
 }
 
 /// Returns the number of allocations that this thread makes while something runs.

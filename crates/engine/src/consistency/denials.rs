@@ -29,6 +29,9 @@ const SETS: usize = DENIALS_MAX / WAYS / SHARDS;
 /// Stamps. Keys that share one only make each other forgotten more often.
 const STAMPS: usize = 1 << 14;
 
+/// Two hashes of a call under keys of their own, which stand for it.
+type Print = [u64; 2];
+
 /// What is known of denied calls.
 pub(super) struct Denials {
     shards: Box<[Mutex<Vec<Set>>]>,
@@ -39,7 +42,7 @@ pub(super) struct Denials {
 type Set = [Option<Denied>; WAYS];
 
 struct Denied {
-    print: u128,
+    print: Print,
     stamp: u64,
     learned: Time,
     until: Time,
@@ -49,7 +52,7 @@ struct Denied {
 /// The charges of a call, as they were before it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
-    print: u128,
+    print: Print,
     /// The sum of its keys' stamps. They only grow, so that none has changed if the sum has not.
     stamp: u64,
 }
@@ -70,7 +73,7 @@ impl Denials {
         if !takes || !only || !charges.iter().any(|charge| charge.veto) {
             return None;
         }
-        let [low, high] = self.seeds.each_ref().map(|seed| {
+        let print = self.seeds.each_ref().map(|seed| {
             let mut hasher = seed.build_hasher();
             for charge in charges {
                 let (Op::Take(units) | Op::Ask(units)) = charge.op else { continue };
@@ -78,7 +81,6 @@ impl Denials {
             }
             hasher.finish()
         });
-        let print = u128::from(high) << 64 | u128::from(low);
         let stamp = charges.iter().fold(0_u64, |sum, charge| {
             let stamp = self.stamp(charge, Use::of(charge.op));
             sum.wrapping_add(stamp.load(SeqCst))
@@ -175,9 +177,9 @@ impl Use {
 }
 
 /// The shard and the set of a call.
-fn place(print: u128) -> (usize, usize) {
-    let low = |bits: u128, below: usize| usize::try_from(bits % below as u128).unwrap_or(0);
-    (low(print, SHARDS), low(print >> 64, SETS))
+fn place([shard, set]: Print) -> (usize, usize) {
+    let low = |bits: u64, below: usize| usize::try_from(bits % below as u64).unwrap_or(0);
+    (low(shard, SHARDS), low(set, SETS))
 }
 
 #[cfg(test)]
@@ -344,9 +346,9 @@ mod tests {
         let denied = *store.charge(&[charge]).unwrap().iter().next().unwrap();
         let at = |millis| Time::from_nanos(millis * 1_000_000);
         // All in one set: the bits that choose it are alike.
-        let call = |number: u128| Question { print: (number * SETS as u128) << 64, stamp: 0 };
+        let call = |number: u64| Question { print: [0, number * SETS as u64], stamp: 0 };
         for number in 0..6 {
-            let now = at(u64::try_from(number).unwrap() * 10);
+            let now = at(number * 10);
             denials.learn(call(number), now, now, &[(denied, true)]);
         }
         let known: Vec<bool> = (0..6).map(|number| denials.answer(call(number), at(60)).is_some()).collect();

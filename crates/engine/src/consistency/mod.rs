@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
+use futures_util::future::Either;
 use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{
     Charge, Clock, Consistency, Decision, Decisions, DecisionsExt, LimitExt, Op, Permits, Snapshot, Time, check_charges,
@@ -61,6 +61,7 @@ use tidegate_core::{
 use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, LastStates, Nature, PermitCharge, Store, StoreError};
 
 use crate::bounds::EASED_KEY_BYTES_MAX;
+use crate::few::Few;
 use crate::permits::new_permit_id;
 use denials::Denials;
 use keeper::Keeper;
@@ -162,18 +163,31 @@ impl Consistent {
     ///
     /// # Errors
     /// If the store does not answer, or the charges cannot be decided together.
-    pub(crate) async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
-        let places: ArrayVec<Place, CHARGES_MAX> =
-            charges.iter().take(CHARGES_MAX).map(|charge| self.place(charge)).collect();
-        if places.iter().all(|place| matches!(place, Place::Store)) {
-            return self.inner.ask(call, charges).await;
+    pub(crate) fn charge<'a>(
+        &'a self,
+        call: &'a Call,
+        charges: &'a [Charge<'a>],
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + 'a {
+        match self.places(charges) {
+            None => Either::Left(self.inner.ask(call, charges)),
+            // Boxed: those who only ask the store hold little.
+            Some(places) => Either::Right(Box::pin(self.charge_at(call, charges, places))),
         }
+    }
+
+    /// Decides charges of which some are decided here.
+    async fn charge_at(
+        &self,
+        call: &Call,
+        charges: &[Charge<'_>],
+        places: Few<Place>,
+    ) -> Result<Decisions, StoreError> {
         if let ([charge], [place]) = (charges, &places[..]) {
             let decision = self.one(call, charge, place).await?;
             return Ok([(decision, charge.veto)].into_iter().collect());
         }
         check_charges(charges)?;
-        self.several(call, charges, &places).await
+        Box::pin(self.several(call, charges, &places)).await
     }
 
     /// Looks at the key of a charge, in the store: what this node leased counts as spent, what it has not pushed is not
@@ -222,6 +236,12 @@ impl Consistent {
         self.inner.store.close().await;
     }
 
+    /// Where charges are decided; nothing if the store decides all of them.
+    fn places(&self, charges: &[Charge<'_>]) -> Option<Few<Place>> {
+        let places: Few<Place> = charges.iter().take(CHARGES_MAX).map(|charge| self.place(charge)).collect();
+        places.iter().any(|place| !matches!(place, Place::Store)).then_some(places)
+    }
+
     fn place(&self, charge: &Charge<'_>) -> Place {
         let length = charge.namespace.as_bytes().len() + charge.key.as_bytes().len();
         if length > EASED_KEY_BYTES_MAX || !self.inner.nature.is_shared || self.inner.closed.load(Relaxed) {
@@ -257,11 +277,9 @@ impl Inner {
         }
         let forget = Forget { denials: &self.denials, charges };
         self.calls.fetch_add(1, Relaxed);
-        // Boxed: what waits for a network may allocate, and those who decide here stay small.
-        let result = Box::pin(self.store.charge(call, charges)).await;
-        drop(forget);
+        let result = self.store.charge(call, charges).await;
         let (decisions, learned) = (result?, self.clock.now());
-        self.last.learn(charges, &decisions, sent, learned);
+        self.last.learn(forget.charges, &decisions, sent, learned);
         if let (Some(question), false) = (question, decisions.is_allowed()) {
             self.denials.learn(question, sent, learned, decisions.with_vetoes());
         }
@@ -269,7 +287,8 @@ impl Inner {
     }
 
     async fn ask_one(&self, call: &Call, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        let decisions = self.ask(call, std::slice::from_ref(charge)).await?;
+        // Boxed: what waits for a network may allocate, and those who decide here stay small.
+        let decisions = Box::pin(self.ask(call, std::slice::from_ref(charge))).await?;
         decisions.first().copied().ok_or_else(|| self.failed(Certainty::Unknown, Failure::Incomplete))
     }
 

@@ -5,8 +5,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use arrayvec::ArrayVec;
-use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Decisions, Op, Receipt};
 use tidegate_stores::{Call, StoreError};
 
@@ -33,7 +31,7 @@ impl Consistent {
             charges,
             places,
             answers: charges.iter().map(|_| None).collect(),
-            taken: Taken { inner, each: ArrayVec::new() },
+            taken: Taken { inner, each: Vec::new() },
             denied: false,
         };
         joining.decide_here(self, Turn::First).await?;
@@ -53,7 +51,7 @@ struct Joining<'a> {
     call: &'a Call,
     charges: &'a [Charge<'a>],
     places: &'a [Place],
-    answers: ArrayVec<Option<Decision>, CHARGES_MAX>,
+    answers: Vec<Option<Decision>>,
     taken: Taken<'a>,
     denied: bool,
 }
@@ -71,7 +69,7 @@ enum Turn {
 
 impl<'a> Joining<'a> {
     /// The numbers of the charges whose turn it is, and what is asked for them.
-    fn asked(&self, turn: Turn) -> ArrayVec<(usize, Charge<'a>), CHARGES_MAX> {
+    fn asked(&self, turn: Turn) -> Vec<(usize, Charge<'a>)> {
         let turn_of = |charge: &Charge<'_>, place: &Place| match (place, charge.op) {
             (Place::Store, _) => Turn::There,
             (_, Op::Take(_) | Op::Ask(_) | Op::Peek) => Turn::First,
@@ -97,12 +95,11 @@ impl<'a> Joining<'a> {
     }
 
     async fn take_there(&mut self, inner: &Inner) -> Result<(), StoreError> {
-        let (numbers, asked): (ArrayVec<usize, CHARGES_MAX>, ArrayVec<Charge<'a>, CHARGES_MAX>) =
-            self.asked(Turn::There).into_iter().unzip();
+        let (numbers, asked): (Vec<usize>, Vec<Charge<'a>>) = self.asked(Turn::There).into_iter().unzip();
         if asked.is_empty() {
             return Ok(());
         }
-        let decisions = inner.ask(self.call, &asked).await?;
+        let decisions = Box::pin(inner.ask(self.call, &asked)).await?;
         self.denied |= !decisions.is_allowed();
         numbers.into_iter().zip(decisions.iter()).for_each(|(number, decision)| self.answer(number, *decision));
         Ok(())
@@ -115,7 +112,7 @@ impl<'a> Joining<'a> {
     }
 
     /// The answers. If the whole is denied, what was taken here is there again.
-    fn finish(mut self) -> ArrayVec<(Decision, bool), CHARGES_MAX> {
+    fn finish(mut self) -> Vec<(Decision, bool)> {
         if !self.denied {
             self.taken.each.clear();
         }
@@ -156,7 +153,7 @@ impl Inner {
 /// What was taken here, and goes back if it is dropped before the whole has passed.
 struct Taken<'a> {
     inner: &'a Inner,
-    each: ArrayVec<Took<'a>, CHARGES_MAX>,
+    each: Vec<Took<'a>>,
 }
 
 struct Took<'a> {

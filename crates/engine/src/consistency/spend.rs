@@ -54,7 +54,7 @@ impl Consistent {
                     // What is held here would come on top of what is given.
                     Op::Refund(_, None) => {
                         for remainder in inner.leases.take_out(name, now) {
-                            keeper::give_back(inner, name, &remainder).await;
+                            Box::pin(keeper::give_back(inner, name, &remainder)).await;
                         }
                     }
                     Op::Reset => inner.leases.forget(name),

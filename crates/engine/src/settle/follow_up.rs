@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::{Charge, Op};
 use tidegate_policy::Rule;
 
-use super::Settling;
+use super::{Note, Settling};
 use crate::error::RequestError;
 use crate::outcome::{Answer, Denial};
 use crate::plan::{Planned, Step};
@@ -55,7 +55,7 @@ impl Settling<'_> {
         for (number, planned) in self.plan.planned.iter().enumerate() {
             if let Some(rule) = self.rule(number)
                 && let (Some(length), Some(backend)) = (rule.penalty, self.active.store_of(rule))
-                && (self.overlong.contains(&number) || self.is_overlong_in_memory(rule, length, planned)?)
+                && (self.is_overlong(number) || self.is_overlong_in_memory(rule, length, planned)?)
             {
                 // A store that fails now is asked again by the next request.
                 let penalty = self.plan.penalty(rule, length, planned)?;
@@ -63,6 +63,11 @@ impl Settling<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether its store said so of a penalty that was looked at beside a charge.
+    fn is_overlong(&self, number: usize) -> bool {
+        self.notes.iter().any(|(of, note)| *of == number && matches!(note, Note::Overlong))
     }
 
     /// Whether a penalty in memory, which was looked at when its charge was planned, is longer than its rule says.

@@ -11,7 +11,6 @@ mod without_store;
 
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{Charge, Decision, Decisions, MemoryStore, Op, Phase};
 use tidegate_policy::{Rule, RuleId};
@@ -20,11 +19,12 @@ use tidegate_stores::Call;
 use crate::active::Active;
 use crate::error::RequestError;
 use crate::failure::Failures;
+use crate::few::Few;
 use crate::instead::Instead;
 use crate::outcome::{Answer, Denial, Judged};
 use crate::penalty::Penalty;
 use crate::plan::{self, Plan, Planned, Step};
-use crate::store::{Applied, ChargeFailure};
+use crate::store::{Applied, Backend, ChargeFailure};
 
 pub(crate) use follow_up::follows_up;
 
@@ -37,17 +37,18 @@ pub(crate) struct Settled {
 }
 
 /// Asks the stores for what a request was planned to charge, and returns what comes of it.
-pub(crate) async fn settle(
-    active: &Active,
-    local: &MemoryStore,
-    plan: &Plan,
-    call: &Call,
-) -> Result<Settled, RequestError> {
+pub(crate) fn settle<'a>(
+    active: &'a Active,
+    local: &'a MemoryStore,
+    plan: &'a Plan,
+    call: &'a Call,
+) -> impl Future<Output = Result<Settled, RequestError>> + Send + 'a {
     let mut settling = Settling::new(active, local, plan, call);
-    settling.ask_all().await?;
-    let is_own = |number: usize| plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
-    let fell_back = settling.fell_back.iter().filter(|(number, _)| is_own(*number)).count() as u64;
-    Ok(Settled { denial: settling.denial(), judged: settling.into_judged(), fell_back })
+    async move {
+        let Err(error) = settling.ask_all().await else { return Ok(settling.into_settled()) };
+        settling.give_back(|_, _| true).await;
+        Err(error)
+    }
 }
 
 /// What is known of a charge before a store is asked.
@@ -75,7 +76,7 @@ fn unasked(planned: &Planned) -> Judged {
 }
 
 /// Charges that one store decides together, by their numbers in the plan.
-type Batch = ArrayVec<usize, CHARGES_MAX>;
+type Batch = Few<usize>;
 
 /// A rule and the descriptor that it judges: its limits are taken together, or none of them.
 type Group = (u32, Option<RuleId>);
@@ -101,17 +102,28 @@ struct Look<'a> {
 }
 
 /// Charges as they are put to a store, and what each is for.
-#[derive(Default)]
 struct Put<'a> {
-    parts: ArrayVec<Part, CHARGES_MAX>,
-    charges: ArrayVec<Charge<'a>, CHARGES_MAX>,
+    parts: Few<Part>,
+    charges: Few<Charge<'a>>,
 }
 
 impl<'a> Put<'a> {
+    fn with_room(charges: usize) -> Put<'a> {
+        Put { parts: Few::with_capacity(charges), charges: Few::with_capacity(charges) }
+    }
+
     fn push(&mut self, part: Part, charge: Charge<'a>) {
         self.parts.push(part);
         self.charges.push(charge);
     }
+}
+
+/// What is unusual about a charge.
+enum Note {
+    /// It was decided in this process instead of its store.
+    FellBack(Instead),
+    /// Its key is penalised for as long as penalties of its rule are, or longer: the clock of the store was set back.
+    Overlong,
 }
 
 struct Settling<'a> {
@@ -122,42 +134,34 @@ struct Settling<'a> {
     call: &'a Call,
     /// What is known so far, in the order of the plan.
     judged: Vec<Judged>,
-    /// Charges that were decided in this process instead of their store, and how.
-    fell_back: Vec<(usize, Instead)>,
-    /// Charges whose keys are penalised for as long as penalties of their rules are, or longer: the clock of the store was
-    /// set back.
-    overlong: Vec<usize>,
+    /// What is unusual about charges, by their numbers.
+    notes: Vec<(usize, Note)>,
     failures: Failures,
-    /// Rules that have counted this request as one of an overload.
-    overloads: Vec<RuleId>,
 }
 
 impl<'a> Settling<'a> {
     fn new(active: &'a Active, local: &'a MemoryStore, plan: &'a Plan, call: &'a Call) -> Settling<'a> {
         let judged = plan.planned.iter().map(unasked).collect();
-        let (fell_back, overlong, failures) = (Vec::new(), Vec::new(), plan.failures.clone());
-        let overloads = Vec::new();
-        Settling { active, local, plan, call, judged, fell_back, overlong, failures, overloads }
+        Settling { active, local, plan, call, judged, notes: Vec::new(), failures: plan.failures.clone() }
     }
 
     /// Asks all stores in turn: first those that answer at once, so that the others are spared what they deny. What an
     /// earlier one gave goes back if a later one denies.
     async fn ask_all(&mut self) -> Result<(), RequestError> {
         let mut denied = self.is_denied();
-        let active = self.active;
-        let awaits = |store: &usize| active.store(*store).is_some_and(|store| store.nature().awaits);
-        let all = 0..active.store_count();
-        let mut batch = Batch::new();
-        for store in all.clone().filter(|store| !awaits(store)).chain(all.filter(awaits)) {
+        let (active, mut batch) = (self.active, Batch::new());
+        // Each of them is met twice.
+        for turn in 0..2 * active.store_count() {
+            let (store, awaits) = (turn % active.store_count(), turn >= active.store_count());
+            if active.store_awaits(store) != awaits {
+                continue;
+            }
             let mut from = 0;
             while self.fill(&mut batch, store, &mut from) {
-                if denied && awaits(&store) {
+                if denied && awaits {
                     self.keep_refunds(&mut batch);
                 }
-                if let Err(error) = self.ask(store, &mut batch, denied).await {
-                    self.give_back(|_, _| true).await;
-                    return Err(error);
-                }
+                self.ask(&mut batch, denied).await?;
                 if !denied && self.is_denied() {
                     self.give_back(|_, _| true).await;
                     denied = true;
@@ -193,13 +197,13 @@ impl<'a> Settling<'a> {
     /// Quotas, and rules in shadow that have several limits, are put as if they denied the request. If one of them does,
     /// nothing was taken, and the others are put again without it: so each is taken as a whole or not at all, what no quota
     /// covers is never taken, and mostly one call will do.
-    async fn ask(&mut self, store: usize, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
+    async fn ask(&mut self, batch: &mut Batch, mut denied: bool) -> Result<(), RequestError> {
         let looks = self.looks(batch)?;
-        denied |= self.decide_held(store, batch, &looks, denied)?;
+        denied |= self.decide_held(batch, &looks, denied)?;
         while !batch.is_empty() {
             let put = self.put(batch, &looks, denied)?;
-            let decisions = match self.active.store(store) {
-                Some(backend) => backend.charge(self.call, &put.charges).await,
+            let decisions = match self.store_of(batch) {
+                Some(backend) => backend.charge_in_place(self.call, &put.charges).await,
                 None => Err(ChargeFailure::Unanswered(Applied::No)),
             };
             let decisions = match decisions {
@@ -225,7 +229,7 @@ impl<'a> Settling<'a> {
 
     /// Charges as they are put to a store, each behind the looks at what else may deny its key.
     fn put<'l>(&self, batch: &[usize], looks: &'l [Look<'a>], denied: bool) -> Result<Put<'l>, RequestError> {
-        let (plan, mut put) = (self.plan, Put::default());
+        let (plan, mut put) = (self.plan, Put::with_room(batch.len() + looks.len()));
         for number in batch {
             let planned = &plan.planned[*number];
             let Step::Charge(op) = planned.step else { continue };
@@ -242,8 +246,8 @@ impl<'a> Settling<'a> {
     }
 
     /// What may deny the keys of these charges beside their limits.
-    fn looks(&self, batch: &[usize]) -> Result<ArrayVec<Look<'a>, CHARGES_MAX>, RequestError> {
-        let (plan, mut looks) = (self.plan, ArrayVec::new());
+    fn looks(&self, batch: &[usize]) -> Result<Vec<Look<'a>>, RequestError> {
+        let (plan, mut looks) = (self.plan, Vec::new());
         for &number in batch {
             let planned = &plan.planned[number];
             let Some(rule) = self.rule(number) else { continue };
@@ -257,13 +261,18 @@ impl<'a> Settling<'a> {
         Ok(looks)
     }
 
+    /// The store of a batch.
+    fn store_of(&self, batch: &[usize]) -> Option<&'a Backend> {
+        self.active.store(self.plan.planned.get(*batch.first()?)?.store)
+    }
+
     fn keep_refunds(&self, batch: &mut Batch) {
         batch.retain(|number| matches!(self.plan.planned[*number].step, Step::Charge(Op::Refund(..))));
     }
 
     /// Keeps the answers to charges. A key that is penalised is denied whatever its limits say, but no shorter than they say.
     fn note_all(&mut self, batch: &[usize], put: &Put<'_>, decisions: &Decisions) {
-        let mut penalised: ArrayVec<(Group, Duration), CHARGES_MAX> = ArrayVec::new();
+        let mut penalised: Few<(Group, Duration)> = Few::new();
         for ((part, charge), decision) in put.parts.iter().zip(&put.charges).zip(decisions.iter()) {
             match part {
                 Part::Limit(number) => self.note(*number, charge, decision),
@@ -271,7 +280,7 @@ impl<'a> Settling<'a> {
                     let left = decision.reset_after();
                     penalised.push((group(&self.plan.planned[*number]), left));
                     if length.is_some_and(|length| left >= length) {
-                        self.overlong.push(*number);
+                        self.notes.push((*number, Note::Overlong));
                     }
                 }
                 Part::Penalty(..) => {}
@@ -296,7 +305,7 @@ impl<'a> Settling<'a> {
 
     /// Leaves the rules that are over out of a batch of which nothing was taken. Tells whether there were any.
     fn leave_out_what_is_over(&self, batch: &mut Batch) -> bool {
-        let mut over: ArrayVec<Group, CHARGES_MAX> = ArrayVec::new();
+        let mut over: Few<Group> = Few::new();
         for number in batch.iter() {
             let planned = &self.plan.planned[*number];
             // After one that is over, others on the same key were not tried, so they are put again.
@@ -348,8 +357,11 @@ impl<'a> Settling<'a> {
     }
 
     /// What came out, in the order of the plan.
-    fn into_judged(mut self) -> Vec<Judged> {
-        std::mem::take(&mut self.judged)
+    fn into_settled(mut self) -> Settled {
+        let is_own = |number: usize| self.plan.planned.get(number).is_some_and(|planned| planned.rule.is_none());
+        let fell_back = |(number, note): &&(usize, Note)| matches!(note, Note::FellBack(_)) && is_own(*number);
+        let fell_back = self.notes.iter().filter(fell_back).count() as u64;
+        Settled { denial: self.denial(), judged: std::mem::take(&mut self.judged), fell_back }
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tidegate_core::{Charge, Limit, Op};
-use tidegate_policy::{Local, OnStoreFailure, RuleId, Share};
+use tidegate_policy::{Local, OnStoreFailure, Share};
 
-use super::{Batch, Group, Look, Part, Put, Settling, group, looking};
+use super::{Batch, Group, Look, Note, Part, Put, Settling, group, looking};
 use crate::error::RequestError;
+use crate::failure::Failed;
 use crate::instead::Instead;
 use crate::outcome::Answer;
 use crate::plan::{self, Step};
@@ -49,12 +50,11 @@ impl<'a> Settling<'a> {
     /// batch. Returns whether one of them denies the request.
     pub(super) fn decide_held(
         &mut self,
-        store: usize,
         batch: &mut Batch,
         looks: &[Look<'a>],
         denied: bool,
     ) -> Result<bool, RequestError> {
-        let Some(asked) = self.active.store(store).and_then(Backend::asked).filter(|asked| asked.holds_any()) else {
+        let Some(asked) = self.store_of(batch).and_then(Backend::asked).filter(|asked| asked.holds_any()) else {
             return Ok(false);
         };
         let (plan, mut left) = (self.plan, Batch::new());
@@ -67,7 +67,7 @@ impl<'a> Settling<'a> {
                 left.push(number);
                 continue;
             }
-            let mut put = Put::default();
+            let mut put = Put::with_room(1 + looks.len());
             for look in looks.iter().filter(|look| look.number == number) {
                 put.push(Part::Penalty(number, look.length), look.penalty.charge(Op::Ask(1)));
             }
@@ -82,7 +82,10 @@ impl<'a> Settling<'a> {
     pub(super) fn place(&self, number: usize) -> Option<Place<'a>> {
         let planned = &self.plan.planned[number];
         let (_, limit) = plan::limit(self.active, planned)?;
-        let instead = self.fell_back.iter().find(|(fallen, _)| *fallen == number).map(|(_, instead)| *instead);
+        let instead = self.notes.iter().find_map(|(of, note)| match note {
+            Note::FellBack(instead) if *of == number => Some(*instead),
+            _ => None,
+        });
         Some(Place { backend: self.active.store(planned.store)?, limit: *limit, instead })
     }
 
@@ -96,10 +99,8 @@ impl<'a> Settling<'a> {
             OnStoreFailure::Local(_) if is_overload => self.judged[number].answer = Answer::Overloaded,
             OnStoreFailure::Local(choice) => self.decide_instead(number, &charge, choice, failure),
         }
-        match self.plan.planned[number].rule {
-            Some(id) if is_overload => self.note_overload(id),
-            Some(id) => self.failures.note(self.active, id),
-            None => {}
+        if let Some(id) = self.plan.planned[number].rule {
+            self.failures.note(self.active, id, if is_overload { Failed::Overloaded } else { Failed::Unanswered });
         }
     }
 
@@ -108,7 +109,7 @@ impl<'a> Settling<'a> {
         let store = self.active.store(self.plan.planned[number].store);
         let decided = store.and_then(|backend| {
             let instead = Instead::of(backend, choice, charge.limit);
-            self.fell_back.push((number, instead));
+            self.notes.push((number, Note::FellBack(instead)));
             instead.decide(backend, self.local, charge, applied).ok()
         });
         match decided {
@@ -132,13 +133,5 @@ impl<'a> Settling<'a> {
     fn left_of_penalty(&self, number: usize, look: &Charge<'_>) -> Option<Duration> {
         let asked = self.active.store(self.plan.planned[number].store)?.asked()?;
         asked.look_away(look).and_then(|decision| crate::penalty::left(&decision))
-    }
-
-    /// Counts an overload of this node. A rule counts that once for a request, whatever the number of its limits.
-    fn note_overload(&mut self, rule: RuleId) {
-        if !self.overloads.contains(&rule) {
-            self.overloads.push(rule);
-            self.active.count_overload(rule);
-        }
     }
 }

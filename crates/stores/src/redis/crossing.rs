@@ -3,49 +3,44 @@
 //! What takes is put first, and given back when a later slot denies. What gives, refunds and resets, cannot be undone: until
 //! nobody has denied it is only looked at. So a call that is denied leaves nothing behind.
 
-use std::slice;
-
 use futures_util::future::join_all;
+use smallvec::smallvec;
 use tidegate_core::{Charge, Decision, Decisions, DecisionsExt, Op, Report};
 
-use super::link::Term;
-use super::store::{RedisError, RedisStore};
+use super::link::slot;
+use super::named::{NamedCharges, Names};
+use super::store::RedisError;
 use crate::Call;
 
 pub(super) struct Crossing<'a> {
-    store: &'a RedisStore,
-    names: &'a [Vec<u8>],
-    slots: &'a [u16],
-    charges: &'a [Charge<'a>],
+    all: &'a NamedCharges<'a>,
+    /// Of each charge.
+    slots: Vec<u16>,
     answers: Vec<Option<Decision>>,
     reports: Vec<Option<Report>>,
 }
 
 impl<'a> Crossing<'a> {
-    /// Of each charge its name and its slot.
-    pub(super) fn new(
-        store: &'a RedisStore,
-        names: &'a [Vec<u8>],
-        slots: &'a [u16],
-        charges: &'a [Charge<'a>],
-    ) -> Crossing<'a> {
-        let (answers, reports) = (vec![None; charges.len()], vec![None; charges.len()]);
-        Crossing { store, names, slots, charges, answers, reports }
+    pub(super) fn new(all: &'a NamedCharges<'a>) -> Crossing<'a> {
+        let slots = all.names.iter().map(|name| slot(name)).collect();
+        let (answers, reports) = (vec![None; all.charges.len()], vec![None; all.charges.len()]);
+        Crossing { all, slots, answers, reports }
     }
 
     /// Decides them, each slot within a budget. What goes back because of a denial or a failure waits as if nobody were in a
     /// hurry: units that are not given back are lost to everybody.
-    pub(super) async fn decide(mut self, term: Term) -> Result<Decisions, RedisError> {
-        if let Err(error) = self.put(term).await {
+    pub(super) async fn decide(mut self) -> Result<Decisions, RedisError> {
+        if let Err(error) = self.put().await {
             self.give_back().await;
             return Err(error);
         }
-        let each = self.charges.iter().zip(self.answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
+        let each =
+            self.all.charges.iter().zip(self.answers).filter_map(|(charge, answer)| Some((answer?, charge.veto)));
         let decisions: Decisions = each.collect();
         Ok(decisions.reporting(self.reports))
     }
 
-    async fn put(&mut self, term: Term) -> Result<(), RedisError> {
+    async fn put(&mut self) -> Result<(), RedisError> {
         let mut denied = false;
         for numbers in self.by_slot(|_| true) {
             let put = |charge: &Charge<'a>| match charge.op {
@@ -53,7 +48,7 @@ impl<'a> Crossing<'a> {
                 op if gives(op) => Charge { op: op.looking(), ..*charge },
                 _ => *charge,
             };
-            let decisions = self.ask(&numbers, put, term).await?;
+            let decisions = self.ask(&numbers, put).await?;
             if !denied && !decisions.is_allowed() {
                 denied = true;
                 self.give_back().await;
@@ -63,13 +58,13 @@ impl<'a> Crossing<'a> {
                 self.reports[number] = decisions.report(place).cloned();
             }
         }
-        if denied { Ok(()) } else { self.put_what_gives(term).await }
+        if denied { Ok(()) } else { self.put_what_gives().await }
     }
 
     /// Nobody denied: what was only looked at is done, in all slots at the same time.
-    async fn put_what_gives(&mut self, term: Term) -> Result<(), RedisError> {
+    async fn put_what_gives(&mut self) -> Result<(), RedisError> {
         let slots = self.by_slot(gives);
-        let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
+        let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
             let decisions = decisions?;
             for ((place, number), decision) in numbers.into_iter().enumerate().zip(decisions.iter()) {
@@ -82,15 +77,16 @@ impl<'a> Crossing<'a> {
 
     /// Gives back what was taken, all at the same time. If that fails, the units come back by themselves, later.
     async fn give_back(&mut self) {
-        let term = self.store.term(&Call::default());
-        let Crossing { store, names, slots, charges, .. } = *self;
+        let call = &Call::default();
+        let Crossing { all: NamedCharges { store, names, charges, .. }, ref slots, .. } = *self;
         let refunds = self.answers.iter().enumerate().filter_map(|(number, answer)| {
             let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charges[number].op else { return None };
             let refund = Op::Refund(units, Some(answer.as_ref()?.receipt()?));
             Some(async move {
                 let refund = [Charge { op: refund, veto: false, ..charges[number] }];
-                let name = slice::from_ref(&names[number]);
-                let after = store.charge_slot(slots[number], name, &refund, term).await.ok()?;
+                let names = smallvec![names[number].clone()];
+                let named = NamedCharges { store, call, names, charges: &refund };
+                let after = named.decide(slots[number]).await.ok()?;
                 Some((number, *after.first()?, after.report(0).cloned()))
             })
         });
@@ -103,7 +99,7 @@ impl<'a> Crossing<'a> {
     /// The numbers of the charges of each slot whose op is so, in the order of the charges.
     fn by_slot(&self, is_so: impl Fn(Op) -> bool) -> Vec<Vec<usize>> {
         let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
-        for (number, (charge, slot)) in self.charges.iter().zip(self.slots).enumerate() {
+        for (number, (charge, slot)) in self.all.charges.iter().zip(&self.slots).enumerate() {
             if !is_so(charge.op) {
                 continue;
             }
@@ -116,16 +112,12 @@ impl<'a> Crossing<'a> {
     }
 
     /// Puts charges of one slot, as `put` makes them.
-    async fn ask(
-        &self,
-        numbers: &[usize],
-        put: impl Fn(&Charge<'a>) -> Charge<'a>,
-        term: Term,
-    ) -> Result<Decisions, RedisError> {
-        let names: Vec<Vec<u8>> = numbers.iter().map(|number| self.names[*number].clone()).collect();
-        let charges: Vec<Charge<'_>> = numbers.iter().map(|number| put(&self.charges[*number])).collect();
+    async fn ask(&self, numbers: &[usize], put: impl Fn(&Charge<'a>) -> Charge<'a>) -> Result<Decisions, RedisError> {
+        let NamedCharges { store, call, .. } = *self.all;
+        let names: Names = numbers.iter().map(|number| self.all.names[*number].clone()).collect();
+        let charges: Vec<Charge<'_>> = numbers.iter().map(|number| put(&self.all.charges[*number])).collect();
         let slot = numbers.first().map_or(0, |number| self.slots[*number]);
-        self.store.charge_slot(slot, &names, &charges, term).await
+        NamedCharges { store, call, names, charges: &charges }.decide(slot).await
     }
 }
 

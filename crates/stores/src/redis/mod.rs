@@ -3,7 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | what users hold | `store.rs` |
-//! | charges of several slots of a Cluster | `crossing.rs` |
+//! | charges of one slot, and of several slots of a Cluster | `named.rs`, `crossing.rs` |
 //! | about what time it is there | `clock.rs` |
 //! | addresses of stores | `url.rs`, `query.rs` |
 //! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
@@ -20,6 +20,7 @@ mod encode;
 mod escape;
 mod key;
 mod link;
+mod named;
 mod query;
 mod script;
 mod store;

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use tidegate_core::{
-    Arithmetic, Charge, ChargeError, Decisions, DecisionsExt, Found, LimitExt, Op, Permits, Snapshot, Time,
-    check_charges,
+    Arithmetic, Charge, ChargeError, Decisions, DecisionsExt, Found, LimitExt, Op, Permits, Snapshot, check_charges,
 };
 
 use super::clock::StoreClock;
 use super::crossing::Crossing;
 use super::decode::{self, ReplyError};
 use super::link::{Arg, CallError, OpenError, Redis, Reply, Script, Term, slot};
+use super::named::NamedCharges;
 use super::script::SCRIPTS;
 use super::url::Target;
 use super::{encode, key};
@@ -25,8 +26,8 @@ pub(super) const PREFIX: &str = "tidegate";
 /// Redis or Valkey as a store: standalone, behind Sentinel, or as a Cluster. Clones share its connections.
 #[derive(Clone)]
 pub struct RedisStore {
-    redis: Redis,
-    prefix: Box<str>,
+    pub(super) redis: Redis,
+    pub(super) prefix: Box<str>,
     budget: Duration,
     wait: Duration,
     pub(super) clock: Arc<StoreClock>,
@@ -90,66 +91,20 @@ impl RedisStore {
     /// Decides charges at one instant.
     pub(crate) async fn decide(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, RedisError> {
         check_charges(charges)?;
-        let names: Vec<Vec<u8>> = charges.iter().map(|charge| key::name(&self.prefix, charge)).collect();
-        let slots: Vec<u16> = match self.redis.is_cluster() {
-            true => names.iter().map(|name| slot(name)).collect(),
-            false => Vec::new(),
-        };
-        let (first, term) = (slots.first().copied().unwrap_or(0), self.term(call));
-        if slots.iter().any(|slot| *slot != first) {
-            return Box::pin(Crossing::new(self, &names, &slots, charges).decide(term)).await;
-        }
-        self.charge_slot(first, &names, charges, term).await
-    }
-
-    /// Decides charges of one slot.
-    pub(super) async fn charge_slot(
-        &self,
-        slot: u16,
-        names: &[Vec<u8>],
-        charges: &[Charge<'_>],
-        term: Term,
-    ) -> Result<Decisions, RedisError> {
-        let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let mut around = self.clock.about_now();
-        // Once more if the windows of a calendar were not those of the store's time.
-        let mut asked_again = false;
-        loop {
-            let decided = match charges {
-                [] => return Ok(Decisions::default()),
-                [charge] => self.charge_one(slot, keys[0], charge, around, term).await?,
-                several => {
-                    let args = encode::several(several, around);
-                    let reply = self.redis.call_at(slot, &SCRIPTS.several, &keys, &args, term).await?;
-                    decode::decisions(several, &reply)
-                }
-            };
-            match decided {
-                // Nothing was changed.
-                Err(ReplyError::OtherTime(now)) if !asked_again && self.clock.learn(around, now) => {
-                    (around, asked_again) = (now, true);
-                }
-                decided => return decided.map_err(|error| self.unreadable(error)),
-            }
+        let named = NamedCharges::new(self, call, charges);
+        match self.common_slot(&named.names) {
+            Some(slot) => named.decide(slot).await,
+            None => Box::pin(Crossing::new(&named).decide()).await,
         }
     }
 
-    /// Decides one charge. Takes that wait on a connection are joined with equal ones: the script takes as many of them as
-    /// fit.
-    async fn charge_one(
-        &self,
-        slot: u16,
-        name: &[u8],
-        charge: &Charge<'_>,
-        around: Time,
-        term: Term,
-    ) -> Result<Result<Decisions, ReplyError>, RedisError> {
-        let (script, args) = (SCRIPTS.one(charge.limit), encode::one(charge, around));
-        let (reply, place) = match (charge.op, &args[..]) {
-            (Op::Take(1..), [_once, rest @ ..]) => self.redis.call_joined(slot, script, name, rest, term).await?,
-            _ => (self.redis.call_at(slot, script, &[name], &args, term).await?, 0),
-        };
-        Ok(decode::one(charge, &reply, place))
+    /// The slot of all these names; nothing if they have several. Without a Cluster all slots are one.
+    fn common_slot(&self, names: &[Vec<u8>]) -> Option<u16> {
+        if !self.redis.is_cluster() {
+            return Some(0);
+        }
+        let first = names.first().map_or(0, |name| slot(name));
+        names.iter().skip(1).all(|name| slot(name) == first).then_some(first)
     }
 
     pub(super) async fn look(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, RedisError> {
@@ -207,7 +162,7 @@ impl RedisStore {
         Term::new(self.budget, self.wait).until(call.deadline)
     }
 
-    fn unreadable(&self, error: ReplyError) -> RedisError {
+    pub(super) fn unreadable(&self, error: ReplyError) -> RedisError {
         RedisError::Reply { store: Arc::clone(self.name()), error }
     }
 }
@@ -216,8 +171,12 @@ impl RedisStore {
 /// and what was taken is given back when a later one is denied: never too much passes, but somebody else may be denied
 /// meanwhile. Their refunds and resets come after all that takes, and only if nothing is denied.
 impl Store for RedisStore {
-    async fn charge(&self, call: &Call, charges: &[Charge<'_>]) -> Result<Decisions, StoreError> {
-        Ok(self.decide(call, charges).await?)
+    fn charge(
+        &self,
+        call: &Call,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+        self.decide(call, charges).err_into()
     }
 
     async fn inspect(&self, call: &Call, charge: &Charge<'_>) -> Result<Snapshot, StoreError> {
