@@ -33,7 +33,7 @@ impl<'a> Crossing<'a> {
         Crossing { store, names, slots, charges, answers, reports }
     }
 
-    /// Decides them, each slot within a budget. What goes back because of a denial or a failure waits as if nobody were in a
+    /// Decides them, each slot within a budget, and all of them within one wait. What goes back because of a denial or a failure waits as if nobody were in a
     /// hurry: units that are not given back are lost to everybody.
     pub(super) async fn decide(mut self, term: Term) -> Result<Decisions, RedisError> {
         if let Err(error) = self.put(term).await {
@@ -66,9 +66,10 @@ impl<'a> Crossing<'a> {
         if denied { Ok(()) } else { self.put_what_gives(term).await }
     }
 
-    /// Nobody denied: what was only looked at is done, in all slots at the same time.
+    /// Nobody denied: what was only looked at is done, in all slots at the same time. It is owed, so it may wait however long
+    /// the slots before it have waited.
     async fn put_what_gives(&mut self, term: Term) -> Result<(), RedisError> {
-        let slots = self.by_slot(gives);
+        let (slots, term) = (self.by_slot(gives), term.anew());
         let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
             let decisions = decisions?;

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) next_number: u64,
     pub(super) window: Window,
     pub(super) pace: Pace,
+    /// Whether calls were left in line when the window was full.
+    pub(super) is_behind: bool,
     /// When the socket was last read to its end.
     pub(super) drained: Instant,
     /// When something is due, or before.
@@ -51,6 +53,8 @@ pub(super) enum Slot {
     /// Its caller left; whoever has its number frees it.
     Left,
     Sent {
+        /// The number of its command.
+        number: u64,
         leave: Option<Instant>,
         waited: Duration,
         waker: Option<Waker>,
@@ -91,6 +95,7 @@ impl State {
             next_number: 0,
             window: Window::new(),
             pace: Pace::default(),
+            is_behind: false,
             drained: Instant::now(),
             ring: None,
             is_away: false,
@@ -101,8 +106,8 @@ impl State {
         }
     }
 
-    /// Whether a call may wait.
-    pub(super) fn admit(&mut self, kind: Kind, patience: &Patience) -> Result<(), Trouble> {
+    /// Whether a call may wait: not if its turn would come too late, by the pace of the last answers.
+    pub(super) fn admit(&mut self, kind: Kind, patience: &Patience, now: Instant) -> Result<(), Trouble> {
         if let Some(trouble) = &self.over {
             return Err(trouble.clone());
         }
@@ -113,7 +118,7 @@ impl State {
             return Err(Trouble::QueueFull);
         }
         let is_held = !self.is_away && !self.window.has_room(self.sent.len() + self.waiting.commands());
-        if is_held && self.pace.time_for(self.waiting.commands()) > patience.wait {
+        if is_held && now + self.pace.time_for(self.waiting.commands()) > patience.end() {
             return Err(Trouble::TurnTooLate);
         }
         Ok(())
@@ -179,13 +184,15 @@ impl State {
             (Reply::Error(error), Some(refusal)) if error.code() == "NOSCRIPT" => refusal,
             (reply, _) => reply,
         };
-        for (place, slot) in first.members.into_iter().enumerate() {
+        // The last one gets the reply itself, and mostly it is the only one.
+        let replies = std::iter::repeat_n(reply, first.members.len());
+        for (place, (slot, reply)) in first.members.into_iter().zip(replies).enumerate() {
             let Some(slot) = slot else { continue };
             let waited = match &self.slots[slot] {
                 Slot::Sent { waited, .. } => *waited,
                 _ => Duration::ZERO,
             };
-            self.finish(slot, Outcome::Answered(Answer { reply: reply.clone(), place, took, waited }), wakers);
+            self.finish(slot, Outcome::Answered(Answer { reply, place, took, waited }), wakers);
         }
         true
     }
@@ -219,7 +226,9 @@ impl State {
         self.end_calls_of_those_who_leave(now, wakers);
         let asides = self.sent.iter_mut().filter(|sent| sent.kind == Kind::Aside);
         asides.for_each(|sent| sent.is_over = sent.due(budget) <= now);
-        let Some(oldest) = self.sent.iter().find(|sent| sent.kind == Kind::Call) else { return };
+        // Those whose time is over already say nothing about when this was looked at.
+        let is_due = |sent: &&Sent| sent.kind == Kind::Call && !sent.is_over;
+        let Some(oldest) = self.sent.iter().find(is_due) else { return };
         let due = oldest.due(budget);
         if due > now {
             return;
@@ -282,9 +291,11 @@ impl State {
         while let Some(entry) = self.asides.pop() {
             self.send(entry, Kind::Aside, turn);
         }
+        self.is_behind = false;
         while !self.waiting.is_empty() {
             if !self.is_away && !self.window.has_room(self.sent.len()) {
                 self.window.is_full();
+                self.is_behind = true;
                 break;
             }
             if let Some(entry) = self.waiting.pop() {
@@ -307,7 +318,7 @@ impl State {
                 }
             };
             let waited = turn.now.saturating_duration_since(since);
-            self.slots[slot] = Slot::Sent { leave, waited, waker };
+            self.slots[slot] = Slot::Sent { number: self.next_number, leave, waited, waker };
             soonest = soonest.into_iter().chain(leave).min();
             sent_members.push(Some(slot));
         }
@@ -326,10 +337,13 @@ impl State {
         self.sent.push_back(sent);
     }
 
-    /// A caller left while its call is under way.
-    pub(super) fn leave(&mut self, slot: usize) {
-        let mut places = self.sent.iter_mut().flat_map(|sent| &mut sent.members);
-        if let Some(place) = places.find(|place| **place == Some(slot)) {
+    /// A caller left while its call is under way, as part of the command of this number.
+    pub(super) fn leave(&mut self, slot: usize, number: u64) {
+        // Commands are numbered one after the other.
+        let first = self.sent.front().map_or(0, |sent| sent.number);
+        let command = usize::try_from(number - first).ok().and_then(|at| self.sent.get_mut(at));
+        let place = command.and_then(|sent| sent.members.iter_mut().find(|place| **place == Some(slot)));
+        if let Some(place) = place {
             *place = None;
         }
         self.free(slot);

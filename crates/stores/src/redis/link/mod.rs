@@ -25,6 +25,8 @@ mod command;
 mod dial;
 mod direct;
 mod driver;
+#[cfg(test)]
+mod driver_tests;
 mod error;
 mod journal;
 mod keeper;
