@@ -61,6 +61,10 @@ pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
 /// Most calls that are joined to one command: a script that takes one after the other holds up the others meanwhile.
 pub(crate) const JOINED_MAX: usize = 64;
 
+/// Unanswered commands of one key from which on it is hot: its further calls wait for a round trip at most, so that they can
+/// be joined. Calls for a key of few callers meet by chance, and should not wait.
+pub(crate) const HOT_UNANSWERED_MIN: usize = 4;
+
 /// Fewest answers that tell a pace.
 pub(crate) const PACE_ANSWERS_MIN: u64 = 16;
 

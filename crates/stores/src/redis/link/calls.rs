@@ -68,6 +68,8 @@ pub(super) struct Sent {
     /// The places of its calls in their order; nothing for those whose callers have an outcome or left.
     pub(super) members: SmallVec<[Option<usize>; 1]>,
     pub(super) kind: Kind,
+    /// The hash of its key, if it has one key alone.
+    pub(super) key: Option<u64>,
     pub(super) number: u64,
     pub(super) at: Instant,
     /// Where its bytes begin and end among all that are written to this connection.
@@ -169,6 +171,7 @@ impl State {
             return true;
         }
         let Some(first) = self.sent.pop_front() else { return false };
+        self.waiting.answered(first.key);
         self.is_away = false;
         let took = self.drained.saturating_duration_since(first.at);
         let next = self.next_number;
@@ -288,24 +291,25 @@ impl State {
 
     /// Hands out what may be written now.
     pub(super) fn fill(&mut self, turn: &mut Turn<'_>) {
-        while let Some(entry) = self.asides.pop() {
+        while let Some(entry) = self.asides.pop(false) {
             self.send(entry, Kind::Aside, turn);
         }
         self.is_behind = false;
-        while !self.waiting.is_empty() {
+        while self.waiting.commands() > 0 {
             if !self.is_away && !self.window.has_room(self.sent.len()) {
                 self.window.is_full();
                 self.is_behind = true;
                 break;
             }
-            if let Some(entry) = self.waiting.pop() {
+            // Answers of a server that is away may never come, so nothing is held for them.
+            if let Some(entry) = self.waiting.pop(!self.is_away) {
                 self.send(entry, Kind::Call, turn);
             }
         }
     }
 
     fn send(&mut self, entry: Entry, kind: Kind, turn: &mut Turn<'_>) {
-        let Entry { packed, members } = entry;
+        let Entry { packed, members, key } = entry;
         let mut soonest: Option<Instant> = None;
         let mut sent_members = SmallVec::new();
         for slot in members {
@@ -323,6 +327,7 @@ impl State {
             sent_members.push(Some(slot));
         }
         if sent_members.is_empty() {
+            self.waiting.answered(key);
             return;
         }
         let begin = *turn.end;
@@ -330,8 +335,19 @@ impl State {
         let (number, replies) = (self.next_number, packed.replies);
         self.next_number += 1;
         let (members, at, end) = (sent_members, turn.now, *turn.end);
-        let sent =
-            Sent { members, kind, number, at, begin, end, replies, refusal: None, is_prolonged: false, is_over: false };
+        let sent = Sent {
+            members,
+            kind,
+            key,
+            number,
+            at,
+            begin,
+            end,
+            replies,
+            refusal: None,
+            is_prolonged: false,
+            is_over: false,
+        };
         let half = sent.due(self.budget / 2);
         self.ring_by(soonest.map_or(half, |leave| leave.min(half)));
         self.sent.push_back(sent);
@@ -359,8 +375,13 @@ impl State {
         members.into_iter().flatten().for_each(|slot| self.finish(slot, outcome.clone(), wakers));
     }
 
-    pub(super) fn ring_by(&mut self, due: Instant) {
-        self.ring = Some(self.ring.map_or(due, |ring| ring.min(due)));
+    /// Sees to it that somebody looks at the time by then. Returns whether that is sooner than before.
+    pub(super) fn ring_by(&mut self, due: Instant) -> bool {
+        let is_sooner = self.ring.is_none_or(|ring| due < ring);
+        if is_sooner {
+            self.ring = Some(due);
+        }
+        is_sooner
     }
 }
 

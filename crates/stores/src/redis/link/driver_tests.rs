@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::bounds::{REPLIES_MAX, TURN_TIME_MIN, UNANSWERED_FIRST};
+use super::bounds::{HOT_UNANSWERED_MIN, REPLIES_MAX, TURN_TIME_MIN, UNANSWERED_FIRST};
 use super::command::{Arg, Packed, Script, run_joined};
 use super::dial::{Io, Wire};
 use super::driver;
@@ -87,6 +87,118 @@ async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
+}
+
+/// As many calls for a key as make it hot, each a command of its own.
+async fn heat(pipe: &Arc<Pipe>, key: &str) -> Vec<Pending> {
+    let mut calls = Vec::new();
+    for _ in 0..HOT_UNANSWERED_MIN {
+        calls.push(call(pipe, key));
+        settle().await;
+    }
+    calls
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_for_a_hot_key_wait_for_an_answer_and_become_one() {
+    let (pipe, commands) = serve(millis(1), 1);
+    let start = Instant::now();
+    let first = heat(&pipe, "hot").await;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(call(&pipe, "hot"));
+        settle().await;
+    }
+    let cold = call(&pipe, "cold");
+    for (place, pending) in held.into_iter().enumerate() {
+        assert_eq!(answered(pending).await, place);
+    }
+    assert_eq!(answered(cold).await, 0);
+    for pending in first {
+        assert_eq!(answered(pending).await, 0);
+    }
+    // The cold key went before what was held, which went when the fourth was answered.
+    assert_eq!((commands.load(Relaxed), start.elapsed()), (HOT_UNANSWERED_MIN + 2, millis(6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cold_keys_are_not_held() {
+    let (pipe, commands) = serve(millis(1), UNANSWERED_FIRST);
+    let mut calls = Vec::new();
+    for number in 0..UNANSWERED_FIRST {
+        calls.push(call(&pipe, &format!("k{}", number / HOT_UNANSWERED_MIN)));
+        settle().await;
+    }
+    for pending in calls {
+        let Outcome::Answered(answer) = pending.await else { panic!("no answer") };
+        assert_eq!((answer.place, answer.waited), (0, Duration::ZERO));
+    }
+    assert_eq!(commands.load(Relaxed), UNANSWERED_FIRST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_leave_do_not_block_their_key() {
+    let (pipe, commands) = serve(millis(1), 1);
+    let first = heat(&pipe, "hot").await;
+    drop(call(&pipe, "hot"));
+    settle().await;
+    let held = call(&pipe, "hot");
+    drop(first);
+    assert_eq!(answered(held).await, 0);
+    // Nobody is left of what is held.
+    let first = heat(&pipe, "hot").await;
+    drop(call(&pipe, "hot"));
+    for pending in first {
+        answered(pending).await;
+    }
+    settle().await;
+    assert_eq!(commands.load(Relaxed), 2 * HOT_UNANSWERED_MIN + 1, "what is left is never sent");
+    for pending in heat(&pipe, "hot").await {
+        assert_eq!(answered(pending).await, 0, "and does not count as unanswered");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_call_is_held_waits_no_longer_than_it_said() {
+    let (pipe, commands) = serve(millis(15), 1);
+    let first = heat(&pipe, "hot").await;
+    let start = Instant::now();
+    let ask = |wait, leave| pipe.call(charge("hot"), Kind::Call, &patience(millis(wait), leave)).unwrap();
+    let (waits, leaves, stays) = (ask(5, None), ask(100, Some(millis(7))), ask(100, None));
+    assert!(matches!(waits.await, Outcome::NotSent(Trouble::TurnTooLate)));
+    assert_eq!(start.elapsed(), millis(5));
+    assert!(matches!(leaves.await, Outcome::NotSent(Trouble::CallerLeft)));
+    assert_eq!(start.elapsed(), millis(7));
+    drop((first, stays));
+    sleep(millis(200)).await;
+    assert_eq!(commands.load(Relaxed), HOT_UNANSWERED_MIN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_calls_are_lost_is_released() {
+    let (pipe, commands) = serve(millis(100), 100);
+    let start = Instant::now();
+    let mut calls = heat(&pipe, "hot").await;
+    let held = call(&pipe, "hot");
+    sleep(millis(1)).await;
+    assert!(matches!(held.await, Outcome::NotSent(Trouble::Away)), "with those that it waits for");
+    assert_eq!(start.elapsed(), BUDGET);
+    // Each goes at once, as long as nothing is answered.
+    for _ in 0..3 {
+        calls.push(call(&pipe, "hot"));
+        settle().await;
+    }
+    for pending in calls {
+        assert!(matches!(pending.await, Outcome::Unknown(Trouble::Away)));
+    }
+    assert_eq!(start.elapsed(), BUDGET * 2, "each within its budget");
+    sleep(millis(1_000)).await;
+    assert_eq!(commands.load(Relaxed), HOT_UNANSWERED_MIN + 3);
+    let (pipe, commands) = serve(millis(1), 1);
+    drop(heat(&pipe, "hot").await);
+    sleep(millis(100)).await;
+    assert_eq!(answered(call(&pipe, "hot")).await, 0);
+    assert_eq!(commands.load(Relaxed), HOT_UNANSWERED_MIN + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,4 +360,36 @@ async fn a_server_that_never_stops_answering_is_left() {
         Trouble::Broken("the server sent a reply that nobody asked for".into()),
         "and not what came later"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_connection_that_ends_are_over_with_it() {
+    let (ours, theirs) = duplex(1 << 20);
+    let (pipe, driver) = drive(ours);
+    let sent = heat(&pipe, "hot").await;
+    let held = call(&pipe, "hot");
+    settle().await;
+    let in_line = call(&pipe, "cold");
+    driver.abort();
+    drop(driver.await);
+    drop(theirs);
+    for pending in sent {
+        assert!(matches!(pending.await, Outcome::Unknown(Trouble::Broken(_))));
+    }
+    for pending in [held, in_line] {
+        assert!(matches!(pending.await, Outcome::NotSent(Trouble::Broken(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_retired_answers_what_is_held() {
+    let (pipe, commands) = serve(millis(1), 1);
+    let first = heat(&pipe, "hot").await;
+    let held = call(&pipe, "hot");
+    pipe.retire();
+    assert_eq!(answered(held).await, 0);
+    drop(first);
+    assert_eq!(commands.load(Relaxed), HOT_UNANSWERED_MIN + 1);
+    settle().await;
+    assert!(pipe.call(charge("hot"), Kind::Call, &patience(AMPLE, None)).is_err());
 }

@@ -110,16 +110,13 @@ impl Pipe {
         let patience = Patience { until, ..*patience };
         state.admit(kind, &patience, now)?;
         let slot = state.place(Slot::Waiting { since: now, until, leave: patience.leave, waker: None });
-        match kind {
-            Kind::Call => {
-                state.waiting.push(packed, slot);
-                state.ring_by(patience.end());
-            }
-            Kind::Aside => {
-                state.asides.push(packed, slot);
-            }
+        let is_news = match kind {
+            Kind::Call => state.waiting.push(packed, slot) | state.ring_by(patience.end()),
+            Kind::Aside => state.asides.push(packed, slot),
+        };
+        if is_news {
+            state.wake_driver();
         }
-        state.wake_driver();
         drop(state);
         Ok(Pending { pipe: Arc::clone(self), slot })
     }
