@@ -15,8 +15,6 @@ const BUDGET: Duration = Duration::from_millis(30);
 const BEYOND: Duration = Duration::from_millis(5);
 /// By then no call waits for the store any more.
 const OPENED: Duration = Duration::from_secs(1);
-/// So much may this machine, which does other things too, hold up one answer in a hundred.
-const HELD_UP: Duration = Duration::from_millis(50);
 
 /// Everybody asks; then Redis is `ill` for two seconds, and well again.
 fn check(port: u16, ill: impl Fn(bool)) {
@@ -54,7 +52,8 @@ fn check(port: u16, ill: impl Fn(bool)) {
     println!("memory {:.1} MB, then {:.1} MB; files {}, then {}", before.0, after.0, before.1, after.1);
     assert_eq!(answers.of("guest").count(Said::Failed), 0, "who is let through meets no error");
     assert!(during.of("user").count(Said::Failed) > 0, "nobody noticed");
-    assert!(during.took(990) <= BUDGET + BEYOND + healthy.took(990) + HELD_UP, "{}", during.told());
+    // What this machine holds up shows before, too.
+    assert!(during.took(990) <= BUDGET + BEYOND + healthy.took(990), "{}", during.told());
     assert_eq!(opened.of("user").count(Said::Passed), 0, "the breaker is open");
     assert!(opened.took(900) < BUDGET, "while the breaker is open nobody waits: {}", opened.told());
     let failed = again.of("user").count(Said::Failed) as f64 / again.of("user").0.len() as f64;

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use smallvec::smallvec;
 use tidegate_core::{Charge, Decision, Decisions, DecisionsExt, Op, Report};
 
-use super::link::slot;
+use super::link::{Term, slot};
 use super::named::{NamedCharges, Names};
 use super::store::RedisError;
 use crate::Call;
@@ -27,8 +27,8 @@ impl<'a> Crossing<'a> {
         Crossing { all, slots, answers, reports }
     }
 
-    /// Decides them, each slot within a budget. What goes back because of a denial or a failure waits as if nobody were in a
-    /// hurry: units that are not given back are lost to everybody.
+    /// Decides them, each slot within a budget, and all of them within one wait. What goes back because of a denial or a
+    /// failure waits as if nobody were in a hurry: units that are not given back are lost to everybody.
     pub(super) async fn decide(mut self) -> Result<Decisions, RedisError> {
         if let Err(error) = self.put().await {
             self.give_back().await;
@@ -48,7 +48,7 @@ impl<'a> Crossing<'a> {
                 op if gives(op) => Charge { op: op.looking(), ..*charge },
                 _ => *charge,
             };
-            let decisions = self.ask(&numbers, put).await?;
+            let decisions = self.ask(&numbers, put, self.all.term).await?;
             if !denied && !decisions.is_allowed() {
                 denied = true;
                 self.give_back().await;
@@ -61,10 +61,11 @@ impl<'a> Crossing<'a> {
         if denied { Ok(()) } else { self.put_what_gives().await }
     }
 
-    /// Nobody denied: what was only looked at is done, in all slots at the same time.
+    /// Nobody denied: what was only looked at is done, in all slots at the same time. It is owed, so it may wait however long
+    /// the slots before it have waited.
     async fn put_what_gives(&mut self) -> Result<(), RedisError> {
-        let slots = self.by_slot(gives);
-        let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge))).await;
+        let (slots, term) = (self.by_slot(gives), self.all.term.anew());
+        let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
             let decisions = decisions?;
             for ((place, number), decision) in numbers.into_iter().enumerate().zip(decisions.iter()) {
@@ -77,7 +78,7 @@ impl<'a> Crossing<'a> {
 
     /// Gives back what was taken, all at the same time. If that fails, the units come back by themselves, later.
     async fn give_back(&mut self) {
-        let call = &Call::default();
+        let term = self.all.store.term(&Call::default());
         let Crossing { all: NamedCharges { store, names, charges, .. }, ref slots, .. } = *self;
         let refunds = self.answers.iter().enumerate().filter_map(|(number, answer)| {
             let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charges[number].op else { return None };
@@ -85,7 +86,7 @@ impl<'a> Crossing<'a> {
             Some(async move {
                 let refund = [Charge { op: refund, veto: false, ..charges[number] }];
                 let names = smallvec![names[number].clone()];
-                let named = NamedCharges { store, call, names, charges: &refund };
+                let named = NamedCharges { store, term, names, charges: &refund };
                 let after = named.decide(slots[number]).await.ok()?;
                 Some((number, *after.first()?, after.report(0).cloned()))
             })
@@ -112,12 +113,17 @@ impl<'a> Crossing<'a> {
     }
 
     /// Puts charges of one slot, as `put` makes them.
-    async fn ask(&self, numbers: &[usize], put: impl Fn(&Charge<'a>) -> Charge<'a>) -> Result<Decisions, RedisError> {
-        let NamedCharges { store, call, .. } = *self.all;
+    async fn ask(
+        &self,
+        numbers: &[usize],
+        put: impl Fn(&Charge<'a>) -> Charge<'a>,
+        term: Term,
+    ) -> Result<Decisions, RedisError> {
+        let store = self.all.store;
         let names: Names = numbers.iter().map(|number| self.all.names[*number].clone()).collect();
         let charges: Vec<Charge<'_>> = numbers.iter().map(|number| put(&self.all.charges[*number])).collect();
         let slot = numbers.first().map_or(0, |number| self.slots[*number]);
-        NamedCharges { store, call, names, charges: &charges }.decide(slot).await
+        NamedCharges { store, term, names, charges: &charges }.decide(slot).await
     }
 }
 

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Charge, Decisions, Op, Time};
 
 use super::decode::{self, ReplyError};
+use super::link::Term;
 use super::script::SCRIPTS;
 use super::store::{RedisError, RedisStore};
 use super::{encode, key};
@@ -16,7 +17,7 @@ pub(super) type Names = SmallVec<[Vec<u8>; 1]>;
 /// little beside it.
 pub(super) struct NamedCharges<'a> {
     pub(super) store: &'a RedisStore,
-    pub(super) call: &'a Call,
+    pub(super) term: Term,
     pub(super) names: Names,
     pub(super) charges: &'a [Charge<'a>],
 }
@@ -24,7 +25,7 @@ pub(super) struct NamedCharges<'a> {
 impl<'a> NamedCharges<'a> {
     pub(super) fn new(store: &'a RedisStore, call: &'a Call, charges: &'a [Charge<'a>]) -> NamedCharges<'a> {
         let names = charges.iter().map(|charge| key::name(&store.prefix, charge)).collect();
-        NamedCharges { store, call, names, charges }
+        NamedCharges { store, term: store.term(call), names, charges }
     }
 
     /// Decides them at one instant. They are of this slot.
@@ -56,7 +57,7 @@ impl<'a> NamedCharges<'a> {
         charge: &Charge<'_>,
         around: Time,
     ) -> Result<Result<Decisions, ReplyError>, RedisError> {
-        let (redis, name, term) = (&self.store.redis, &self.names[0], self.store.term(self.call));
+        let (redis, name, term) = (&self.store.redis, &self.names[0], self.term);
         let (script, args) = (SCRIPTS.one(charge.limit), encode::one(charge, around));
         let (reply, place) = match (charge.op, &args[..]) {
             (Op::Take(1..), [_once, rest @ ..]) => redis.call_joined(slot, script, name, rest, term).await?,
@@ -68,8 +69,8 @@ impl<'a> NamedCharges<'a> {
     /// Decides several charges together.
     async fn several(&self, slot: u16, around: Time) -> Result<Result<Decisions, ReplyError>, RedisError> {
         let keys: Vec<&[u8]> = self.names.iter().map(Vec::as_slice).collect();
-        let (args, term) = (encode::several(self.charges, around), self.store.term(self.call));
-        let reply = self.store.redis.call_at(slot, &SCRIPTS.several, &keys, &args, term).await?;
+        let args = encode::several(self.charges, around);
+        let reply = self.store.redis.call_at(slot, &SCRIPTS.several, &keys, &args, self.term).await?;
         Ok(decode::decisions(self.charges, &reply))
     }
 }

@@ -39,6 +39,10 @@ pub(crate) const LINKS_MAX: usize = 64;
 /// How long a call may wait for its turn in this node when a URL does not say.
 pub(crate) const WAIT_DEFAULT: Duration = Duration::from_millis(100);
 
+/// How long a call waits for its turn at least, also if its request has used up its wait: a connection with room takes it
+/// within that.
+pub(crate) const TURN_TIME_MIN: Duration = Duration::from_millis(1);
+
 /// Longest wait: callers who wait longer are better served by an answer.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -56,6 +60,10 @@ pub(crate) const PACE_SPAN: Duration = Duration::from_millis(5);
 
 /// Most calls that are joined to one command: a script that takes one after the other holds up the others meanwhile.
 pub(crate) const JOINED_MAX: usize = 64;
+
+/// Unanswered commands of one key from which on it is hot: its further calls wait for a round trip at most, so that they can
+/// be joined. Calls for a key of few callers meet by chance, and should not wait.
+pub(crate) const HOT_UNANSWERED_MIN: usize = 4;
 
 /// Fewest answers that tell a pace.
 pub(crate) const PACE_ANSWERS_MIN: u64 = 16;
@@ -77,6 +85,10 @@ pub(crate) const READ_BYTES: usize = 16 * 1024;
 
 /// Longest reply: a map of the largest Cluster is shorter.
 pub(crate) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most replies that are read before they are looked at: all calls of a connection, whose commands have up to three replies,
+/// have fewer.
+pub(crate) const REPLIES_MAX: usize = 4 * WAITING_MAX;
 
 /// How deep replies are nested: the map of a Cluster has four levels.
 pub(crate) const REPLY_DEPTH_MAX: usize = 8;

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) next_number: u64,
     pub(super) window: Window,
     pub(super) pace: Pace,
+    /// Whether calls were left in line when the window was full.
+    pub(super) is_behind: bool,
     /// When the socket was last read to its end.
     pub(super) drained: Instant,
     /// When something is due, or before.
@@ -51,6 +53,8 @@ pub(super) enum Slot {
     /// Its caller left; whoever has its number frees it.
     Left,
     Sent {
+        /// The number of its command.
+        number: u64,
         leave: Option<Instant>,
         waited: Duration,
         waker: Option<Waker>,
@@ -64,6 +68,8 @@ pub(super) struct Sent {
     /// The places of its calls in their order; nothing for those whose callers have an outcome or left.
     pub(super) members: SmallVec<[Option<usize>; 1]>,
     pub(super) kind: Kind,
+    /// The hash of its key, if it has one key alone.
+    pub(super) key: Option<u64>,
     pub(super) number: u64,
     pub(super) at: Instant,
     /// Where its bytes begin and end among all that are written to this connection.
@@ -91,6 +97,7 @@ impl State {
             next_number: 0,
             window: Window::new(),
             pace: Pace::default(),
+            is_behind: false,
             drained: Instant::now(),
             ring: None,
             is_away: false,
@@ -101,8 +108,8 @@ impl State {
         }
     }
 
-    /// Whether a call may wait.
-    pub(super) fn admit(&mut self, kind: Kind, patience: &Patience) -> Result<(), Trouble> {
+    /// Whether a call may wait: not if its turn would come too late, by the pace of the last answers.
+    pub(super) fn admit(&mut self, kind: Kind, patience: &Patience, now: Instant) -> Result<(), Trouble> {
         if let Some(trouble) = &self.over {
             return Err(trouble.clone());
         }
@@ -113,7 +120,7 @@ impl State {
             return Err(Trouble::QueueFull);
         }
         let is_held = !self.is_away && !self.window.has_room(self.sent.len() + self.waiting.commands());
-        if is_held && self.pace.time_for(self.waiting.commands()) > patience.wait {
+        if is_held && now + self.pace.time_for(self.waiting.commands()) > patience.end() {
             return Err(Trouble::TurnTooLate);
         }
         Ok(())
@@ -164,6 +171,7 @@ impl State {
             return true;
         }
         let Some(first) = self.sent.pop_front() else { return false };
+        self.waiting.answered(first.key);
         self.is_away = false;
         let took = self.drained.saturating_duration_since(first.at);
         let next = self.next_number;
@@ -179,13 +187,15 @@ impl State {
             (Reply::Error(error), Some(refusal)) if error.code() == "NOSCRIPT" => refusal,
             (reply, _) => reply,
         };
-        for (place, slot) in first.members.into_iter().enumerate() {
+        // The last one gets the reply itself, and mostly it is the only one.
+        let replies = std::iter::repeat_n(reply, first.members.len());
+        for (place, (slot, reply)) in first.members.into_iter().zip(replies).enumerate() {
             let Some(slot) = slot else { continue };
             let waited = match &self.slots[slot] {
                 Slot::Sent { waited, .. } => *waited,
                 _ => Duration::ZERO,
             };
-            self.finish(slot, Outcome::Answered(Answer { reply: reply.clone(), place, took, waited }), wakers);
+            self.finish(slot, Outcome::Answered(Answer { reply, place, took, waited }), wakers);
         }
         true
     }
@@ -219,7 +229,9 @@ impl State {
         self.end_calls_of_those_who_leave(now, wakers);
         let asides = self.sent.iter_mut().filter(|sent| sent.kind == Kind::Aside);
         asides.for_each(|sent| sent.is_over = sent.due(budget) <= now);
-        let Some(oldest) = self.sent.iter().find(|sent| sent.kind == Kind::Call) else { return };
+        // Those whose time is over already say nothing about when this was looked at.
+        let is_due = |sent: &&Sent| sent.kind == Kind::Call && !sent.is_over;
+        let Some(oldest) = self.sent.iter().find(is_due) else { return };
         let due = oldest.due(budget);
         if due > now {
             return;
@@ -279,22 +291,25 @@ impl State {
 
     /// Hands out what may be written now.
     pub(super) fn fill(&mut self, turn: &mut Turn<'_>) {
-        while let Some(entry) = self.asides.pop() {
+        while let Some(entry) = self.asides.pop(false) {
             self.send(entry, Kind::Aside, turn);
         }
-        while !self.waiting.is_empty() {
+        self.is_behind = false;
+        while self.waiting.commands() > 0 {
             if !self.is_away && !self.window.has_room(self.sent.len()) {
                 self.window.is_full();
+                self.is_behind = true;
                 break;
             }
-            if let Some(entry) = self.waiting.pop() {
+            // Answers of a server that is away may never come, so nothing is held for them.
+            if let Some(entry) = self.waiting.pop(!self.is_away) {
                 self.send(entry, Kind::Call, turn);
             }
         }
     }
 
     fn send(&mut self, entry: Entry, kind: Kind, turn: &mut Turn<'_>) {
-        let Entry { packed, members } = entry;
+        let Entry { packed, members, key } = entry;
         let mut soonest: Option<Instant> = None;
         let mut sent_members = SmallVec::new();
         for slot in members {
@@ -307,11 +322,12 @@ impl State {
                 }
             };
             let waited = turn.now.saturating_duration_since(since);
-            self.slots[slot] = Slot::Sent { leave, waited, waker };
+            self.slots[slot] = Slot::Sent { number: self.next_number, leave, waited, waker };
             soonest = soonest.into_iter().chain(leave).min();
             sent_members.push(Some(slot));
         }
         if sent_members.is_empty() {
+            self.waiting.answered(key);
             return;
         }
         let begin = *turn.end;
@@ -319,17 +335,31 @@ impl State {
         let (number, replies) = (self.next_number, packed.replies);
         self.next_number += 1;
         let (members, at, end) = (sent_members, turn.now, *turn.end);
-        let sent =
-            Sent { members, kind, number, at, begin, end, replies, refusal: None, is_prolonged: false, is_over: false };
+        let sent = Sent {
+            members,
+            kind,
+            key,
+            number,
+            at,
+            begin,
+            end,
+            replies,
+            refusal: None,
+            is_prolonged: false,
+            is_over: false,
+        };
         let half = sent.due(self.budget / 2);
         self.ring_by(soonest.map_or(half, |leave| leave.min(half)));
         self.sent.push_back(sent);
     }
 
-    /// A caller left while its call is under way.
-    pub(super) fn leave(&mut self, slot: usize) {
-        let mut places = self.sent.iter_mut().flat_map(|sent| &mut sent.members);
-        if let Some(place) = places.find(|place| **place == Some(slot)) {
+    /// A caller left while its call is under way, as part of the command of this number.
+    pub(super) fn leave(&mut self, slot: usize, number: u64) {
+        // Commands are numbered one after the other.
+        let first = self.sent.front().map_or(0, |sent| sent.number);
+        let command = usize::try_from(number - first).ok().and_then(|at| self.sent.get_mut(at));
+        let place = command.and_then(|sent| sent.members.iter_mut().find(|place| **place == Some(slot)));
+        if let Some(place) = place {
             *place = None;
         }
         self.free(slot);
@@ -345,8 +375,13 @@ impl State {
         members.into_iter().flatten().for_each(|slot| self.finish(slot, outcome.clone(), wakers));
     }
 
-    pub(super) fn ring_by(&mut self, due: Instant) {
-        self.ring = Some(self.ring.map_or(due, |ring| ring.min(due)));
+    /// Sees to it that somebody looks at the time by then. Returns whether that is sooner than before.
+    pub(super) fn ring_by(&mut self, due: Instant) -> bool {
+        let is_sooner = self.ring.is_none_or(|ring| due < ring);
+        if is_sooner {
+            self.ring = Some(due);
+        }
+        is_sooner
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::url::Address;
 use super::bounds::{MAP_PAUSE, MAP_PAUSE_TROUBLED, MAP_TIME_MAX, NODES_MAX};
@@ -103,7 +103,7 @@ impl Cluster {
         if matches!(map.told, Told::Nothing) {
             let mut watch = self.map.subscribe();
             let told = watch.wait_for(|map| !matches!(map.told, Told::Nothing));
-            if let Ok(Ok(known)) = timeout(term.patience_left(), told).await {
+            if let Ok(Ok(known)) = timeout_at(term.patience().end(), told).await {
                 map = Arc::clone(&known);
             }
         }
@@ -184,7 +184,7 @@ impl Cluster {
             map.nodes.iter().filter_map(|member| Some((&member.address, member.node.any_live()?))).collect();
         rotate(&mut connected, turn);
         for (address, live) in connected {
-            let patience = Patience { wait: MAP_TIME_MAX, leave: None };
+            let patience = Patience { until: Instant::now() + MAP_TIME_MAX, leave: None };
             let Ok(asked) = live.pipe.call(question(), Kind::Aside, &patience) else { continue };
             let Ok(Outcome::Answered(answer)) = timeout(MAP_TIME_MAX, asked).await else { continue };
             if let Ok(ranges) = read(&answer.reply, address) {

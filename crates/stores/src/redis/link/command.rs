@@ -1,8 +1,8 @@
 //! A call of a script as commands of Redis.
 
-use sha1_smol::Sha1;
+use std::ops::Range;
 
-use super::line::Join;
+use sha1_smol::Sha1;
 
 /// A script: its text and the hash by which Redis knows it.
 #[derive(Debug, Clone)]
@@ -61,8 +61,11 @@ impl From<u64> for Arg<'_> {
 pub(super) struct Packed {
     pub(super) bytes: Vec<u8>,
     pub(super) replies: u8,
-    /// Set if calls that are the same to the byte may become one command.
-    pub(super) join: Option<Join>,
+    /// Where its key is, if it is one command for one key: those for the same key keep their order.
+    pub(super) key: Option<Range<usize>>,
+    /// Set if calls that are the same to the byte may become one command: the word that says how often it is meant, a `1`
+    /// with its length before it.
+    pub(super) times: Option<Range<usize>>,
 }
 
 impl Packed {
@@ -82,8 +85,8 @@ impl Packed {
     /// Writes the commands, which stand for so many calls, and counts the bytes.
     pub(super) fn write(&self, calls: usize, out: &mut Vec<u8>, end: &mut u64) {
         let before = out.len();
-        match &self.join {
-            Some(Join { times, .. }) if calls > 1 => {
+        match &self.times {
+            Some(times) if calls > 1 => {
                 out.extend_from_slice(&self.bytes[..times.start]);
                 let mut word = Packed::default();
                 word.word(Digits::default().of(calls as u64));
@@ -151,8 +154,7 @@ pub(super) fn run_joined(script: &Script, key: &[u8], args: &[Arg<'_>]) -> Packe
     let mut packed = begin(script, &[key], 1 + args.len());
     let times = packed.bytes.len();
     packed.arg(&once);
-    let key_end = times - b"\r\n".len();
-    packed.join = Some(Join { key: key_end - key.len()..key_end, times: times..packed.bytes.len() });
+    packed.times = Some(times..packed.bytes.len());
     args.iter().for_each(|arg| packed.arg(arg));
     packed
 }
@@ -160,12 +162,16 @@ pub(super) fn run_joined(script: &Script, key: &[u8], args: &[Arg<'_>]) -> Packe
 /// The command up to its keys.
 fn begin(script: &Script, keys: &[&[u8]], args: usize) -> Packed {
     let bytes = keys.iter().map(|key| key.len() + 16).sum::<usize>() + args * 20 + 96;
-    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1, join: None };
+    let mut packed = Packed { bytes: Vec::with_capacity(bytes), replies: 1, ..Packed::default() };
     packed.head(b'*', keys.len() + args + 3);
     packed.word(b"EVALSHA");
     packed.word(script.sha.as_bytes());
     packed.word(Digits::default().of(keys.len() as u64));
     keys.iter().for_each(|key| packed.word(key));
+    if let [key] = keys {
+        let end = packed.bytes.len() - b"\r\n".len();
+        packed.key = Some(end - key.len()..end);
+    }
     packed
 }
 
@@ -175,7 +181,8 @@ pub(super) fn load(script: &Script) -> Packed {
 }
 
 /// Puts before a command what the node needs first: the script's text, and the word that lets a call in to a slot that
-/// is still on its way. The latter holds for the next command alone, so it stands last. Such a command is not joined.
+/// is still on its way. The latter holds for the next command alone, so it stands last. Such a command is not joined,
+/// and keeps no order with others.
 pub(super) fn prepare(command: &Packed, script: Option<&Script>, asking: bool) -> Packed {
     if script.is_none() && !asking {
         return command.clone();
@@ -206,7 +213,7 @@ mod tests {
     fn a_call_that_can_be_joined_says_how_many_it_stands_for() {
         let script = Script::new("return 1");
         let command = run_joined(&script, b"key", &[Arg::from("t"), Arg::from(5_u64)]);
-        assert_eq!(command.join.as_ref().map(|join| &command.bytes[join.key.clone()]), Some(&b"key"[..]));
+        assert_eq!(command.key.clone().map(|key| &command.bytes[key]), Some(&b"key"[..]));
         for calls in [1_usize, 2, 64] {
             let (mut out, mut end) = (Vec::new(), 10);
             command.write(calls, &mut out, &mut end);

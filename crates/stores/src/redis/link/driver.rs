@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::bounds::WRITE_NOTED_MIN;
+use super::bounds::{REPLIES_MAX, WRITE_NOTED_MIN};
 use super::dial::{Io, Wire};
 use super::pipe::{Pipe, Tally, Trouble, Turn};
 use super::reply::{Inbox, Reply};
@@ -19,14 +19,28 @@ pub(super) async fn drive(pipe: Arc<Pipe>, wire: Wire, mut note: impl FnMut(Tall
     let Wire { stream, inbox } = wire;
     let (replies, wakers, out) = (Vec::new(), Vec::new(), Vec::new());
     let sleep = Box::pin(sleep_until(Instant::now()));
-    let mut driver =
-        Driver { pipe, stream, inbox, replies, wakers, out, end: 0, written: 0, sleep, ring: None, is_stalled: false };
+    let (is_stalled, is_flushed) = (false, true);
+    let mut driver = Driver {
+        pipe,
+        stream,
+        inbox,
+        replies,
+        wakers,
+        out,
+        end: 0,
+        written: 0,
+        sleep,
+        ring: None,
+        is_stalled,
+        is_flushed,
+    };
     // All that is in the socket is read before a call is given up, whatever others of this thread have to do.
     let trouble = unconstrained(poll_fn(|context| driver.poll(context, &mut note))).await;
     driver.close(&trouble);
 }
 
 const NO_REDIS: &str = "it does not answer like Redis";
+const UNASKED: &str = "the server sent a reply that nobody asked for";
 
 struct Driver {
     pipe: Arc<Pipe>,
@@ -43,6 +57,8 @@ struct Driver {
     ring: Option<Instant>,
     /// Whether the socket did not take all bytes when it was last written to.
     is_stalled: bool,
+    /// Whether the stream keeps none of the bytes that it took: one with TLS may.
+    is_flushed: bool,
 }
 
 /// Also when the runtime drops the task.
@@ -76,7 +92,7 @@ impl Driver {
                 return Poll::Ready(Trouble::Broken(reason));
             }
             if turned.is_unasked {
-                return Poll::Ready(Trouble::Broken("the server sent a reply that nobody asked for".into()));
+                return Poll::Ready(Trouble::Broken(UNASKED.into()));
             }
             if turned.is_done {
                 return Poll::Ready(Trouble::Broken("it was retired".into()));
@@ -99,6 +115,9 @@ impl Driver {
                 Poll::Ready(Ok(_)) => self.inbox.take_all(&mut self.replies).map_err(|_| NO_REDIS)?,
                 Poll::Ready(Err(error)) => return Err(error.to_string().into()),
             }
+            if self.replies.len() > REPLIES_MAX {
+                return Err(UNASKED.into());
+            }
         }
     }
 
@@ -116,17 +135,20 @@ impl Driver {
                 Poll::Pending => break,
             }
         }
+        self.out.drain(..done);
+        let was_stalled = std::mem::replace(&mut self.is_stalled, !self.out.is_empty());
+        if done == 0 && self.is_flushed {
+            return Ok(());
+        }
+        self.is_flushed = self.stream.as_mut().poll_flush(context)?.is_ready();
         if done == 0 {
             return Ok(());
         }
-        self.out.drain(..done);
-        let _ = self.stream.as_mut().poll_flush(context)?;
         let now = Instant::now();
         // Bytes that had to wait for the socket, or for this thread.
-        if self.is_stalled || now - handed_out >= WRITE_NOTED_MIN {
+        if was_stalled || now - handed_out >= WRITE_NOTED_MIN {
             self.pipe.written(from, self.written, now);
         }
-        self.is_stalled = !self.out.is_empty();
         Ok(())
     }
 

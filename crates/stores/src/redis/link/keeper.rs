@@ -197,7 +197,7 @@ impl Keeper {
                 continue;
             }
             self.node.circuit.probe_begins();
-            let patience = Patience { wait: PROBE_TIME_MAX, leave: None };
+            let patience = Patience { until: Instant::now() + PROBE_TIME_MAX, leave: None };
             let asked = live.pipe.call(Packed::of(&[b"PING"]), Kind::Aside, &patience);
             let Ok(pending) = asked else { return End::Lost };
             let Ok(Outcome::Answered(answer)) = timeout(PROBE_TIME_MAX, pending).await else {

@@ -25,6 +25,8 @@ mod command;
 mod dial;
 mod direct;
 mod driver;
+#[cfg(test)]
+mod driver_tests;
 mod error;
 mod journal;
 mod keeper;
@@ -46,6 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -154,52 +157,59 @@ impl Redis {
     }
 
     /// The same of keys whose slot is known, which matters on a Cluster alone.
-    pub(crate) async fn call_at(
-        &self,
+    pub(crate) fn call_at<'a>(
+        &'a self,
         slot: u16,
-        script: &Script,
+        script: &'a Script,
         keys: &[&[u8]],
         args: &[Arg<'_>],
         term: Term,
-    ) -> Result<Reply, CallError> {
-        Ok(self.ask(slot, script, command::run(script, keys, args), term).await?.reply)
+    ) -> impl Future<Output = Result<Reply, CallError>> + Send + use<'a> {
+        self.ask(slot, script, command::run(script, keys, args), term).map_ok(|answer| answer.reply)
     }
 
     /// Runs a script for one key, which may be joined with equal calls that wait: its first argument is how many it stands
     /// for, and does not come with the others. Returns the place of this call among them, counted from 0.
-    pub(crate) async fn call_joined(
-        &self,
+    pub(crate) fn call_joined<'a>(
+        &'a self,
         slot: u16,
-        script: &Script,
+        script: &'a Script,
         key: &[u8],
         args: &[Arg<'_>],
         term: Term,
-    ) -> Result<(Reply, usize), CallError> {
-        let answer = self.ask(slot, script, command::run_joined(script, key, args), term).await?;
-        Ok((answer.reply, answer.place))
+    ) -> impl Future<Output = Result<(Reply, usize), CallError>> + Send + use<'a> {
+        let asked = self.ask(slot, script, command::run_joined(script, key, args), term);
+        asked.map_ok(|answer| (answer.reply, answer.place))
     }
 
-    async fn ask(&self, slot: u16, script: &Script, command: Packed, term: Term) -> Result<Answer, CallError> {
-        let started = Instant::now();
-        let attempt = Attempt { redis: self, script, command, slot, term };
-        let result = attempt.run().await;
-        let shared = &self.inner.shared;
-        // What an open breaker held back took no time, and would hide how long the others take.
-        if !matches!(result, Err(CallError::NotSent { .. })) {
-            shared.stopwatch.count(started.elapsed());
+    fn ask<'a>(
+        &'a self,
+        slot: u16,
+        script: &'a Script,
+        command: Packed,
+        term: Term,
+    ) -> impl Future<Output = Result<Answer, CallError>> + Send + 'a {
+        let (started, attempt) = (Instant::now(), Attempt { redis: self, script, command, slot, term });
+        async move {
+            let result = attempt.run().await;
+            let shared = &self.inner.shared;
+            // What an open breaker held back took no time, and would hide how long the others take.
+            if !matches!(result, Err(CallError::NotSent { .. })) {
+                shared.stopwatch.count(started.elapsed());
+            }
+            let counters = &shared.counters;
+            if result.as_ref().is_ok_and(|answer| answer.place > 0) {
+                count(&counters.joined);
+            }
+            count(match &result {
+                Ok(_) => &counters.answered,
+                Err(CallError::NotSent { why, .. }) if why.is_overload() => &counters.overloaded,
+                Err(CallError::NotSent { .. }) => &counters.not_sent,
+                Err(CallError::Unknown { .. }) => &counters.unknown,
+                Err(CallError::Refused { .. }) => &counters.refused,
+            });
+            result
         }
-        let counters = &shared.counters;
-        if result.as_ref().is_ok_and(|answer| answer.place > 0) {
-            count(&counters.joined);
-        }
-        count(match &result {
-            Ok(_) => &counters.answered,
-            Err(CallError::NotSent { why, .. }) if why.is_overload() => &counters.overloaded,
-            Err(CallError::NotSent { .. }) => &counters.not_sent,
-            Err(CallError::Unknown { .. }) => &counters.unknown,
-            Err(CallError::Refused { .. }) => &counters.refused,
-        });
-        result
     }
 
     pub(crate) fn is_cluster(&self) -> bool {

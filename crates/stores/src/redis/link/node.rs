@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::bounds::FAILURES_IN_ROW_MAX;
 use super::circuit::Circuit;
@@ -150,17 +150,23 @@ impl Node {
         if let (true, Some(live)) = (BORROWS.get(), any()) {
             return Ok(live);
         }
-        keeper::start(self, index)?;
-        // Keepers that found nobody try again at times of their own. As soon as one of them succeeds, all threads have
-        // answers.
-        if let Some(live) = any() {
-            return Ok(live);
+        // Once more if the keeper goes with its runtime while we wait for it.
+        for _ in 0..2 {
+            keeper::start(self, index)?;
+            // Keepers that found nobody try again at times of their own. As soon as one of them succeeds, all threads have
+            // answers.
+            if let Some(live) = any() {
+                return Ok(live);
+            }
+            let mut watch = link.state.subscribe();
+            let state = timeout_at(term.patience().end(), watch.wait_for(|state| !matches!(state, State::First))).await;
+            // The keeper says when it is the server that takes its time. Until then this node is late.
+            let Ok(Ok(state)) = state else { break };
+            if let Some(decided) = decided(&state) {
+                return decided;
+            }
         }
-        let mut watch = link.state.subscribe();
-        let state = timeout(term.patience_left(), watch.wait_for(|state| decided(state).is_some())).await;
-        // The keeper says when it is the server that takes its time. Until then this node is late.
-        let late = || Err(Why::ConnectingTooLate);
-        state.ok().and_then(Result::ok).and_then(|state| decided(&state)).unwrap_or_else(late)
+        Err(Why::ConnectingTooLate)
     }
 
     /// Which link this thread takes.

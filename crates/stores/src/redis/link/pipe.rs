@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::bounds::TURN_TIME_MIN;
 use super::calls::{Sent, Slot, State};
 use super::command::Packed;
 use super::reply::Reply;
@@ -69,9 +70,16 @@ pub(super) enum Trouble {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// For its turn.
-    pub(super) wait: Duration,
+    pub(super) until: Instant,
     /// At all.
     pub(super) leave: Option<Instant>,
+}
+
+impl Patience {
+    /// Returns when a call that has no turn waits no longer for one.
+    pub(super) fn end(&self) -> Instant {
+        self.leave.map_or(self.until, |leave| leave.min(self.until))
+    }
 }
 
 /// What came of a look at a connection, for the breaker.
@@ -97,19 +105,18 @@ impl Pipe {
     pub(super) fn call(self: &Arc<Self>, packed: Packed, kind: Kind, patience: &Patience) -> Result<Pending, Trouble> {
         let now = Instant::now();
         let mut state = self.state();
-        state.admit(kind, patience)?;
-        let until = now + patience.wait;
+        // Where there is room, a call goes also if its request has no wait left.
+        let until = patience.until.max(now + TURN_TIME_MIN);
+        let patience = Patience { until, ..*patience };
+        state.admit(kind, &patience, now)?;
         let slot = state.place(Slot::Waiting { since: now, until, leave: patience.leave, waker: None });
-        match kind {
-            Kind::Call => {
-                state.waiting.push(packed, slot);
-                state.ring_by(patience.leave.map_or(until, |leave| leave.min(until)));
-            }
-            Kind::Aside => {
-                state.asides.push(packed, slot);
-            }
+        let is_news = match kind {
+            Kind::Call => state.waiting.push(packed, slot) | state.ring_by(patience.end()),
+            Kind::Aside => state.asides.push(packed, slot),
+        };
+        if is_news {
+            state.wake_driver();
         }
-        state.wake_driver();
         drop(state);
         Ok(Pending { pipe: Arc::clone(self), slot })
     }
@@ -134,8 +141,8 @@ impl Pipe {
             is_unasked |= !state.take_reply(reply, &mut tally, turn.wakers);
         }
         state.drained = turn.now;
-        let waits = !state.waiting.is_empty();
-        state.pace.answered(answered, turn.now, waits);
+        let is_behind = state.is_behind;
+        state.pace.answered(answered, turn.now, is_behind);
         if state.ring.is_some_and(|ring| ring <= turn.now) {
             state.look_at_the_time(turn, &mut tally);
         }
@@ -156,7 +163,8 @@ impl Pipe {
     /// The connection is over, with so many bytes written.
     pub(super) fn close(&self, trouble: &Trouble, written: u64, wakers: &mut Vec<Waker>) {
         let mut state = self.state();
-        state.over = Some(trouble.clone());
+        // What ended it first is the reason.
+        state.over.get_or_insert_with(|| trouble.clone());
         while let Some(sent) = state.sent.pop_front() {
             let outcome = match sent.begin < written {
                 true => Outcome::Unknown(trouble.clone()),
@@ -242,9 +250,7 @@ impl Drop for Pending {
         match &old {
             // It stays in line, and is passed over when its turn comes.
             Slot::Waiting { .. } => {}
-            Slot::Sent { .. } => {
-                state.leave(self.slot);
-            }
+            Slot::Sent { number, .. } => state.leave(self.slot, *number),
             Slot::Left | Slot::Free | Slot::Done(_) => state.free(self.slot),
         }
         drop(state);

@@ -163,6 +163,8 @@ impl Inbox {
                     replies.push(reply);
                     at += length;
                 }
+                // Parts that are short can make a reply that has no end.
+                Ok(None) if self.filled - at > REPLY_BYTES_MAX => break Err(Malformed),
                 Ok(None) => break Ok(()),
                 Err(malformed) => break Err(malformed),
             }
@@ -227,5 +229,15 @@ mod tests {
             assert_eq!(read(text), Err(Malformed), "{text:?}");
         }
         assert_eq!(read("*1000000\r\n:1\r\n"), Ok(None));
+    }
+
+    #[test]
+    fn a_reply_without_an_end_is_refused() {
+        let part = format!("${}\r\n{}\r\n", REPLY_BYTES_MAX / 2, "x".repeat(REPLY_BYTES_MAX / 2));
+        let text = format!("*9\r\n{part}{part}");
+        let mut inbox = Inbox { filled: part.len() + 4, bytes: text.into_bytes() };
+        assert_eq!(inbox.take_all(&mut Vec::new()), Ok(()));
+        inbox.filled = inbox.bytes.len();
+        assert_eq!(inbox.take_all(&mut Vec::new()), Err(Malformed));
     }
 }

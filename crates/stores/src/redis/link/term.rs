@@ -7,21 +7,27 @@ use tokio::time::Instant;
 use super::bounds::LEAVE_MARGIN;
 use super::pipe::Patience;
 
-/// What a call, or several that are made one after the other, may take.
+/// What a request may take, in all calls that are made for it one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     /// What the server may take, for all attempts together.
     pub(super) budget: Duration,
-    /// How long a call may wait for its turn in this node.
+    /// How long a request may wait in this node for turns and connections, and when that is over.
     wait: Duration,
+    until: Instant,
     /// When the caller no longer waits.
     leave: Option<Instant>,
 }
 
 impl Term {
-    /// One of whom nothing else is known.
+    /// Returns the term of a request that begins now, without a deadline.
     pub(crate) fn new(budget: Duration, wait: Duration) -> Term {
-        Term { budget, wait, leave: None }
+        Term { budget, wait, until: Instant::now() + wait, leave: None }
+    }
+
+    /// Returns the same term with a wait that begins now, for what is owed however long the request has waited.
+    pub(crate) fn anew(self) -> Term {
+        Term { until: Instant::now() + self.wait, ..self }
     }
 
     /// The same for a caller with this deadline: it has to have its answer a moment before.
@@ -34,12 +40,25 @@ impl Term {
     }
 
     pub(super) fn patience(&self) -> Patience {
-        Patience { wait: self.wait, leave: self.leave }
+        Patience { until: self.until, leave: self.leave }
     }
+}
 
-    /// How long the caller waits for anything, if that is to begin now.
-    pub(super) fn patience_left(&self) -> Duration {
-        let left = |leave: Instant| leave.saturating_duration_since(Instant::now());
-        self.leave.map_or(self.wait, |leave| left(leave).min(self.wait))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_once_however_many_calls_it_makes() {
+        let (start, wait) = (Instant::now(), Duration::from_millis(100));
+        let term = Term::new(Duration::from_millis(10), wait);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(term.patience().end(), start + wait);
+        assert_eq!(term.anew().patience().end(), Instant::now() + wait, "what is owed");
+        let deadline = start + Duration::from_millis(80);
+        let hurried = term.until(Some(deadline.into_std()));
+        for term in [hurried, hurried.anew(), hurried.until(None)] {
+            assert_eq!(term.patience().end(), deadline - LEAVE_MARGIN);
+        }
     }
 }

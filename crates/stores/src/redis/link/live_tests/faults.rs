@@ -66,6 +66,31 @@ async fn an_attempt_to_connect_that_hangs_is_waited_for_once() {
     assert!(start.elapsed() < budget / 2, "{:?}", start.elapsed());
 }
 
+#[test]
+fn a_caller_does_not_wait_for_an_attempt_whose_runtime_ended() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let redis = open(&format!("redis://127.0.0.1:{port}?timeout=400ms&wait=5s&links=1"));
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    first.block_on(async {
+        let gave_up = tokio::time::timeout(SLACK, add(&redis, "k")).await;
+        assert!(gave_up.is_err(), "{gave_up:?}");
+    });
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let start = Instant::now();
+            let failed = runtime().block_on(add(&redis, "k")).unwrap_err();
+            (failed, start.elapsed())
+        });
+        std::thread::sleep(SLACK);
+        drop(first);
+        let (failed, took) = second.join().unwrap();
+        assert!(failed.to_string().ends_with("it is being made"), "{failed}");
+        assert!(took < AMPLE / 2, "{took:?}");
+    });
+}
+
 #[tokio::test]
 async fn a_server_that_was_killed_is_found_again() {
     let server = Server::start(&Setup::default());

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod faults;
+mod hot_keys;
 mod logins;
 mod pretender;
 mod replies;
