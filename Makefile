@@ -41,16 +41,16 @@ compare: rust compiler peers ## prove that two builds answer alike: BEFORE=path/
 bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them; BENCH=domains: one in memory beside one on Redis)
 	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
 
-bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic
-	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client protoc:protobuf-compiler; do \
+bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic, and on Redis (BENCH="--only redis": that alone; BENCH=--help)
+	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client strace:strace protoc:protobuf-compiler; do \
 		command -v $${need%:*} >/dev/null || { echo "$${need%:*} is missing: installing $${need#*:}"; \
 			$(SUDO) apt-get install --quiet --yes $${need#*:}; }; \
 	done
-	cargo install --locked --quiet --root target/peers throttlecrab-server
+	$(if $(findstring --only redis,$(BENCH)),,cargo install --locked --quiet --root target/peers throttlecrab-server)
 	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
 	$(BUILT)/bench-server $(BENCH)
 
-bench-redis: rust compiler ## measure Redis as the store, beside a plain script and INCR, and what leases spare it
+bench-redis: rust compiler ## measure Redis as the store: CPU beside a plain script, INCR and older scripts, memory, and what leases spare it (BENCH="--only memory": one part; BENCH=--help)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; $(SUDO) apt-get install --quiet --yes redis-server; }
 	cargo run --locked --release --package tidegate-bench-server --bin bench-redis -- $(BENCH)
 

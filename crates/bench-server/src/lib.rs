@@ -1,42 +1,18 @@
-//! Servers that do only what cannot be left out: they mark how cheap an answer over their protocol can be.
+//! What the benches of the server share: the processes that they measure, and bare servers to compare with.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "not shipped: it should stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "not shipped: it should stop at the first surprise"
+)]
 
-use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
-use std::pin::Pin;
-use std::sync::Arc;
+mod bare;
+mod process;
+mod redis_server;
+mod statistics;
 
-use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-
-/// What serves a connection.
-pub type Serve = dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
-
-/// Accepts on the port of the first argument, and deals connections out evenly to one thread and runtime a core, as
-/// Tidegate does.
-pub fn serve(serve: Arc<Serve>) {
-    let port: u16 = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("the port to listen on");
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let lanes: Vec<_> = (0..threads).map(|_| lane(Arc::clone(&serve))).collect();
-    for (stream, lane) in listener.incoming().zip(lanes.iter().cycle()) {
-        lane.send(stream.unwrap()).unwrap();
-    }
-}
-
-/// A thread that serves what it is sent.
-fn lane(serve: Arc<Serve>) -> UnboundedSender<std::net::TcpStream> {
-    let (sender, mut receiver) = unbounded_channel::<std::net::TcpStream>();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            while let Some(stream) = receiver.recv().await {
-                stream.set_nodelay(true).unwrap();
-                stream.set_nonblocking(true).unwrap();
-                tokio::spawn(serve(TcpStream::from_std(stream).unwrap()));
-            }
-        });
-    });
-    sender
-}
+pub use bare::{Serve, serve};
+pub use process::{Half, Process, free_ports, on, output, wait_for};
+pub use redis_server::RedisServer;
+pub use statistics::{median, mix};
