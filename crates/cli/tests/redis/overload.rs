@@ -4,11 +4,12 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tidegate_testkit::servers::{Mode, Server, Setup};
 use tidegate_testkit::tidegate::Tidegate;
+use tokio::time::Instant;
 
 use crate::ask::Said;
 use crate::callers::{Answers, Protocol, Until, ask_all};
