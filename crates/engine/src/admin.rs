@@ -143,7 +143,7 @@ impl Engine {
             keys.plan.block(rule, planned)?.impose(backend, length).await??;
             if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
-                asked.note_blocked();
+                asked.note_blocked(length);
             }
         }
         Ok(keys.each().count())

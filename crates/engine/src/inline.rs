@@ -13,6 +13,25 @@ use crate::instead::Instead;
 use crate::keys::CALLERS;
 use crate::store::{Applied, ChargeFailure, StoreError};
 
+/// An answer under limits that a caller brings, and whether the store gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// The answer.
+    pub answer: T,
+    /// Whether it was decided in this process because the store did not answer.
+    pub local: bool,
+}
+
+impl<T> Sourced<T> {
+    pub(crate) fn by_store(answer: T) -> Sourced<T> {
+        Sourced { answer, local: false }
+    }
+
+    pub(crate) fn here(answer: T) -> Sourced<T> {
+        Sourced { answer, local: true }
+    }
+}
+
 impl Engine {
     /// Returns whether the default store has to be awaited.
     #[inline]
@@ -27,23 +46,32 @@ impl Engine {
     /// If the key is empty or too long, or this node is overloaded.
     #[inline]
     pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
+        Ok(self.decide_sourced(key, limit, op).await?.answer)
+    }
+
+    /// Decides as [`Engine::decide`] does, and says whether the store did.
+    ///
+    /// # Errors
+    /// As [`Engine::decide`].
+    #[inline]
+    pub async fn decide_sourced(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Sourced<Decision>, RequestError> {
         Ok(self.decide_key(own_key(key).map_err(RequestError::Key)?, limit, op).await?)
     }
 
     /// Decides for a key in the default store; in this process if that does not answer, going on from its last state. Overload is
     /// an error.
     #[inline]
-    pub(crate) async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Decision, StoreError> {
+    async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Sourced<Decision>, StoreError> {
         if let Some(store) = self.callers.states() {
-            return Ok(self.decide_guarded(store, key, limit, op));
+            return Ok(Sourced::by_store(self.decide_guarded(store, key, limit, op)));
         }
         let charge = inline_charge(key, limit, op);
         if self.callers.holds(&charge) {
-            return Ok(self.decide_here(&charge, Applied::No));
+            return Ok(Sourced::here(self.decide_here(&charge, Applied::No)));
         }
         match self.callers.charge(&Call::default(), &[charge]).await {
-            Ok(decisions) => decisions.first().copied().ok_or(StoreError::Unanswered),
-            Err(ChargeFailure::Unanswered(applied)) => Ok(self.decide_here(&charge, applied)),
+            Ok(decisions) => decisions.first().copied().map(Sourced::by_store).ok_or(StoreError::Unanswered),
+            Err(ChargeFailure::Unanswered(applied)) => Ok(Sourced::here(self.decide_here(&charge, applied))),
             Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller()),
             Err(ChargeFailure::Refused(_)) => Err(StoreError::Unanswered),
         }
@@ -77,6 +105,14 @@ impl Engine {
     /// # Errors
     /// If a key is empty or too long, or the charges cannot be made together.
     pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
+        Ok(self.decide_all_sourced(charges).await?.answer)
+    }
+
+    /// Decides as [`Engine::decide_all`] does, and says whether the store did.
+    ///
+    /// # Errors
+    /// As [`Engine::decide_all`].
+    pub async fn decide_all_sourced(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Sourced<Decisions>, RequestError> {
         let mut made = Vec::with_capacity(charges.len());
         for (key, limit, op) in charges {
             made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
@@ -87,14 +123,15 @@ impl Engine {
             false => self.callers.charge(&Call::default(), &made).await,
         };
         match charged {
-            Ok(decisions) => Ok(decisions),
+            Ok(decisions) => Ok(Sourced::by_store(decisions)),
             Err(ChargeFailure::Refused(error)) => Err(RequestError::Charges(error)),
             Err(ChargeFailure::Overloaded) => Err(self.note_overloaded_caller().into()),
             Err(ChargeFailure::Unanswered(applied)) if self.callers.asked().is_some() => {
-                Ok(self.decide_all_here(&made, applied))
+                Ok(Sourced::here(self.decide_all_here(&made, applied)))
             }
             Err(ChargeFailure::Unanswered(_)) => {
-                Ok(made.iter().map(|charge| (self.untaken(charge.limit), charge.veto)).collect())
+                let untaken = made.iter().map(|charge| (self.untaken(charge.limit), charge.veto));
+                Ok(Sourced::by_store(untaken.collect()))
             }
         }
     }

@@ -70,6 +70,7 @@ pub use batch::Batch;
 pub use engine::{Engine, Options};
 pub use error::RequestError;
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};
+pub use inline::Sourced;
 pub use keys::caller_phase;
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use pace::MessagePace;

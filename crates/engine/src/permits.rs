@@ -18,7 +18,7 @@ use crate::bounds::{
 };
 use crate::engine::Engine;
 use crate::failure::guarded;
-use crate::inline::own_key;
+use crate::inline::{Sourced, own_key};
 use crate::keys::{CALLERS, LAYERS};
 use crate::store::StoreError;
 
@@ -29,6 +29,8 @@ pub struct Acquired {
     pub id: Box<str>,
     /// Whether it was acquired, and how many are in use.
     pub permits: Permits,
+    /// Whether this process decided because the store did not answer.
+    pub local: bool,
 }
 
 /// What became of permits, over all keys.
@@ -187,8 +189,8 @@ impl Engine {
         let op = PermitOp::Acquire { limit, lease };
         check_op(op)?;
         let id = id.map_or_else(new_permit_id, |id| check_id(id).map(Box::from))?;
-        let permits = self.decide_permit(key, &id, op).await?;
-        Ok(Acquired { id, permits })
+        let Sourced { answer: permits, local } = self.decide_permit(key, &id, op).await?;
+        Ok(Acquired { id, permits, local })
     }
 
     /// Holds a permit for another lease from now on. It is not done if the permit is not held: its lease has ended.
@@ -198,7 +200,7 @@ impl Engine {
     pub async fn renew_permit(&self, key: &[u8], id: &[u8], lease: Duration) -> Result<Permits, PermitError> {
         let op = PermitOp::Renew { lease };
         check_op(op)?;
-        self.decide_permit(key, check_id(id)?, op).await
+        Ok(self.decide_permit(key, check_id(id)?, op).await?.answer)
     }
 
     /// Gives a permit back. It is not done if the permit is not held: it was released before, or its lease has ended.
@@ -206,7 +208,7 @@ impl Engine {
     /// # Errors
     /// If what was asked for is out of bounds, or the store that would know the permit does not answer.
     pub async fn release_permit(&self, key: &[u8], id: &[u8]) -> Result<Permits, PermitError> {
-        self.decide_permit(key, check_id(id)?, PermitOp::Release).await
+        Ok(self.decide_permit(key, check_id(id)?, PermitOp::Release).await?.answer)
     }
 
     /// Does something with a permit in the default store and nowhere else: what is done while that does not answer is the
@@ -242,23 +244,23 @@ impl Engine {
         }
     }
 
-    async fn decide_permit(&self, key: &[u8], id: &str, op: PermitOp) -> Result<Permits, PermitError> {
+    async fn decide_permit(&self, key: &[u8], id: &str, op: PermitOp) -> Result<Sourced<Permits>, PermitError> {
         let charge = PermitCharge { namespace: &CALLERS, key: own_key(key)?, permit: Key::new(id)?, op };
         let told = match self.default_store.asked() {
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
             Some(asked) => match Box::pin(asked.decide_permit(&Call::default(), &charge)).await {
-                Ok(told) => self.beside_store(&charge, told)?,
+                Ok(told) => Sourced::by_store(self.beside_store(&charge, told)?),
                 // Only what nodes share is replaced by the memory of each; any other answer is one.
                 Err(error @ StoreFailure::Failed { .. }) if asked.nature().is_shared && !error.is_overload() => {
                     self.note_fallbacks(1);
-                    self.permits.decide_alone(&charge)?
+                    Sourced::here(self.permits.decide_alone(&charge)?)
                 }
                 Err(error) if error.is_overload() => return Err(self.note_overloaded_caller().into()),
                 Err(error) => return Err(error.into()),
             },
-            None => self.permits.decide(&charge)?,
+            None => Sourced::by_store(self.permits.decide(&charge)?),
         };
-        self.permits.count(op, &told);
+        self.permits.count(op, &told.answer);
         Ok(told)
     }
 

@@ -8,6 +8,7 @@ use tidegate_core::{Algorithm, Decision, KeyError, Limit, Op, Retry};
 use crate::bounds::SHAPE_WAIT_MAX;
 use crate::engine::Engine;
 use crate::error::RequestError;
+use crate::inline::Sourced;
 use crate::store::StoreError;
 
 /// The answer to who is willing to wait.
@@ -17,6 +18,8 @@ pub struct Shaped {
     pub decision: Decision,
     /// How long to wait before going on: the units are taken. Or when to ask again: nothing was taken.
     pub turn: Result<Duration, Retry>,
+    /// Whether it was decided in this process because the store did not answer.
+    pub local: bool,
 }
 
 /// Why nobody can wait.
@@ -70,18 +73,19 @@ impl Engine {
         let (Algorithm::LeakyBucket, Some(interval)) = (algorithm, limit.interval()) else {
             return Err(ShapeError::Algorithm { algorithm });
         };
-        let decision = self.decide(key, limit, Op::Take(units)).await.map_err(ShapeError::of)?;
+        let taken = self.decide_sourced(key, limit, Op::Take(units)).await.map_err(ShapeError::of)?;
+        let Sourced { answer: decision, local } = taken;
         let Some(retry) = decision.retry() else {
             // What stood before it in the queue is its wait.
             let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
             let taken = Duration::from_nanos(units.saturating_mul(interval));
             let turn = decision.reset_after().saturating_sub(taken);
             if turn <= wait || units == 0 {
-                return Ok(Shaped { decision, turn: Ok(turn) });
+                return Ok(Shaped { decision, turn: Ok(turn), local });
             }
             let refund = Op::Refund(units, decision.receipt());
             let decision = self.decide(key, limit, refund).await.map_err(ShapeError::of)?;
-            return Ok(Shaped { decision, turn: Err(Retry::After(turn - wait)) });
+            return Ok(Shaped { decision, turn: Err(Retry::After(turn - wait)), local });
         };
         // The queue is full. When it is not, the turn has to come in time as well.
         let in_time = decision.reset_after().saturating_sub(wait);
@@ -89,7 +93,7 @@ impl Engine {
             Retry::After(fits) => Retry::After(fits.max(in_time)),
             other => other,
         };
-        Ok(Shaped { decision, turn: Err(retry) })
+        Ok(Shaped { decision, turn: Err(retry), local })
     }
 }
 

@@ -355,8 +355,10 @@ impl Asked {
         self.blocked_until.load(Ordering::Relaxed) > self.clock.now().as_nanos()
     }
 
-    /// Looks again at the next request.
-    pub(crate) fn note_blocked(&self) {
+    /// Notes that a key was blocked here for this long, which holds while the store is away too, and looks again at the next
+    /// request.
+    pub(crate) fn note_blocked(&self, length: Duration) {
+        self.blocked_until.fetch_max(self.clock.now().plus(length).as_nanos(), Ordering::Relaxed);
         self.look_at.store(0, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Bytes of all futures of a decision together, of which half are those of the connection: servers have thousands of them,
 /// and what is large is moved about.
-const FUTURES_BYTES: usize = 2_176;
+const FUTURES_BYTES: usize = 2_048;
 
 /// Bytes above which an allocation is one for a future: names, arguments and commands of one charge are shorter.
 const DATA_BYTES: usize = 512;

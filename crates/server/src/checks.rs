@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Decision, Decisions, Limit, Op, Retry};
-use tidegate_engine::{Acquired, Batch, Outcome, PermitError, RequestError, ShapeError, Shaped};
+use tidegate_engine::{Acquired, Batch, Outcome, PermitError, RequestError, ShapeError, Shaped, Sourced};
 use tidegate_policy::Request;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, Span};
@@ -107,10 +107,14 @@ impl Service {
         key: &[u8],
         (name, limit): (Option<&str>, &Limit),
         cost: u64,
-    ) -> Result<Decision, RequestError> {
-        let decided = pin!(self.engine.decide(key, limit, Op::Take(cost)));
+    ) -> Result<Sourced<Decision>, RequestError> {
+        let decided = pin!(self.engine.decide_sourced(key, limit, Op::Take(cost)));
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
-        self.observed(via, decided, charges, |decision| InlineVerdict::of([decision], decision.retry())).await
+        let verdict = |Sourced { answer, local }: &Sourced<Decision>| InlineVerdict {
+            local: *local,
+            ..InlineVerdict::of([answer], answer.retry())
+        };
+        self.observed(via, decided, charges, verdict).await
     }
 
     /// Takes units from a leaky bucket if their turn comes within `wait`.
@@ -127,7 +131,8 @@ impl Service {
     ) -> Result<Shaped, ShapeError> {
         let decided = pin!(self.engine.shape(key, limit, cost, wait));
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
-        let verdict = |Shaped { decision, turn }: &Shaped| InlineVerdict {
+        let verdict = |Shaped { decision, turn, local }: &Shaped| InlineVerdict {
+            local: *local,
             allowed: turn.is_ok(),
             retry: turn.err(),
             wait: turn.ok(),
@@ -145,9 +150,13 @@ impl Service {
         via: Via<'_>,
         all: &[(&[u8], Limit, Op)],
         charges: impl FnOnce() -> Vec<InlineCharge<'c>>,
-    ) -> Result<Decisions, RequestError> {
-        let decided = pin!(self.engine.decide_all(all));
-        self.observed(via, decided, charges, |decisions| InlineVerdict::of(decisions.iter(), decisions.retry())).await
+    ) -> Result<Sourced<Decisions>, RequestError> {
+        let decided = pin!(self.engine.decide_all_sourced(all));
+        let verdict = |Sourced { answer, local }: &Sourced<Decisions>| InlineVerdict {
+            local: *local,
+            ..InlineVerdict::of(answer.iter(), answer.retry())
+        };
+        self.observed(via, decided, charges, verdict).await
     }
 
     /// Decides for each key of a batch, which take as much from the same limit, in memory, and appends the answers. Where nobody
@@ -205,7 +214,8 @@ impl Service {
     ) -> Result<Acquired, PermitError> {
         let decided = pin!(self.engine.acquire_permit(key, limit, lease, id));
         let charges = || [InlineCharge { key, name: None, limit: InlineLimit::Permits(limit), cost: 1 }];
-        let verdict = |Acquired { permits, .. }: &Acquired| InlineVerdict {
+        let verdict = |Acquired { permits, local, .. }: &Acquired| InlineVerdict {
+            local: *local,
             allowed: permits.done,
             retry: (!permits.done).then_some(Retry::Unknown(permits.next_end)),
             wait: None,
@@ -237,6 +247,9 @@ impl Service {
         let answered = decided.as_ref().map(verdict).map_err(ToString::to_string);
         if let Ok(verdict) = &answered {
             span.record("allowed", verdict.allowed);
+            if verdict.local {
+                span.record("local", true);
+            }
         }
         if let Some(log) = &self.decision_log {
             log.record(|| by_inline_limits(self.engine.clock().now(), via.protocol, charges().as_ref(), answered));

@@ -36,7 +36,13 @@ fn rules_choose_what_happens_until_redis_comes() {
         assert!(eventually(|| check(node, ("shut", "probe")) != Failed), "Redis came and nobody noticed");
     }
     let [first, second] = [0, 1].map(|number| fleet.node(number));
-    for entry in ["open", "shut", "local", "silent"] {
+    // What its own limit admitted without Redis is owed to it; nothing that another choice let pass is.
+    let is_charged = || [first, second].map(|node| check(node, ("silent", "ann"))) == [Denied; 2];
+    assert!(
+        is_charged() && eventually(|| charged(second, ("silent", "ann")) == 1),
+        "what passed meanwhile was charged"
+    );
+    for entry in ["open", "shut", "local"] {
         assert_eq!(check(first, (entry, "ann")), Passed, "{entry}: nothing that passed meanwhile was charged");
         assert_eq!(check(second, (entry, "ann")), Denied, "{entry}: now they share their counts");
         assert_eq!(charged(second, (entry, "ann")), 1, "{entry}");
@@ -103,4 +109,42 @@ fn throttled_commands_are_decided_here_until_redis_comes() {
     });
     assert!(together, "Redis came and nobody noticed");
     assert_eq!([passed(0, "bob"), passed(1, "bob")], [5, 0], "and they stay together");
+}
+
+/// Answers and the decision log say where a limit of a caller was decided, if the store did not.
+#[test]
+fn callers_are_told_that_the_node_decided_by_itself() {
+    let redis = Server::prepare(&Setup::default());
+    let place = directory();
+    let log = place.path().join("decisions.jsonl");
+    let store = format!("redis://127.0.0.1:{}?{PATIENT}", redis.port);
+    let mut node = Tidegate::start(&["--store", &store, "--decision-log", log.to_str().unwrap()]);
+    let questions = [
+        ("/v1/check", r#"{"key":"ann","limit":"5/30d"}"#),
+        ("/v1/check", r#"[{"key":"ann","limit":"5/30d"},{"key":"ben","limit":"5/30d"}]"#),
+        (
+            "/v1/check",
+            r#"{"key":"cat","limit":{"algorithm":"leaky_bucket","rate":"1/minute","capacity":3},"wait":"5m"}"#,
+        ),
+        ("/v1/permits", r#"{"key":"dan","limit":1,"lease":"1h"}"#),
+    ];
+    let said = |node: &Tidegate, (path, body): (&str, &str)| {
+        let answer = http::ask(node.http, "POST", path, &[], body);
+        let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert!([200, 201].contains(&answer.status), "{answer:?}");
+        told["local"].as_bool()
+    };
+    for question in questions {
+        assert_eq!(said(&node, question), Some(true), "{question:?}");
+    }
+    redis.run();
+    let other = |key: &str| format!(r#"{{"key":"{key}","limit":"5000/30d"}}"#);
+    assert!(eventually(|| said(&node, ("/v1/check", &other("eve"))).is_none()), "Redis came and nobody noticed");
+    assert_eq!(said(&node, ("/v1/check", &other("fay"))), None);
+    node.process.signal(rustix::process::Signal::TERM);
+    assert!(node.process.ended().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[..questions.len()].iter().all(|line| line["local"] == true), "{text}");
+    assert!(lines.last().unwrap()["local"].is_null(), "{text}");
 }

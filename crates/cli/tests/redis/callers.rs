@@ -66,18 +66,38 @@ impl Answers {
         self.took.extend(other.took);
     }
 
+    /// Returns the time that 99 of 100 answers did not exceed.
+    pub(crate) fn p99(&mut self) -> Duration {
+        self.took.sort_unstable();
+        self.took.get(self.took.len() * 99 / 100).copied().unwrap_or_default()
+    }
+
     /// Returns the counts and the 99th percentile of the times in a line.
     pub(crate) fn summary(&mut self) -> String {
-        self.took.sort_unstable();
-        let p99 = self.took.get(self.took.len() * 99 / 100).copied().unwrap_or_default();
+        let p99 = self.p99();
         let Answers { passed, denied, overloaded, .. } = self;
         format!("{passed} passed, {denied} denied, {overloaded} overloaded, p99 {p99:.1?}")
     }
 }
 
-/// Lets this many callers, divided among the nodes, ask for one unit of a user's limit again and again, each until it is
-/// denied, and returns what they were answered.
-pub(crate) fn ask_until_denied(protocol: Protocol, nodes: &[SocketAddr], callers: usize, user: &str) -> Answers {
+/// How long a caller goes on asking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// Until it is denied.
+    Denied,
+    /// For this long, whatever it is answered.
+    Passed(Duration),
+}
+
+/// Lets this many callers, divided among the nodes, ask for one unit of a user's limit again and again, and returns what
+/// they were answered. The user is that of the caller's number.
+pub(crate) fn ask_all(
+    protocol: Protocol,
+    nodes: &[SocketAddr],
+    callers: usize,
+    user: impl Fn(usize) -> String,
+    until: Until,
+) -> Answers {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let asking = async {
         let mut tasks = JoinSet::new();
@@ -96,8 +116,8 @@ pub(crate) fn ask_until_denied(protocol: Protocol, nodes: &[SocketAddr], callers
                 None => Client::Resp(BufReader::new(connect(nodes[node]).await)),
             });
         }
-        for client in clients {
-            tasks.spawn(until_denied(client, user.to_owned()));
+        for (number, client) in clients.into_iter().enumerate() {
+            tasks.spawn(ask_again(client, user(number), until));
         }
         let mut all = Answers::default();
         while let Some(answers) = tasks.join_next().await {
@@ -123,16 +143,21 @@ async fn connect(address: SocketAddr) -> TcpStream {
     panic!("{address} takes no connection")
 }
 
-async fn until_denied(mut client: Client, user: String) -> Answers {
-    let mut answers = Answers::default();
+async fn ask_again(mut client: Client, user: String, until: Until) -> Answers {
+    let (mut answers, start) = (Answers::default(), Instant::now());
     loop {
         let began = Instant::now();
         let answer = client.ask(&user).await.unwrap();
         answers.add(answer, began.elapsed());
-        match answer {
-            Answer::Passed => {}
-            Answer::Denied => return answers,
-            Answer::Overloaded => sleep(PAUSE).await,
+        let is_over = match until {
+            Until::Denied => answer == Answer::Denied,
+            Until::Passed(time) => start.elapsed() >= time,
+        };
+        if is_over {
+            return answers;
+        }
+        if answer == Answer::Overloaded {
+            sleep(PAUSE).await;
         }
     }
 }

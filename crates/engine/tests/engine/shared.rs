@@ -125,6 +125,18 @@ async fn what_denies_a_key_for_longest_is_told() {
     }
 }
 
+/// The node that blocked a key needs to hear of it from nobody, whatever its rule does without the store.
+#[tokio::test]
+async fn a_block_holds_where_it_was_imposed_while_the_store_is_away() {
+    for place in ["store: far", "store: far, hash_tag: pair"] {
+        let redis = Server::start(&Setup::default());
+        let node = Node::start(&redis, &format!("limit: 9/30d, on_store_failure: allow, {place}")).await;
+        node.block(HOUR).await;
+        redis.kill();
+        node.penalised(1).await;
+    }
+}
+
 #[tokio::test]
 async fn a_penalty_that_is_longer_than_its_rule_says_is_cut() {
     let redis = Server::start(&Setup::default());

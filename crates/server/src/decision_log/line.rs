@@ -77,6 +77,9 @@ struct InlineLine<'a> {
     retry_after_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ns: Option<u64>,
+    /// Whether this process decided because the store did not answer.
+    #[serde(skip_serializing_if = "is_false")]
+    local: bool,
     limits: Vec<InlineLimitLine<'a>>,
 }
 
@@ -121,6 +124,8 @@ pub(crate) struct InlineVerdict {
     pub(crate) retry: Option<Retry>,
     /// How long an admitted caller waits for its turn, if it asked for one.
     pub(crate) wait: Option<Duration>,
+    /// Whether this process decided because the store did not answer.
+    pub(crate) local: bool,
     /// In the order of the charges.
     pub(crate) answers: Vec<InlineAnswer>,
 }
@@ -133,12 +138,12 @@ pub(crate) struct InlineAnswer {
 }
 
 impl InlineVerdict {
-    /// The verdict of decisions that were made together, and when to retry if any of them denies.
+    /// The verdict of decisions that the store made together, and when to retry if any of them denies.
     pub(crate) fn of<'d>(decisions: impl IntoIterator<Item = &'d Decision>, retry: Option<Retry>) -> InlineVerdict {
         let answer =
             |decision: &Decision| InlineAnswer { allowed: decision.is_allowed(), remaining: decision.remaining() };
         let answers = decisions.into_iter().map(answer).collect();
-        InlineVerdict { allowed: retry.is_none(), retry, wait: None, answers }
+        InlineVerdict { allowed: retry.is_none(), retry, wait: None, local: false, answers }
     }
 }
 
@@ -199,6 +204,7 @@ pub(crate) fn by_inline_limits<'a>(
         denial: verdict.filter(|verdict| !verdict.allowed).map(|_| denial_name(Denial::OverLimit)),
         retry_after_ns: verdict.and_then(|verdict| verdict.retry).and_then(retry_nanos),
         wait_ns: verdict.and_then(|verdict| verdict.wait).and_then(nanos),
+        local: verdict.is_some_and(|verdict| verdict.local),
         limits: charges.iter().enumerate().map(|(number, charge)| inline_line(charge, answer(number))).collect(),
     }
 }

@@ -42,6 +42,7 @@ const STORE: &str = "tidegate_store_info";
 const STORE_BREAKER: &str = "tidegate_store_breaker";
 const STORE_CONNECTIONS: &str = "tidegate_store_connections";
 const STORE_CALLS: &str = "tidegate_store_calls_total";
+const STORE_JOINED: &str = "tidegate_store_joined_calls_total";
 const STORE_SPARED: &str = "tidegate_store_spared_total";
 const STORE_AWAY: &str = "tidegate_store_away_charges_total";
 const STORE_NODES: &str = "tidegate_store_nodes";
@@ -157,6 +158,10 @@ fn stores(page: &mut Page, service: &Service) {
             ("overloaded", totals.overloaded),
         ]
     });
+    page.head(STORE_JOINED, "counter", "Answered calls that had no command of their own: an equal one stood for them.");
+    for store in &stores {
+        page.line(STORE_JOINED, &[("store", &store.name)], store.health.totals.joined);
+    }
     page.head(STORE_SPARED, "counter", "Charges that were decided without waiting for the store, and by what.");
     for store in &stores {
         for (by, count) in

@@ -33,6 +33,9 @@ struct Held<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
     lease_ns: u64,
+    /// Whether this node decided by itself because the store did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<bool>,
 }
 
 /// What a denial adds to its problem.
@@ -41,6 +44,9 @@ struct Full {
     in_use: u64,
     limit: u64,
     retry_after_ns: u64,
+    /// As in [`Held`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<bool>,
 }
 
 /// A permit that is asked for.
@@ -71,12 +77,13 @@ fn asked(body: &[u8]) -> Result<Asked<'_>, Failure> {
 pub(super) async fn acquire(service: &Service, via: Via<'_>, body: &[u8]) -> Answered {
     let Asked { key, limit, lease, id } = asked(body)?;
     let id = id.as_deref().map(str::as_bytes);
-    let Acquired { id, permits } = service.acquire_permit(via, key.as_bytes(), limit, lease, id).await?;
+    let Acquired { id, permits, local } = service.acquire_permit(via, key.as_bytes(), limit, lease, id).await?;
+    let local = local.then_some(true);
     if !permits.done {
-        let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end) };
+        let members = Full { in_use: permits.in_use, limit, retry_after_ns: nanos(permits.next_end), local };
         return Ok(once(full(&members, permits.next_end)));
     }
-    let held = Held { id: &id, in_use: permits.in_use, limit: Some(limit), lease_ns: nanos(lease) };
+    let held = Held { id: &id, in_use: permits.in_use, limit: Some(limit), lease_ns: nanos(lease), local };
     Ok(once(json(StatusCode::CREATED, &held)))
 }
 
@@ -89,7 +96,7 @@ pub(super) async fn renew(service: &Service, [id, _]: Parameters<'_>, query: Opt
     let permits = service.engine.renew_permit(key.as_bytes(), id.as_bytes(), lease).await?;
     match permits.done {
         true => {
-            let held = Held { id: &id, in_use: permits.in_use, limit: None, lease_ns: nanos(lease) };
+            let held = Held { id: &id, in_use: permits.in_use, limit: None, lease_ns: nanos(lease), local: None };
             Ok(once(json(StatusCode::OK, &held)))
         }
         false => Err(gone(&id)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use tidegate_core::{Decision, Decisions, Retry, Time};
-use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped, caller_phase};
+use tidegate_engine::{Answer, Binding, Denial, Judgement, Outcome, Shaped, Sourced, caller_phase};
 use tidegate_policy::{Headers, Mode, Shown};
 
 use super::answer::{JSON, RATELIMIT, RATELIMIT_POLICY, Reply, add_headers, empty, forbid_caching, reply};
@@ -115,6 +115,13 @@ impl Object {
         self.text(if value { "true" } else { "false" });
     }
 
+    /// Whether this node decided by itself: present only if the store did not answer.
+    fn local(&mut self, local: bool) {
+        if local {
+            self.flag(r#","local":"#, true);
+        }
+    }
+
     /// Text from outside, with the escapes that it needs.
     fn quoted(&mut self, name: &'static str, value: &str) {
         self.text(name);
@@ -142,24 +149,35 @@ impl Object {
 }
 
 /// The answer to one key under its own limit.
-pub(super) fn decision(inline: &Inline<'_>, decision: &Decision, now: Time) -> Reply {
-    let body = Object::answer(decision.is_allowed(), &Numbers::of(decision));
+pub(super) fn decision(
+    inline: &Inline<'_>,
+    Sourced { answer: decision, local }: &Sourced<Decision>,
+    now: Time,
+) -> Reply {
+    let mut body = Object::answer(decision.is_allowed(), &Numbers::of(decision));
+    body.local(*local);
     own_limits(std::iter::once((inline, decision, decision.retry())), decision.retry(), body, now)
 }
 
 /// The answer to one key whose caller would wait for its turn.
-pub(super) fn shaped(inline: &Inline<'_>, Shaped { decision, turn }: &Shaped, now: Time) -> Reply {
+pub(super) fn shaped(inline: &Inline<'_>, Shaped { decision, turn, local }: &Shaped, now: Time) -> Reply {
     let retry = turn.err();
     let mut body = Object::answer(turn.is_ok(), &Numbers::of(decision).with_retry(retry));
     // How long to wait before going on; nothing if it may not.
     body.number(r#","wait_ns":"#, turn.ok().map(nanos));
+    body.local(*local);
     own_limits(std::iter::once((inline, decision, retry)), retry, body, now)
 }
 
 /// The answer to several keys under their own limits.
-pub(super) fn decisions(all: &[Inline<'_>], decisions: &Decisions, now: Time) -> Reply {
+pub(super) fn decisions(
+    all: &[Inline<'_>],
+    Sourced { answer: decisions, local }: &Sourced<Decisions>,
+    now: Time,
+) -> Reply {
     let numbers = decisions.strictest().map(Numbers::of).unwrap_or_default();
     let mut body = Object::answer(decisions.is_allowed(), &numbers.with_retry(decisions.retry()));
+    body.local(*local);
     body.results(decisions.iter(), |body, one| body.one(one.is_allowed(), &Numbers::of(one)));
     let decided = all.iter().zip(decisions.iter()).map(|(inline, decision)| (inline, decision, decision.retry()));
     own_limits(decided, decisions.retry(), body, now)
@@ -326,10 +344,7 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
     body.flag(r#","allowed":"#, is_shadow(&judgement) || !judgement.denies());
     // Whether it would deny, were it not in shadow or another quota left.
     body.flag(r#","would_deny":"#, !allowed);
-    // Present only if its store did not answer.
-    if judgement.local {
-        body.flag(r#","local":"#, true);
-    }
+    body.local(judgement.local);
     body.numbers(&Numbers::of_answer(&judgement.answer));
 }
 

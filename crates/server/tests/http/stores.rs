@@ -136,3 +136,28 @@ async fn calls_that_get_no_turn_are_counted_with_their_waits() {
     };
     assert!(waits("+Inf") - waits("0.01") >= calls, "they waited 20 ms each:\n{page}");
 }
+
+/// Commands of scripts that a server has run.
+fn scripts_run(server: &Server) -> u64 {
+    let stats = server.command("INFO commandstats");
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.and_then(|line| line.split(',').next()).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn equal_calls_that_wait_are_counted_as_joined() {
+    let server = Server::start(&Setup::default());
+    let bench = Bench::with_store(RULES, &format!("redis://127.0.0.1:{}?timeout=5s&links=1", server.port));
+    assert_eq!(check(&bench, "strict").await, 200);
+    let counts = async || {
+        let page = bench.get("/metrics").await;
+        let answered = value(&page, r#"tidegate_store_calls_total{store="default",result="answered"}"#);
+        (answered, value(&page, r#"tidegate_store_joined_calls_total{store="default"}"#), scripts_run(&server))
+    };
+    let (answered_before, joined_before, run_before) = counts().await;
+    join_all((0..40).map(|_| check(&bench, "user"))).await;
+    let (answered, joined, run) = counts().await;
+    assert_eq!(joined_before, 0);
+    assert!(joined >= 20, "{joined} of {answered} calls were joined");
+    assert_eq!(run - run_before, answered - answered_before - joined, "each other call is a command");
+}

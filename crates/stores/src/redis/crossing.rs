@@ -64,7 +64,7 @@ impl<'a> Crossing<'a> {
     /// Nobody denied: what was only looked at is done, in all slots at the same time. It is owed, so it may wait however long
     /// the slots before it have waited.
     async fn put_what_gives(&mut self) -> Result<(), RedisError> {
-        let (slots, term) = (self.by_slot(gives), self.all.term.anew());
+        let (slots, term) = (self.by_slot(gives), self.all.term.anew(self.all.store.wait));
         let answered = join_all(slots.iter().map(|numbers| self.ask(numbers, |charge| *charge, term))).await;
         for (numbers, decisions) in slots.into_iter().zip(answered) {
             let decisions = decisions?;

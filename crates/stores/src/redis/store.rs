@@ -29,7 +29,7 @@ pub struct RedisStore {
     pub(super) redis: Redis,
     pub(super) prefix: Box<str>,
     budget: Duration,
-    wait: Duration,
+    pub(super) wait: Duration,
     pub(super) clock: Arc<StoreClock>,
 }
 

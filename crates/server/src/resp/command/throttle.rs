@@ -72,7 +72,7 @@ pub(super) async fn alone(door: &RespDoor, replies: &mut Replies, command: &Comm
         let (numbers, units) = read(command)?;
         let limit = limit(numbers)?;
         let decided = door.service.decide(Protocol::Resp.into(), command.get(1), (None, &limit), units).await;
-        decided.map_err(ThrottleError::Request)
+        Ok(decided.map_err(ThrottleError::Request)?.answer)
     };
     match decide().await {
         Ok(decision) => replies.five(numbers(&decision)),

@@ -12,8 +12,7 @@ use super::pipe::Patience;
 pub(crate) struct Term {
     /// What the server may take, for all attempts together.
     pub(super) budget: Duration,
-    /// How long a request may wait in this node for turns and connections, and when that is over.
-    wait: Duration,
+    /// Until when a request may wait in this node for turns and connections.
     until: Instant,
     /// When the caller no longer waits.
     leave: Option<Instant>,
@@ -22,12 +21,12 @@ pub(crate) struct Term {
 impl Term {
     /// Returns the term of a request that begins now, without a deadline.
     pub(crate) fn new(budget: Duration, wait: Duration) -> Term {
-        Term { budget, wait, until: Instant::now() + wait, leave: None }
+        Term { budget, until: Instant::now() + wait, leave: None }
     }
 
     /// Returns the same term with a wait that begins now, for what is owed however long the request has waited.
-    pub(crate) fn anew(self) -> Term {
-        Term { until: Instant::now() + self.wait, ..self }
+    pub(crate) fn anew(self, wait: Duration) -> Term {
+        Term { until: Instant::now() + wait, ..self }
     }
 
     /// The same for a caller with this deadline: it has to have its answer a moment before.
@@ -54,10 +53,10 @@ mod tests {
         let term = Term::new(Duration::from_millis(10), wait);
         tokio::time::sleep(Duration::from_millis(60)).await;
         assert_eq!(term.patience().end(), start + wait);
-        assert_eq!(term.anew().patience().end(), Instant::now() + wait, "what is owed");
+        assert_eq!(term.anew(wait).patience().end(), Instant::now() + wait, "what is owed");
         let deadline = start + Duration::from_millis(80);
         let hurried = term.until(Some(deadline.into_std()));
-        for term in [hurried, hurried.anew(), hurried.until(None)] {
+        for term in [hurried, hurried.anew(wait), hurried.until(None)] {
             assert_eq!(term.patience().end(), deadline - LEAVE_MARGIN);
         }
     }
