@@ -1,13 +1,13 @@
 //! Keys that are decided together: their memory is fetched at once, which makes a pipeline of many keys much cheaper
 //! than one decision after the other.
 
-use tidegate_core::{Decision, Key, KeyError, Limit, MemoryStore, Op};
+use tidegate_core::{Charge, Decision, Key, KeyError, Limit, MemoryStore, Op};
 
 use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
+use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::failure::guarded;
 use crate::inline::own_key;
-use crate::keys::CALLERS;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Engine {
     /// Decides for each key of a batch in order, at one instant, in the store of callers, and appends the answers. Decides nothing
     /// if that store has to be awaited: see [`Engine::default_store_awaits`].
     #[inline]
-    pub fn decide_batch(&self, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
+    pub fn decide_batch(&self, caller: &Caller, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let Some(store) = self.callers.states() else { return };
         let mut start = 0;
         for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
@@ -82,8 +82,9 @@ impl Engine {
                 start = *end;
             }
             let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
-            if guarded(|| store.decide_batch_in(&CALLERS, keys, limit, op, decisions)).is_err() {
-                self.decide_rest(store, keys, limit, op, answered, decisions);
+            if guarded(|| store.decide_batch_in(caller.namespace(), keys, limit, op, decisions)).is_err() {
+                let rest = Rest { caller, keys, limit, op, answered };
+                self.decide_rest(store, &rest, decisions);
             }
         }
     }
@@ -91,21 +92,25 @@ impl Engine {
     /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
     /// of the key at fault.
     #[cold]
-    fn decide_rest(
-        &self,
-        store: &MemoryStore,
-        keys: &[Key<'_>],
-        limit: &Limit,
-        op: Op,
-        answered: usize,
-        decisions: &mut Vec<Decision>,
-    ) {
+    fn decide_rest(&self, store: &MemoryStore, rest: &Rest<'_>, decisions: &mut Vec<Decision>) {
+        let Rest { caller, keys, limit, op, answered } = *rest;
         let begun = decisions.len().saturating_sub(answered);
         if let (1.., Some(last)) = (begun, decisions.last_mut()) {
             *last = self.untaken(limit);
         }
-        decisions.extend(keys.iter().skip(begun).map(|key| self.decide_guarded(store, *key, limit, op)));
+        let charges = keys.iter().skip(begun).map(|key| Charge::new(*key, limit, op).within(caller.namespace()));
+        decisions.extend(charges.map(|charge| self.decide_guarded(store, &charge)));
     }
+}
+
+/// Keys of which so many had answers before a decision panicked.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    caller: &'a Caller,
+    keys: &'a [Key<'a>],
+    limit: &'a Limit,
+    op: Op,
+    answered: usize,
 }
 
 #[cfg(test)]
@@ -127,7 +132,7 @@ mod tests {
         let mut batch = Batch::default();
         keys.iter().for_each(|key| batch.push(key.as_bytes()).unwrap());
         let mut decisions = Vec::new();
-        together.decide_batch(&batch, &limit, Op::Take(1), &mut decisions);
+        together.decide_batch(&Caller::default(), &batch, &limit, Op::Take(1), &mut decisions);
         let expected: Vec<Decision> =
             keys.iter().map(|key| at_once(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
         assert_eq!(decisions, expected);

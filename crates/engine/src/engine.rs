@@ -1,6 +1,7 @@
 //! What front ends call: requests are decided and reported, policies come and go.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +60,8 @@ pub struct Engine {
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
+    /// Tells callers apart, otherwise in each process, so that nobody can choose to be taken for another.
+    pub(crate) sources: RandomState,
     /// How many series are kept for values of entries.
     pub(crate) series: AtomicUsize,
     pub(crate) undecided: AtomicU64,
@@ -124,6 +127,7 @@ impl Engine {
             options,
             records: Mutex::default(),
             any_blocked,
+            sources: RandomState::new(),
             series: AtomicUsize::new(0),
             undecided: AtomicU64::new(0),
             fell_back: AtomicU64::new(0),

@@ -11,12 +11,11 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use futures_util::FutureExt;
-use tidegate_core::{Decision, Key, Limit, MemoryStore, Op};
+use tidegate_core::{Charge, Decision, Limit, MemoryStore};
 use tidegate_policy::{Mode, OnStoreFailure, Request, Rule, RuleId};
 
 use crate::active::Active;
 use crate::engine::Engine;
-use crate::keys::CALLERS;
 use crate::outcome::{Denial, Judgements, Outcome};
 use crate::store::StoreError;
 
@@ -80,8 +79,9 @@ impl Engine {
 
     /// Decides in memory under a limit that the caller brings.
     #[inline]
-    pub(crate) fn decide_guarded(&self, store: &MemoryStore, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
-        guarded(|| store.decide_in(&CALLERS, key, limit, op)).unwrap_or_else(|_| self.untaken(limit))
+    pub(crate) fn decide_guarded(&self, store: &MemoryStore, charge: &Charge<'_>) -> Decision {
+        guarded(|| store.decide_in(charge.namespace, charge.key, charge.limit, charge.op))
+            .unwrap_or_else(|_| self.untaken(charge.limit))
     }
 
     /// The answer for a key under a limit that the caller brings. No rule chose what happens then, so it passes, as under

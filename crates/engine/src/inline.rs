@@ -7,6 +7,7 @@ use tidegate_policy::{Local, Share};
 use tidegate_stores::Call;
 
 use crate::bounds::OWN_KEY_BYTES_MAX;
+use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::instead::Instead;
@@ -46,26 +47,32 @@ impl Engine {
     /// If the key is empty or too long, or this node is overloaded.
     #[inline]
     pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
-        Ok(self.decide_sourced(key, limit, op).await?.answer)
+        Ok(self.decide_for(&Caller::default(), key, limit, op).await?.answer)
     }
 
-    /// Decides as [`Engine::decide`] does, and says whether the store did.
+    /// Decides as [`Engine::decide`] does for a caller, and says whether the store did.
     ///
     /// # Errors
     /// As [`Engine::decide`].
     #[inline]
-    pub async fn decide_sourced(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Sourced<Decision>, RequestError> {
-        Ok(self.decide_key(own_key(key).map_err(RequestError::Key)?, limit, op).await?)
+    pub async fn decide_for(
+        &self,
+        caller: &Caller,
+        key: &[u8],
+        limit: &Limit,
+        op: Op,
+    ) -> Result<Sourced<Decision>, RequestError> {
+        let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, op);
+        Ok(self.decide_charge(charge.within(caller.namespace())).await?)
     }
 
-    /// Decides for a key in the default store; in this process if that does not answer, going on from its last state. Overload is
-    /// an error.
+    /// Decides for a key in the store of callers; in this process if that does not answer, going on from its last state.
+    /// Overload is an error.
     #[inline]
-    async fn decide_key(&self, key: Key<'_>, limit: &Limit, op: Op) -> Result<Sourced<Decision>, StoreError> {
+    async fn decide_charge(&self, charge: Charge<'_>) -> Result<Sourced<Decision>, StoreError> {
         if let Some(store) = self.callers.states() {
-            return Ok(Sourced::by_store(self.decide_guarded(store, key, limit, op)));
+            return Ok(Sourced::by_store(self.decide_guarded(store, &charge)));
         }
-        let charge = inline_charge(key, limit, op);
         if self.callers.holds(&charge) {
             return Ok(Sourced::here(self.decide_here(&charge, Applied::No)));
         }
@@ -105,17 +112,22 @@ impl Engine {
     /// # Errors
     /// If a key is empty or too long, or the charges cannot be made together.
     pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
-        Ok(self.decide_all_sourced(charges).await?.answer)
+        Ok(self.decide_all_for(&Caller::default(), charges).await?.answer)
     }
 
-    /// Decides as [`Engine::decide_all`] does, and says whether the store did.
+    /// Decides as [`Engine::decide_all`] does for a caller, and says whether the store did.
     ///
     /// # Errors
     /// As [`Engine::decide_all`].
-    pub async fn decide_all_sourced(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Sourced<Decisions>, RequestError> {
+    pub async fn decide_all_for(
+        &self,
+        caller: &Caller,
+        charges: &[(&[u8], Limit, Op)],
+    ) -> Result<Sourced<Decisions>, RequestError> {
         let mut made = Vec::with_capacity(charges.len());
         for (key, limit, op) in charges {
-            made.push(inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op));
+            let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op);
+            made.push(charge.within(caller.namespace()));
         }
         let is_held = made.iter().any(|charge| self.callers.holds(charge));
         let charged = match is_held {

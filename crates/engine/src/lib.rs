@@ -33,6 +33,7 @@ mod active;
 mod admin;
 mod at_once;
 mod batch;
+mod caller;
 mod consistency;
 mod count;
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use active::PolicyGuard;
 pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use at_once::AtOnce;
 pub use batch::Batch;
+pub use caller::Caller;
 pub use engine::{Engine, Options};
 pub use error::RequestError;
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_core::{Algorithm, Decision, KeyError, Limit, Op, Retry};
 
 use crate::bounds::SHAPE_WAIT_MAX;
+use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::inline::Sourced;
@@ -65,7 +66,14 @@ impl Engine {
     ///
     /// # Errors
     /// If the key cannot be counted on, the limit is no leaky bucket, or `wait` is out of bounds.
-    pub async fn shape(&self, key: &[u8], limit: &Limit, units: u64, wait: Duration) -> Result<Shaped, ShapeError> {
+    pub async fn shape(
+        &self,
+        caller: &Caller,
+        key: &[u8],
+        limit: &Limit,
+        units: u64,
+        wait: Duration,
+    ) -> Result<Shaped, ShapeError> {
         if wait > SHAPE_WAIT_MAX {
             return Err(ShapeError::Wait { value: wait });
         }
@@ -73,7 +81,7 @@ impl Engine {
         let (Algorithm::LeakyBucket, Some(interval)) = (algorithm, limit.interval()) else {
             return Err(ShapeError::Algorithm { algorithm });
         };
-        let taken = self.decide_sourced(key, limit, Op::Take(units)).await.map_err(ShapeError::of)?;
+        let taken = self.decide_for(caller, key, limit, Op::Take(units)).await.map_err(ShapeError::of)?;
         let Sourced { answer: decision, local } = taken;
         let Some(retry) = decision.retry() else {
             // What stood before it in the queue is its wait.
@@ -120,7 +128,9 @@ mod tests {
     #[test]
     fn each_waits_for_those_before_it() {
         let (engine, clock) = engine();
-        let shape = |units, millis| at_once(engine.shape(b"k", &queue(5), units, millis * MILLI)).unwrap().turn;
+        let shape = |units, millis| {
+            at_once(engine.shape(&Caller::default(), b"k", &queue(5), units, millis * MILLI)).unwrap().turn
+        };
         assert_eq!(shape(1, 0), Ok(Duration::ZERO));
         assert_eq!(shape(1, 0), Err(Retry::After(100 * MILLI)), "its turn comes too late");
         assert_eq!(shape(1, 99), Err(Retry::After(MILLI)));
@@ -146,7 +156,7 @@ mod tests {
             now += step;
             clock.advance(Duration::from_nanos(step));
             let wait = Duration::from_nanos(dice.roll() % 400_000_000);
-            let shaped = at_once(engine.shape(b"k", &queue(5), units, wait)).unwrap();
+            let shaped = at_once(engine.shape(&Caller::default(), b"k", &queue(5), units, wait)).unwrap();
             let Ok(turn) = shaped.turn else { continue };
             admitted += 1;
             assert!(turn <= wait);
@@ -164,7 +174,8 @@ mod tests {
     fn who_asks_again_when_told_gets_its_turn() {
         for wait in [0, 37, 100, 450] {
             let (engine, clock) = engine();
-            let shape = |units| at_once(engine.shape(b"k", &queue(5), units, wait * MILLI)).unwrap().turn;
+            let shape =
+                |units| at_once(engine.shape(&Caller::default(), b"k", &queue(5), units, wait * MILLI)).unwrap().turn;
             while shape(1).is_ok() {}
             let Err(Retry::After(retry)) = shape(2) else { panic!("{wait}") };
             clock.advance(retry - Duration::from_nanos(1));
@@ -177,9 +188,11 @@ mod tests {
     #[test]
     fn what_cannot_queue_is_refused() {
         let (engine, _clock) = engine();
-        let refused = |limit: &Limit, wait| at_once(engine.shape(b"k", limit, 1, wait)).unwrap_err().to_string();
+        let refused = |limit: &Limit, wait| {
+            at_once(engine.shape(&Caller::default(), b"k", limit, 1, wait)).unwrap_err().to_string()
+        };
         assert!(refused(&"5/s".parse().unwrap(), MILLI).starts_with("wait: gcra does not queue; "));
         assert!(refused(&queue(1), SHAPE_WAIT_MAX + MILLI).starts_with("wait: 86400.001s is too long; "));
-        assert!(matches!(at_once(engine.shape(b"", &queue(1), 1, MILLI)), Err(ShapeError::Key(_))));
+        assert!(matches!(at_once(engine.shape(&Caller::default(), b"", &queue(1), 1, MILLI)), Err(ShapeError::Key(_))));
     }
 }

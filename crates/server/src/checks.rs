@@ -3,10 +3,11 @@
 
 use std::fmt::Display;
 use std::pin::{Pin, pin};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Decision, Decisions, Limit, Op, Retry};
-use tidegate_engine::{Acquired, Batch, Outcome, PermitError, RequestError, ShapeError, Shaped, Sourced};
+use tidegate_engine::{Acquired, Batch, Caller, Outcome, PermitError, RequestError, ShapeError, Shaped, Sourced};
 use tidegate_policy::Request;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, Span};
@@ -108,7 +109,7 @@ impl Service {
         (name, limit): (Option<&str>, &Limit),
         cost: u64,
     ) -> Result<Sourced<Decision>, RequestError> {
-        let decided = pin!(self.engine.decide_sourced(key, limit, Op::Take(cost)));
+        let decided = pin!(self.engine.decide_for(caller(via), key, limit, Op::Take(cost)));
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
         let verdict = |Sourced { answer, local }: &Sourced<Decision>| InlineVerdict {
             local: *local,
@@ -129,7 +130,7 @@ impl Service {
         cost: u64,
         wait: Duration,
     ) -> Result<Shaped, ShapeError> {
-        let decided = pin!(self.engine.shape(key, limit, cost, wait));
+        let decided = pin!(self.engine.shape(caller(via), key, limit, cost, wait));
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
         let verdict = |Shaped { decision, turn, local }: &Shaped| InlineVerdict {
             local: *local,
@@ -151,7 +152,7 @@ impl Service {
         all: &[(&[u8], Limit, Op)],
         charges: impl FnOnce() -> Vec<InlineCharge<'c>>,
     ) -> Result<Sourced<Decisions>, RequestError> {
-        let decided = pin!(self.engine.decide_all_sourced(all));
+        let decided = pin!(self.engine.decide_all_for(caller(via), all));
         let verdict = |Sourced { answer, local }: &Sourced<Decisions>| InlineVerdict {
             local: *local,
             ..InlineVerdict::of(answer.iter(), answer.retry())
@@ -173,7 +174,7 @@ impl Service {
         if self.is_observed() {
             return self.decide_batch_observed(via, batch, limit, cost, decisions);
         }
-        self.engine.decide_batch(batch, limit, Op::Take(cost), decisions);
+        self.engine.decide_batch(caller(via), batch, limit, Op::Take(cost), decisions);
     }
 
     /// Decides as [`Service::decide_batch`] does, with a span and perhaps a line for each key.
@@ -189,7 +190,7 @@ impl Service {
         // Each is a decision of its own, though their answers come together.
         let spans: Vec<Span> = batch.keys().map(|_| span(via, None)).collect();
         let before = decisions.len();
-        self.engine.decide_batch(batch, limit, Op::Take(cost), decisions);
+        self.engine.decide_batch(caller(via), batch, limit, Op::Take(cost), decisions);
         for ((key, decision), span) in batch.keys().zip(decisions.iter().skip(before)).zip(&spans) {
             span.record("allowed", decision.is_allowed());
             if let Some(log) = &self.decision_log {
@@ -256,6 +257,12 @@ impl Service {
         }
         decided
     }
+}
+
+/// Who brings the limits of a request.
+fn caller(via: Via<'_>) -> &Caller {
+    static NOBODY: LazyLock<Caller> = LazyLock::new(Caller::default);
+    via.peer.map_or_else(|| &*NOBODY, |peer| &peer.caller)
 }
 
 /// The span of a decision, which belongs to the trace of the caller if it names one. Limits of callers have no domain.

@@ -3,9 +3,11 @@
 //! To add one, add a line to the list below. Its counters, its series in the metrics and its name in logs, traces and the
 //! decision log follow from that.
 
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Index;
 
 use http::HeaderMap;
+use tidegate_engine::{Caller, Engine};
 
 use crate::trace_parent;
 
@@ -54,25 +56,49 @@ impl<T> Index<Protocol> for PerProtocol<T> {
     }
 }
 
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Its address; one of IPv4 is never written as one of IPv6.
+    pub(crate) address: IpAddr,
+    /// Who it is among those who bring limits.
+    pub(crate) caller: Caller,
+}
+
+impl Peer {
+    /// The other end of a connection to a service.
+    pub(crate) fn new(engine: &Engine, address: SocketAddr) -> Peer {
+        let address = address.ip().to_canonical();
+        Peer { address, caller: engine.caller(address) }
+    }
+}
+
 /// How a request came in.
 #[derive(Clone, Copy, Debug)]
 pub struct Via<'a> {
     /// The way.
     pub protocol: Protocol,
+    /// Who sent it; nothing of what did not come over a connection.
+    pub(crate) peer: Option<&'a Peer>,
     /// What may name the caller's trace.
     headers: Option<&'a HeaderMap>,
 }
 
 impl From<Protocol> for Via<'_> {
     fn from(protocol: Protocol) -> Self {
-        Via { protocol, headers: None }
+        Via { protocol, peer: None, headers: None }
     }
 }
 
 impl<'a> Via<'a> {
+    /// From a peer.
+    pub(crate) fn from_peer(protocol: Protocol, peer: &'a Peer) -> Via<'a> {
+        Via { protocol, peer: Some(peer), headers: None }
+    }
+
     /// With the trace of these headers, if they name one.
-    pub(crate) fn with_headers(protocol: Protocol, headers: &'a HeaderMap) -> Via<'a> {
-        Via { protocol, headers: Some(headers) }
+    pub(crate) fn with_headers(self, headers: &'a HeaderMap) -> Via<'a> {
+        Via { headers: Some(headers), ..self }
     }
 
     /// The caller's `traceparent`, as it was sent. It is looked for only where something traces.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, FakeClock, Limit, Op, Retry, Time};
 use tidegate_engine::bounds::FAILURE_RETRY;
-use tidegate_engine::{Answer, Batch, Denial, Engine, Options, Outcome};
+use tidegate_engine::{Answer, Batch, Caller, Denial, Engine, Options, Outcome};
 use tidegate_policy::{Descriptor, LoadOptions, Request, Response, load_text};
 
 use crate::bench::at_once;
@@ -169,7 +169,7 @@ fn a_panic_in_a_batch_is_answered_for_the_key_at_fault_alone() {
         let (engine, clock) = engine("{name: all, limit: 1/minute}");
         let decide = || {
             let mut decisions = Vec::new();
-            engine.decide_batch(&batch, &limit, Op::Take(1), &mut decisions);
+            engine.decide_batch(&Caller::default(), &batch, &limit, Op::Take(1), &mut decisions);
             decisions
         };
         assert_eq!(decide().len(), 4);

@@ -56,7 +56,7 @@ impl<'a> Options<'a> {
 pub(super) async fn any(service: &Service, via: Via<'_>, caller: &Caller, parts: &Parts) -> Answered {
     let options = Options::parse(parts.uri.query())?;
     let original = HttpRequest::forwarded(target(parts)?, &parts.headers);
-    let address = original.client_address(&service.engine.policy(), caller.address);
+    let address = original.client_address(&service.engine.policy(), caller.peer.address);
     let http = original.http(Some(address));
     let entries: Vec<Entry<'_>> = options.entries.iter().map(|(key, value)| Entry { key, value }).collect();
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];

@@ -24,8 +24,8 @@ pub(super) fn admit(token: Option<&str>, caller: &Caller, parts: &Parts) -> Resu
         None if caller.is_local => from_here(&parts.headers),
         None => Err(forbidden(ADMIN_AFAR)),
     };
-    admitted.map(|()| Admin { who: caller.address }).inspect_err(|_| {
-        tracing::info!(target: "tidegate::admin", who = %caller.address, path = parts.uri.path(), "refused");
+    admitted.map(|()| Admin { who: caller.peer.address }).inspect_err(|_| {
+        tracing::info!(target: "tidegate::admin", who = %caller.peer.address, path = parts.uri.path(), "refused");
     })
 }
 

@@ -36,7 +36,7 @@ mod rules;
 mod told;
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPAR
 use crate::drain::Drain;
 use crate::linger;
 use crate::listener::Door;
-use crate::protocol::{Protocol, Via};
+use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
 use answer::{Answered, Reply};
 use pages::Kind;
@@ -72,7 +72,7 @@ pub struct HttpDoor {
 
 /// What is known of a connection.
 struct Caller {
-    address: IpAddr,
+    peer: Peer,
     /// Whether it came in by a listener that only this machine can reach.
     is_local: bool,
     /// What it does.
@@ -123,7 +123,7 @@ impl HttpDoor {
         let (call, parameters) = routes::find(&parts.method, parts.uri.path())?;
         let service = &*self.service;
         let query = parts.uri.query();
-        let via = Via::with_headers(Protocol::Http, &parts.headers);
+        let via = Via::from_peer(Protocol::Http, &caller.peer).with_headers(&parts.headers);
         match call {
             Call::Check => {
                 let body = body::read(body).await?;
@@ -180,7 +180,8 @@ impl HttpDoor {
     async fn converse(&self, http: &http1::Builder, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
-        let caller = Caller { address: peer.ip().to_canonical(), is_local, pulse: Arc::clone(&pulse) };
+        let peer = Peer::new(&self.service.engine, peer);
+        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse) };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::linger;
-use crate::protocol::Protocol;
+use crate::protocol::{Peer, Protocol};
 use crate::write_stall::WriteStall;
 
 use super::RespDoor;
@@ -31,7 +31,7 @@ pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, 
         stream: WriteStall::new(stream),
         input: Input::new(),
         parser: Parser::default(),
-        session: Session::new(id, peer, authenticated),
+        session: Session::new(id, peer, Peer::new(&door.service.engine, peer), authenticated),
         replies: Replies::new(),
     };
     connection.run(drain).await;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::bounds::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
+use crate::protocol::{Peer, Protocol, Via};
 
 use super::command::throttle::Pending;
 use super::parse::{Command, Span};
@@ -11,7 +12,8 @@ use super::parse::{Command, Span};
 pub(crate) struct Session {
     /// Unlike that of any other connection.
     pub(crate) id: u64,
-    pub(crate) peer: SocketAddr,
+    pub(crate) address: SocketAddr,
+    pub(crate) peer: Peer,
     /// Whether the password was said, or need not be.
     pub(crate) authenticated: bool,
     /// What the client calls itself; empty if it does not.
@@ -31,9 +33,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, peer: SocketAddr, authenticated: bool) -> Session {
+    pub(crate) fn new(id: u64, address: SocketAddr, peer: Peer, authenticated: bool) -> Session {
         Session {
             id,
+            address,
             peer,
             authenticated,
             name: Vec::new(),
@@ -45,6 +48,11 @@ impl Session {
             ends: false,
             commands: 0,
         }
+    }
+
+    /// How its commands come in.
+    pub(crate) fn via(&self) -> Via<'_> {
+        Via::from_peer(Protocol::Resp, &self.peer)
     }
 }
 

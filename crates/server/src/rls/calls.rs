@@ -19,7 +19,7 @@ use super::unary::{self, Answer};
 use super::{decode, encode};
 use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
 use crate::drain::Drain;
-use crate::protocol::{Protocol, Via};
+use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
 
 /// The one method of Envoy's rate limit service.
@@ -30,13 +30,14 @@ pub(super) struct Calls {
     limits: Arc<Limits>,
     health: HealthServer<HealthService>,
     reflection: Option<Routes>,
+    peer: Peer,
 }
 
 impl Calls {
-    pub(super) fn new(limits: Arc<Limits>, reflection: Option<Routes>, drain: Drain) -> Calls {
+    pub(super) fn new(limits: Arc<Limits>, reflection: Option<Routes>, peer: Peer, drain: Drain) -> Calls {
         let health = HealthService::new(Arc::clone(&limits.service), drain);
         let health = HealthServer::new(health).max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
-        Calls { limits, health, reflection }
+        Calls { limits, health, reflection, peer }
     }
 
     /// Answers a call. A client that does not send its message, or whose deadline passed, gets no answer but that.
@@ -48,7 +49,7 @@ impl Calls {
         let deadline = Instant::now() + patience;
         let path = request.uri().path();
         if path == SHOULD_RATE_LIMIT {
-            return within(deadline, pin!(self.limits.answer(request, deadline))).await;
+            return within(deadline, pin!(self.limits.answer(request, &self.peer, deadline))).await;
         }
         let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
         let answered = async {
@@ -114,11 +115,11 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    async fn answer(&self, request: http::Request<Incoming>, deadline: Instant) -> http::Response<Answer> {
+    async fn answer(&self, request: http::Request<Incoming>, peer: &Peer, deadline: Instant) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
             let (parts, body) = request.into_parts();
-            let via = Via::with_headers(Protocol::Grpc, &parts.headers);
+            let via = Via::from_peer(Protocol::Grpc, peer).with_headers(&parts.headers);
             let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
             let deadline = Some(deadline.into_std());
             let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata, deadline));

@@ -44,7 +44,7 @@ use crate::bounds::{
 };
 use crate::drain::Drain;
 use crate::listener::Door;
-use crate::protocol::Protocol;
+use crate::protocol::{Peer, Protocol};
 use crate::service::Service;
 use crate::tls::Tls;
 use crate::write_stall::WriteStall;
@@ -83,12 +83,13 @@ impl RlsDoor {
     }
 
     /// Serves a connection that is encrypted by now, or in the clear.
-    async fn converse<S>(&self, stream: S, mut drain: Drain)
+    async fn converse<S>(&self, stream: S, peer: SocketAddr, mut drain: Drain)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
-        let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), drain.clone()));
+        let peer = Peer::new(&self.limits.service.engine, peer);
+        let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), peer, drain.clone()));
         // Each call is a task of its own: should one panic, the others and the connection go on.
         let ledger = Arc::new(Ledger::default());
         let counted = Arc::clone(&ledger);
@@ -117,7 +118,7 @@ impl Door for RlsDoor {
     const NAME: &'static str = Protocol::Grpc.name();
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), drain).await };
+        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), peer, drain).await };
         let greeted = timeout(STALL, async {
             // Load balancers knock to see whether somebody listens, and go without a word: nothing failed.
             if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
@@ -127,7 +128,7 @@ impl Door for RlsDoor {
         });
         let failed = |reason: &dyn fmt::Display| self.limits.service.note_tls_failure(Self::NAME, peer, reason);
         match greeted.await {
-            Ok(Ok(Some(stream))) => self.converse(stream, drain).await,
+            Ok(Ok(Some(stream))) => self.converse(stream, peer, drain).await,
             Ok(Ok(None)) => {}
             Ok(Err(error)) => failed(&error),
             Err(_) => failed(&"it took too long"),

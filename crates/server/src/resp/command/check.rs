@@ -11,7 +11,7 @@ use tidegate_engine::{Answer, Denial, Judgement, Outcome, RequestError, StoreErr
 use tidegate_policy::{Descriptor, Entry, Request};
 
 use crate::bounds::{COMMAND_BYTES_TOLD_MAX, NUMBER_BYTES_TOLD_MAX};
-use crate::protocol::Protocol;
+use crate::protocol::Via;
 
 use super::super::RespDoor;
 use super::super::parse::Command;
@@ -21,13 +21,13 @@ use super::{OVERLOADED, integer};
 
 pub(super) const USAGE: &str = "ERR usage: TIDEGATE.CHECK domain key value [key value ...] [COST n]";
 
-pub(super) async fn run(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
-    if let Err(text) = check(door, replies, command).await {
+pub(super) async fn run(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &Command<'_>) {
+    if let Err(text) = check(door, via, replies, command).await {
         replies.error(text);
     }
 }
 
-async fn check(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) -> Result<(), String> {
+async fn check(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &Command<'_>) -> Result<(), String> {
     let (pairs_end, cost) = cost(command)?;
     let domain = text("domain", command.get(1))?;
     let mut entries = Vec::with_capacity(command.len() / 2);
@@ -38,7 +38,7 @@ async fn check(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) ->
     }
     let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
     let request = Request { domain, descriptors: &descriptors, http: None, cost };
-    let checked = door.service.check_known(Protocol::Resp.into(), &request).await;
+    let checked = door.service.check_known(via, &request).await;
     let Some(outcome) = checked.map_err(told)? else {
         let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
         return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));

@@ -106,7 +106,7 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
 fn authenticate(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool {
     let is_right = is_password(context.door.password.as_deref(), user, given);
     if !is_right {
-        context.door.service.note_auth_failure(context.session.peer);
+        context.door.service.note_auth_failure(context.session.address);
     }
     is_right
 }
@@ -197,7 +197,7 @@ fn line(context: &Context<'_>) -> String {
     format!(
         "id={} addr={} name={} db=0 sub=0 psub=0 multi={multi} user=default resp={resp} lib-name={} lib-ver={}\n",
         session.id,
-        session.peer,
+        session.address,
         String::from_utf8_lossy(&session.name),
         String::from_utf8_lossy(&session.library_name),
         String::from_utf8_lossy(&session.library_version),

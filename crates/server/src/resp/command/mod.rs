@@ -114,9 +114,9 @@ fn admit(context: &Context<'_>, spec: &Spec, command: &Command<'_>) -> Result<()
 /// Does what a command says, except for those about transactions.
 async fn execute(context: &mut Context<'_>, name: Name, command: &Command<'_>) {
     match name {
-        Name::Throttle => throttle::alone(context.door, context.replies, command).await,
-        Name::Check => check::run(context.door, context.replies, command).await,
-        Name::Acquire => permits::acquire(context.door, context.replies, command).await,
+        Name::Throttle => throttle::alone(context.door, context.session.via(), context.replies, command).await,
+        Name::Check => check::run(context.door, context.session.via(), context.replies, command).await,
+        Name::Acquire => permits::acquire(context.door, context.session.via(), context.replies, command).await,
         Name::Renew => permits::renew(context.door, context.replies, command).await,
         Name::Release => permits::release(context.door, context.replies, command).await,
         Name::Del => keys::delete(context, command).await,

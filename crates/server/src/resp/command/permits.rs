@@ -11,7 +11,7 @@ use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LIMIT_MAX};
 use tidegate_engine::{PermitError, StoreError};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
-use crate::protocol::Protocol;
+use crate::protocol::Via;
 
 use super::super::RespDoor;
 use super::super::parse::Command;
@@ -23,13 +23,18 @@ pub(super) const ACQUIRE_USAGE: &str = "ERR usage: TIDEGATE.ACQUIRE key limit le
 pub(super) const RENEW_USAGE: &str = "ERR usage: TIDEGATE.RENEW key id lease_ms";
 pub(super) const RELEASE_USAGE: &str = "ERR usage: TIDEGATE.RELEASE key id";
 
-pub(super) async fn acquire(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
-    if let Err(text) = try_acquire(door, replies, command).await {
+pub(super) async fn acquire(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &Command<'_>) {
+    if let Err(text) = try_acquire(door, via, replies, command).await {
         replies.error(text);
     }
 }
 
-async fn try_acquire(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) -> Result<(), String> {
+async fn try_acquire(
+    door: &RespDoor,
+    via: Via<'_>,
+    replies: &mut Replies,
+    command: &Command<'_>,
+) -> Result<(), String> {
     let id = match command.len() {
         4 => None,
         5 => Some(command.get(4)),
@@ -38,7 +43,7 @@ async fn try_acquire(door: &RespDoor, replies: &mut Replies, command: &Command<'
     let limit = number("limit", command.get(2), PERMIT_LIMIT_MAX)?;
     let lease = lease(command.get(3))?;
     let service = &door.service;
-    let asked = service.acquire_permit(Protocol::Resp.into(), command.get(1), limit, lease, id).await;
+    let asked = service.acquire_permit(via, command.get(1), limit, lease, id).await;
     let acquired = asked.map_err(told)?;
     let permits = acquired.permits;
     replies.array(5);

@@ -13,11 +13,12 @@ use tidegate_engine::{Batch, RequestError, StoreError};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
 use crate::headers;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Via};
 
 use super::super::RespDoor;
 use super::super::parse::Command;
 use super::super::reply::{Replies, Shown};
+use super::super::session::Session;
 use super::{Context, OVERLOADED, integer};
 
 /// Commands that are decided together: neighbours in a pipeline that take as much from the same limit.
@@ -67,11 +68,11 @@ fn told(error: &ThrottleError) -> String {
 }
 
 /// Decides a command by itself, and answers.
-pub(super) async fn alone(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
+pub(super) async fn alone(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &Command<'_>) {
     let decide = async || {
         let (numbers, units) = read(command)?;
         let limit = limit(numbers)?;
-        let decided = door.service.decide(Protocol::Resp.into(), command.get(1), (None, &limit), units).await;
+        let decided = door.service.decide(via, command.get(1), (None, &limit), units).await;
         Ok(decided.map_err(ThrottleError::Request)?.answer)
     };
     match decide().await {
@@ -102,11 +103,13 @@ pub(super) fn add(context: &mut Context<'_>, command: &Command<'_>) {
 /// Decides and answers all that was added.
 #[inline]
 pub(super) fn settle(context: &mut Context<'_>) {
-    let Pending { limit: Some(last), units, keys, decisions } = &mut context.session.pending else { return };
+    let Session { pending, peer, .. } = &mut *context.session;
+    let Pending { limit: Some(last), units, keys, decisions } = pending else { return };
     if keys.is_empty() {
         return;
     }
-    context.door.service.decide_batch(Protocol::Resp.into(), keys, &last.limit, *units, decisions);
+    let via = Via::from_peer(Protocol::Resp, peer);
+    context.door.service.decide_batch(via, keys, &last.limit, *units, decisions);
     for decision in decisions.iter() {
         context.replies.five(numbers(decision));
     }

@@ -3,6 +3,8 @@
 
 use futures_util::future::join_all;
 
+use crate::protocol::Via;
+
 use super::super::RespDoor;
 use super::super::parse::Command;
 use super::super::reply::{Replies, Version};
@@ -29,7 +31,7 @@ pub(super) async fn add(context: &mut Context<'_>, command: &Command<'_>) {
         settle(context).await;
         // One that is too large even so is asked alone.
         if !context.session.together.push(command) {
-            let replies = ask(context.door, context.replies.version, command).await;
+            let replies = ask(context.door, context.session.via(), context.replies.version, command).await;
             context.replies.append(&replies);
         }
     }
@@ -41,20 +43,20 @@ pub(super) async fn settle(context: &mut Context<'_>) {
         return;
     }
     let commands = std::mem::take(&mut context.session.together);
-    let (door, version) = (context.door, context.replies.version);
-    let asked = commands.commands().map(|command| async move { ask(door, version, &command).await });
+    let (door, via, version) = (context.door, context.session.via(), context.replies.version);
+    let asked = commands.commands().map(|command| async move { ask(door, via, version, &command).await });
     // Boxed: few connections have this, and each of them would carry its room.
     for replies in Box::pin(join_all(asked)).await {
         context.replies.append(&replies);
     }
 }
 
-async fn ask(door: &RespDoor, version: Version, command: &Command<'_>) -> Replies {
+async fn ask(door: &RespDoor, via: Via<'_>, version: Version, command: &Command<'_>) -> Replies {
     let mut replies = Replies::with_version(version);
     match table::find(command.get(0)).map(|spec| spec.run) {
-        Some(Name::Throttle) => throttle::alone(door, &mut replies, command).await,
-        Some(Name::Check) => check::run(door, &mut replies, command).await,
-        Some(Name::Acquire) => permits::acquire(door, &mut replies, command).await,
+        Some(Name::Throttle) => throttle::alone(door, via, &mut replies, command).await,
+        Some(Name::Check) => check::run(door, via, &mut replies, command).await,
+        Some(Name::Acquire) => permits::acquire(door, via, &mut replies, command).await,
         Some(Name::Renew) => permits::renew(door, &mut replies, command).await,
         Some(Name::Release) => permits::release(door, &mut replies, command).await,
         // Nothing else is added.
