@@ -1,10 +1,11 @@
 //! Millions of keys, which must not make anybody free, and one key with all the load, which must not slow others.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_testkit::process::directory;
 use tidegate_testkit::tidegate::Tidegate;
 
 use crate::load::{PLENTY, Server, Stop, probe, resident};
@@ -36,25 +37,25 @@ impl Throttle {
 
     /// The first number of an answer of five.
     fn answer(&mut self) -> u64 {
-        let mut line = Vec::new();
-        let mut first = None;
-        for number in 0..6 {
-            line.clear();
-            loop {
-                let mut byte = [0];
-                self.0.read_exact(&mut byte).unwrap();
-                if byte[0] == b'\n' {
-                    break;
-                }
-                line.push(byte[0]);
-            }
-            match number {
-                0 => assert_eq!(line, b"*5\r", "{:?}", String::from_utf8_lossy(&line)),
-                1 => first = Some(u64::from(line[1] - b'0')),
-                _ => {}
-            }
-        }
-        first.unwrap()
+        let [header, first, ..]: [String; 6] = std::array::from_fn(|_| self.line());
+        assert_eq!(header, "*5");
+        first[1..].parse().unwrap()
+    }
+
+    /// Whether a command of TIDEGATE.CHECK passes.
+    fn passes(&mut self, command: &str) -> bool {
+        self.0.get_mut().write_all(command.as_bytes()).unwrap();
+        // Five numbers, and a name with its length before it.
+        let lines: Vec<String> = (0..8).map(|_| self.line()).collect();
+        assert_eq!(lines[0], "*6", "{lines:?}");
+        lines[1] == ":0"
+    }
+
+    /// One line, without its end.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
     }
 
     /// Whether this user, of five tries an hour, is denied once more.
@@ -118,6 +119,54 @@ fn send_keys(address: SocketAddr, next: &AtomicU64) -> u64 {
         let commands: String =
             (first..first + PIPELINE).map(|key| format!("CL.THROTTLE k{key} 99 100 3600\r\n")).collect();
         denied += throttle.denied(&commands, PIPELINE);
+    }
+}
+
+/// Keys at five a day that a stranger sends: 25 times as many as there is room for.
+const CALLERS_KEYS: u64 = 2_500_000;
+
+/// Users that come new to a rule of five a day after that.
+const NEWCOMERS: usize = 200;
+
+pub(crate) fn keys_of_callers_shut_no_rule_out(told: &mut Told) {
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    std::fs::write(&path, FIVE_A_DAY).unwrap();
+    let tidegate = Tidegate::with_config(&path, &["--store", &format!("memory:{ROOM}")]);
+    let (next, watch) = (AtomicU64::new(0), Watch::start());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| send_five_a_day(tidegate.resp, &next));
+        }
+    });
+    told.figure("keys of CL.THROTTLE at 5 a day", CALLERS_KEYS, "");
+    told.figure("the flood took", format!("{:.1} s", watch.elapsed().as_secs_f64()), "");
+    let mut rules = Throttle::open(tidegate.resp);
+    let served = |user: &usize| {
+        let command = format!("TIDEGATE.CHECK api user new{user}\r\n");
+        (0..7).filter(|_| rules.passes(&command)).count() == 5
+    };
+    let served = (0..NEWCOMERS).filter(served).count();
+    told.figure("newcomers of a rule that got five of five", served, "all 200");
+    assert_eq!(served, NEWCOMERS);
+}
+
+const FIVE_A_DAY: &str = "
+domains:
+  api: {rules: [{name: per-user, key: {entry: user}, limit: {algorithm: gcra, rate: 5/day}}]}
+";
+
+/// Sends its part of the keys, each until its limit is used up.
+fn send_five_a_day(address: SocketAddr, next: &AtomicU64) {
+    let mut throttle = Throttle::open(address);
+    loop {
+        let first = next.fetch_add(PIPELINE, Ordering::Relaxed);
+        if first >= CALLERS_KEYS {
+            return;
+        }
+        let keys = first..first + PIPELINE;
+        let commands: String = keys.map(|key| format!("CL.THROTTLE k{key} 4 5 86400 5\r\n")).collect();
+        throttle.denied(&commands, PIPELINE);
     }
 }
 

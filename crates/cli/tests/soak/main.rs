@@ -34,12 +34,13 @@ use std::process::ExitCode;
 use report::{Report, Run};
 
 /// The runs by their names.
-const RUNS: [(&str, Run); 11] = [
+const RUNS: [(&str, Run); 12] = [
     ("silent", silent::silent_and_slow_sockets_are_closed),
     ("crowd", crowd::the_cap_is_held_and_administrators_get_in),
     ("floods", floods::floods_of_frames_are_harmless),
     ("pages", pages::slow_readers_share_pages),
     ("keys", keys::ten_million_keys_stay_within_bounds),
+    ("callers", keys::keys_of_callers_shut_no_rule_out),
     ("hot-key", keys::a_hot_key_does_not_slow_others),
     ("reloads", life::a_hundred_reloads_lose_nothing),
     ("bad-configs", life::bad_files_change_nothing),
