@@ -1,5 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+/// The example of the project's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;
+
 pub use tidegate_core::{
     Algorithm, Busy, Calendar, CalendarError, CalendarPeriod, CalendarWindow, CapacityError, Charge, ChargeError,
     Clock, Consistency, Decision, Decisions, DirectLimiter, FakeClock, Identity, Key, KeyBuf, KeyError,

@@ -150,9 +150,9 @@ fn staggered_keys_have_seams_of_their_own() {
 }
 
 #[test]
-fn the_readme_shows_what_is_answered() {
-    let readme = include_str!("../../../../README.md");
-    let (_, shown) = readme.split_once("$ tidegate decide <<'END'\n").unwrap();
+fn the_guide_shows_what_is_answered() {
+    let page = include_str!("../../../../docs/src/decide.md");
+    let (_, shown) = page.split_once("$ tidegate decide <<'END'\n").unwrap();
     let (questions, answers) = shown.split_once("END\n").unwrap();
     let (answers, _) = answers.split_once("```").unwrap();
     assert_eq!(super::decide(questions.as_bytes()), answers.lines().collect::<Vec<_>>());

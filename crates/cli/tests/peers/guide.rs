@@ -51,18 +51,11 @@ fn prepare(shell: &mut Command, place: &Path) {
     shell.current_dir(place).env("PATH", std::env::join_paths(all).unwrap());
 }
 
-/// Not the part below, which installs the command.
 #[test]
-fn the_readme_on_the_service() {
+fn the_readme() {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, part) = text.split_once("\n## As a service\n").unwrap();
-    let (part, _) = part.split_once("\n## ").unwrap();
-    let examples = root().join("examples/tidegate.yaml");
-    let part = part
-        .replace("target/release/tidegate", "tidegate")
-        .replace("examples/tidegate.yaml", examples.to_str().unwrap());
-    let place = directory();
-    readme::check_text("README.md", &part, |shell| prepare(shell, place.path()));
+    let (tidegate, place) = (Tidegate::with_examples(), directory());
+    readme::check_text("README.md", &with_addresses(&text, &tidegate), |shell| prepare(shell, place.path()));
 }
 
 #[test]
