@@ -166,7 +166,6 @@ def algorithms(binary):
         picture.line(left + 60 * scale, top + 8, left + 60 * scale, base + 14, "seam")
         picture.text(10, top + 60, f"{passed} of {all_of} pass", "small")
     bottom = panel * len(ALGORITHMS) + 20
-    picture.text(left, bottom, "start", "small")
     picture.text(left + 60 * scale, bottom, "a minute", "small", "middle")
     picture.text(width - 20, bottom, "two", "small", "end")
     picture.text(10, bottom, "blue: units used; green: passes, red: denied", "small")
