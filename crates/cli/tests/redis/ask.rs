@@ -76,6 +76,19 @@ impl Resp {
         passed
     }
 
+    /// Sends commands at once, and says of each which limit its answer tells; 0 of a PING.
+    pub(crate) fn limits(&mut self, commands: &[&str]) -> Vec<i64> {
+        self.0.get_mut().write_all((commands.join("\r\n") + "\r\n").as_bytes()).unwrap();
+        let limit = |command: &&str| match *command {
+            "PING" => {
+                assert_eq!(self.line(), "+PONG");
+                0
+            }
+            _ => self.numbers()[1],
+        };
+        commands.iter().map(limit).collect()
+    }
+
     /// The first line of the answer to a command.
     pub(crate) fn said(&mut self, command: &str) -> String {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();

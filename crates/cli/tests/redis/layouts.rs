@@ -1,6 +1,6 @@
 //! Several stores in one rule.
 
-use crate::ask::Said;
+use crate::ask::{Resp, Said};
 use crate::fleet::{Fleet, PATIENT, check, inspect};
 
 use Said::{Denied, Passed};
@@ -77,4 +77,26 @@ fn a_local_bucket_spares_the_shared_store_what_it_denies() {
     let scripts = scripts(&redis);
     assert!((3..20).contains(&scripts), "100 questions, of which 3 passed, were {scripts} calls");
     assert_eq!(left(&fleet), [("local".to_owned(), 0), ("shared".to_owned(), 97)]);
+}
+
+#[test]
+fn a_pipeline_over_several_stores_is_answered_in_its_order() {
+    let redis = Server::start(&Setup::default());
+    let directory = directory();
+    let path = directory.path().join("rules.yaml");
+    let rules = format!(
+        "stores: {{shared: {{url: 'redis://127.0.0.1:{}?{PATIENT}'}}}}
+domains:
+  here: {{rules: [{{name: here, key: {{entry: user}}, limit: 6/30d}}]}}
+  there: {{rules: [{{name: there, key: {{entry: user}}, limit: 5/30d, store: shared}}]}}
+",
+        redis.port
+    );
+    std::fs::write(&path, rules).unwrap();
+    let tidegate = Tidegate::with_config(&path, &[]);
+    let commands =
+        ["TIDEGATE.CHECK there user ann", "CL.THROTTLE own 6 7 3600", "TIDEGATE.CHECK here user ann", "PING"];
+    let order = [0, 1, 0, 2, 0, 0, 1, 1, 3, 0, 1, 2, 0, 3, 1];
+    let limits = Resp::open(tidegate.resp).limits(&order.map(|number| commands[number]));
+    assert_eq!(limits, order.map(|number| [5, 7, 6, 0][number]));
 }

@@ -49,6 +49,9 @@ pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
         && command.get(0).eq_ignore_ascii_case(b"CL.THROTTLE")
         && !context.door.service.engine.default_store_awaits()
     {
+        if context.session.together.len() > 0 {
+            together::settle(context).await;
+        }
         return throttle::add(context, command);
     }
     throttle::settle(context);
@@ -57,7 +60,7 @@ pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
 
 /// Answers all commands that were not answered at once.
 pub(super) async fn settle(context: &mut Context<'_>) {
-    // Where one has commands, the other has none.
+    // Where one has commands, the other has none: whoever adds to one has settled the other.
     throttle::settle(context);
     together::settle(context).await;
 }
