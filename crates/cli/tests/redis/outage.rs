@@ -197,7 +197,9 @@ fn check_one(case: &Case, most: &impl Fn(&[u64]) -> u64, least: u64) {
     println!("Redis counts {counted} of {all}, the ends of {unknown} calls are unknown, {came_back} came back");
     let least = all.min(2 * LIMIT).saturating_sub(came_back) as f64 - unknown;
     assert!(counted as f64 >= least, "Redis counts {counted} of {all}, {unknown} unknown");
-    assert!(counted <= all + case.taken_for_nobody(), "charged twice: {counted} of {all}");
+    // A call without an answer may be made late, for a request that the node has denied by then.
+    let most = (all + case.taken_for_nobody()) as f64 + unknown;
+    assert!(counted as f64 <= most, "charged twice: {counted} of {all}, {unknown} unknown");
 }
 
 /// Waits until every node has counted all of them.
