@@ -126,6 +126,8 @@ impl Gradient2 {
 struct LongTerm {
     factor: f64,
     value: f64,
+    /// Of the first samples. What fades `value` leaves it alone, so that the mean of all of them is the mean.
+    sum: f64,
     samples: u32,
 }
 
@@ -134,7 +136,7 @@ const WARM_UP: u32 = 10;
 
 impl LongTerm {
     fn new(window: u64) -> LongTerm {
-        LongTerm { factor: 2.0 / (window as f64 + 1.0), value: 0.0, samples: 0 }
+        LongTerm { factor: 2.0 / (window as f64 + 1.0), value: 0.0, sum: 0.0, samples: 0 }
     }
 
     /// Adds a sample and tells the average that it is compared with. An average beyond twice the sample is from slower
@@ -142,7 +144,8 @@ impl LongTerm {
     fn add(&mut self, sample: f64) -> f64 {
         if self.samples < WARM_UP {
             self.samples += 1;
-            self.value += (sample - self.value) / f64::from(self.samples);
+            self.sum += sample;
+            self.value = self.sum / f64::from(self.samples);
         } else {
             self.value = self.value * (1.0 - self.factor) + sample * self.factor;
         }
@@ -212,6 +215,23 @@ mod tests {
         gradient.update(Sample { rtt: Duration::from_millis(50), in_flight: 0, dropped: false });
         // 94.715 - 44.715 · 2/601 = 94.567 is not beyond twice 50.
         assert_eq!(gradient.rtt_long().map(|long| long.as_micros()), Some(94_566));
+    }
+
+    #[test]
+    fn the_first_samples_are_averaged_whatever_fades_meanwhile() {
+        // A slow first sample makes the average fade with each of the next nine; their mean is 290 ms all the same.
+        let mut gradient = Gradient2::new(Gradient2Config::default()).unwrap();
+        let mut feed = |millis, count| {
+            for _ in 0..count {
+                gradient.update(Sample { rtt: Duration::from_millis(millis), in_flight: 1_000, dropped: false });
+            }
+            gradient.clone()
+        };
+        feed(2_000, 1);
+        let warm = feed(100, 9).rtt_long().unwrap();
+        assert_eq!(warm, Duration::from_millis(290).mul_f64(0.95), "it is beyond twice the last sample");
+        // The published library says 108.
+        assert_eq!(feed(350, 100).limit(), 108);
     }
 
     #[test]

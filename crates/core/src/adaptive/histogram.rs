@@ -32,7 +32,7 @@ impl Histogram {
     /// About the time that `share` of them do not exceed: the middle of its bucket. Nothing if there are none.
     pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.counts.iter().copied().map(u64::from).sum();
-        let rank = super::whole((total as f64 * share).ceil()).clamp(1, total.max(1));
+        let rank = super::whole((total as f64 * share).round()).clamp(1, total.max(1));
         let mut seen = 0;
         let found = self.counts.iter().position(|&count| {
             seen += u64::from(count);
@@ -81,6 +81,19 @@ mod tests {
             histogram.add(Duration::from_millis(millis));
         }
         for (share, millis) in [(0.0, 1.0), (0.5, 50.0), (0.9, 90.0), (0.99, 99.0), (1.0, 100.0)] {
+            let found = histogram.percentile(share).unwrap().as_secs_f64() * 1000.0;
+            assert!((found / millis - 1.0).abs() <= 1.0 / 16.0, "{share}: {found} is not about {millis}");
+        }
+    }
+
+    #[test]
+    fn the_rank_is_rounded() {
+        let mut histogram = Histogram::new();
+        for millis in [100, 200, 400, 800] {
+            histogram.add(Duration::from_millis(millis));
+        }
+        // 4 · 0.3 = 1.2 is 1; 4 · 0.4 = 1.6 and 4 · 0.6 = 2.4 are 2; 4 · 0.625 = 2.5 is 3.
+        for (share, millis) in [(0.3, 100.0), (0.4, 200.0), (0.6, 200.0), (0.625, 400.0)] {
             let found = histogram.percentile(share).unwrap().as_secs_f64() * 1000.0;
             assert!((found / millis - 1.0).abs() <= 1.0 / 16.0, "{share}: {found} is not about {millis}");
         }

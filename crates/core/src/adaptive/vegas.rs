@@ -108,7 +108,8 @@ impl Vegas {
         if rtt > 0.0 && self.measures(rtt) {
             return self.limit();
         }
-        let step = self.step(sample, rtt);
+        // To smooth a limit that stays would round it down.
+        let Some(step) = self.step(sample, rtt) else { return self.limit() };
         let config = &self.config;
         let (min, max) = (config.min as f64, config.max as f64);
         let aim = (self.estimate + step).clamp(min, max);
@@ -146,28 +147,26 @@ impl Vegas {
         measures
     }
 
-    /// How far the limit should move.
-    fn step(&self, sample: Sample, rtt: f64) -> f64 {
+    /// How far the limit should move, if at all.
+    fn step(&self, sample: Sample, rtt: f64) -> Option<f64> {
         let config = &self.config;
         let unit = magnitude(self.limit());
         if sample.dropped {
-            return -config.decrease * unit;
+            return Some(-config.decrease * unit);
         }
-        let Some(noload) = self.noload.filter(|_| rtt > 0.0) else {
-            return 0.0;
-        };
-        if sample.in_flight as f64 * 2.0 < self.estimate {
-            return 0.0;
+        let noload = self.noload.filter(|_| rtt > 0.0)?;
+        if (sample.in_flight as f64 * 2.0) < self.estimate {
+            return None;
         }
         let queue = (self.estimate * (1.0 - noload / rtt)).ceil();
         if queue <= config.threshold * unit {
-            config.fast_increase * unit
+            Some(config.fast_increase * unit)
         } else if queue < config.alpha * unit {
-            config.increase * unit
+            Some(config.increase * unit)
         } else if queue > config.beta * unit {
-            -config.decrease * unit
+            Some(-config.decrease * unit)
         } else {
-            0.0
+            None
         }
     }
 }
@@ -245,6 +244,14 @@ mod tests {
         let drops = [24, 24, 23].map(|limit| (100, 20, true, limit));
         let rises = [(100, 20, false, 20), (100, 20, false, 21), (100, 20, false, 23), (100, 20, false, 24)];
         check(config, &[&rises[..], &drops[..]].concat());
+    }
+
+    #[test]
+    fn a_limit_that_stays_is_not_smoothed() {
+        // 0.7 · 24 + 0.3 · 24 is a little less than 24.
+        let config = VegasConfig { initial: 24, smoothing: 0.3, ..VegasConfig::default() };
+        let holds = [(100, 24, false, 24), (120, 24, false, 24), (100, 1, false, 24), (0, 24, false, 24)];
+        check(config, &holds);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::bounds::WINDOW_SAMPLES_MIN_MAX;
 pub enum Summary {
     /// The mean.
     Average,
-    /// The time that this share of the samples does not exceed, 0 to 1, to within a sixteenth.
+    /// The time at this share of the samples in their order, 0 to 1, to within a sixteenth. The rank is rounded: at 0.625 of
+    /// four samples it is the third.
     Percentile(f64),
 }
 
@@ -29,7 +30,7 @@ pub enum Sparse {
 /// The numbers of a [`Window`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
-    /// How long it lasts at least.
+    /// A window ends with the first sample that is later than this after its start.
     pub length: Duration,
     /// How many samples make it tell anything.
     pub samples_min: u64,
@@ -94,14 +95,16 @@ impl Window {
     /// Adds a sample that ended `now`. If that completes a window, tells what to pass on to the limit.
     pub fn add(&mut self, now: Time, sample: Sample) -> Option<Sample> {
         let gathered = &mut self.gathered;
-        // A clock that was set back would keep the window open until it has caught up.
-        let since = gathered.since.map_or(now, |since| since.min(now));
+        // A sample that another thread overtook comes a little late. Only a clock that was set back is further behind, and
+        // it would keep the window open until it has caught up.
+        let length = self.config.length;
+        let since = gathered.since.filter(|since| now.plus(length) >= *since).unwrap_or(now);
         gathered.since = Some(since);
         if sample.rtt < self.config.rtt_min && !sample.dropped {
             return None;
         }
         gathered.add(sample, sample.rtt >= self.config.rtt_min, self.config.summary);
-        if now < since.plus(self.config.length) {
+        if now <= since.plus(length) {
             return None;
         }
         let enough = gathered.samples >= self.config.samples_min;
@@ -185,8 +188,8 @@ mod tests {
         assert_eq!(window.add(at(999), Sample { dropped: true, ..took(0) }), None, "the window is not over");
         // (100 + … + 108 + 109) / 10 = 104.5: the drop without a time counts no time.
         let expected = Sample { rtt: Duration::from_micros(104_500), in_flight: 10, dropped: true };
-        assert_eq!(window.add(at(1000), took(109)), Some(expected));
-        assert_eq!(window.add(at(1000), took(7)), None, "a new window has begun");
+        assert_eq!(window.add(at(1001), took(109)), Some(expected));
+        assert_eq!(window.add(at(1001), took(7)), None, "a new window has begun");
     }
 
     #[test]
@@ -216,7 +219,7 @@ mod tests {
         for millis in 0..9 {
             assert_eq!(window.add(at(millis), refused), None);
         }
-        assert_eq!(window.add(at(1000), refused), Some(Sample { rtt: Duration::ZERO, ..refused }));
+        assert_eq!(window.add(at(1001), refused), Some(Sample { rtt: Duration::ZERO, ..refused }));
     }
 
     #[test]
@@ -234,6 +237,20 @@ mod tests {
         let mut window = window(WindowConfig { samples_min: 1, ..WindowConfig::default() });
         assert_eq!(window.add(at(100_000), took(80)), None);
         assert_eq!(window.add(at(0), took(80)), None);
-        assert_eq!(window.add(at(1000), took(80)), Some(took(80)));
+        assert_eq!(window.add(at(1001), took(80)), Some(took(80)));
+    }
+
+    #[test]
+    fn a_window_ends_after_its_length() {
+        let mut window = window(WindowConfig { samples_min: 1, ..WindowConfig::default() });
+        let times = [0, 1000, 1001, 2001, 2002].map(|millis| window.add(at(millis), took(80)).is_some());
+        assert_eq!(times, [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_late_sample_does_not_begin_the_window_earlier() {
+        let mut window = window(WindowConfig { samples_min: 1, ..WindowConfig::default() });
+        let times = [100, 0, 1050, 1100, 1101].map(|millis| window.add(at(millis), took(80)).is_some());
+        assert_eq!(times, [false, false, false, false, true]);
     }
 }
