@@ -21,6 +21,7 @@ use crate::descriptors;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
 use crate::loads::Loads;
+use crate::log_room::LogRoom;
 use crate::log_writer::LogProgress;
 use crate::panics::log_panics;
 use crate::reload::{BadConfig, First, Reloader};
@@ -309,12 +310,14 @@ impl Signals {
 
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
 async fn manage(mut signals: Signals, mut loads: Loads, service: &Service, drainer: &Drainer, drain_delay: Duration) {
+    let mut log_room = LogRoom::new();
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => loads.ask(),
             () = loads.go_on() => {}
+            () = log_room.look(&service.engine) => {}
         }
     }
     tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");
