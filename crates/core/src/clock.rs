@@ -24,6 +24,13 @@ impl Clock {
         Clock::System(SystemClock::start())
     }
 
+    /// Returns whether the machine's clock shows a time before 1970, which no [`Time`] can tell: clocks that are made
+    /// meanwhile begin at 0.
+    #[must_use]
+    pub fn system_is_before_1970() -> bool {
+        SystemTime::now() < SystemTime::UNIX_EPOCH
+    }
+
     /// The present instant.
     #[inline]
     #[must_use]

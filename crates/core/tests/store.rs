@@ -116,9 +116,11 @@ fn a_pool_that_is_empty_merges_entries_and_never_lets_more_pass() {
         admitted += u64::from(take(&store, "a", &limit).is_allowed());
     }
     assert_eq!(admitted, 30);
+    assert_eq!(store.log_entries_without_room(), 16, "the first 14 have room");
     // Another key finds no block: it is counted approximately, at most to its limit.
     let other = (0..60).filter(|_| take(&store, "b", &limit).is_allowed()).count();
     assert!((1..=30).contains(&other), "{other}");
+    assert_eq!(store.log_entries_without_room(), 17, "once: from then on the sketch counts for it");
     clock.advance(Duration::from_secs(2));
     assert_eq!(take(&store, "b", &limit).remaining(), 29);
 }

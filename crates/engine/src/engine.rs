@@ -25,7 +25,7 @@ use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::sole::{self, Way};
 use crate::stats::{Counter, Record};
-use crate::store::{Backend, ChargeFailure, InstallError, StoreView, Stores, build_memory};
+use crate::store::{Backend, ChargeFailure, InstallError, MemoryView, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
 
 /// How an engine is set up.
@@ -68,6 +68,9 @@ pub struct Engine {
     pub(crate) fell_back: AtomicU64,
     pub(crate) overloaded_callers: AtomicU64,
 }
+
+/// What the default store is called.
+const DEFAULT_STORE: &str = "default";
 
 /// A domain and the name of a rule in it.
 type RuleName = (Box<str>, Box<str>);
@@ -413,6 +416,17 @@ impl Engine {
         self.stores.views()
     }
 
+    /// The stores in the memory of this process: the default one, then the others by name.
+    #[must_use]
+    pub fn memory_stores(&self) -> Vec<MemoryView> {
+        let beside = self.callers.states().filter(|states| !Arc::ptr_eq(states, &self.local));
+        let of_callers = beside.map_or(0, |states| states.log_entries_without_room());
+        let log_entries_without_room = self.local.log_entries_without_room().saturating_add(of_callers);
+        let mut views = vec![MemoryView { name: DEFAULT_STORE.into(), log_entries_without_room }];
+        views.extend(self.stores.memory_views(&self.default_store));
+        views
+    }
+
     /// Whether nothing is ever denied.
     #[must_use]
     pub fn is_in_shadow(&self) -> bool {
@@ -442,7 +456,7 @@ fn default_place(options: &Options) -> StorePlace {
 
 fn default_spec(options: &Options) -> StoreSpec {
     StoreSpec {
-        name: "default".into(),
+        name: DEFAULT_STORE.into(),
         place: Some(default_place(options)),
         keys: options.keys,
         ..StoreSpec::default()

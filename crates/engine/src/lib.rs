@@ -79,6 +79,6 @@ pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
 pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
-pub use store::{InstallError, StoreError, StoreView, check_store_url};
+pub use store::{InstallError, MemoryView, StoreError, StoreView, check_store_url};
 pub use tidegate_stores::redis::borrow_connections;
 pub use tidegate_stores::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

@@ -407,6 +407,17 @@ pub struct StoreView {
     pub nodes: u64,
 }
 
+/// A store in the memory of this process, for those who watch it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryView {
+    /// Its name in the configuration. `default` stands for all memory beside the named stores: also that of limits that
+    /// callers bring, and of what is decided while a shared default store does not answer.
+    pub name: Box<str>,
+    /// Charges that found no room for a log entry of their own: see [`MemoryStore::log_entries_without_room`].
+    pub log_entries_without_room: u64,
+}
+
 impl StoreView {
     /// Whether each of its nodes that are known has a connection now.
     #[must_use]
@@ -517,6 +528,19 @@ impl Stores {
                 unknown: health.unknown,
                 nodes: health.nodes,
             });
+        }
+        views.sort_by(|left, right| left.name.cmp(&right.name));
+        views
+    }
+
+    /// The stores in the memory of this process but for this one, by name.
+    pub(crate) fn memory_views(&self, but: &Backend) -> Vec<MemoryView> {
+        let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = Vec::new();
+        for (name, (_, backend)) in by_name.iter() {
+            let Some(states) = backend.states().filter(|_| !backend.is_same(but)) else { continue };
+            let log_entries_without_room = states.log_entries_without_room();
+            views.push(MemoryView { name: name.clone(), log_entries_without_room });
         }
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views

@@ -109,3 +109,7 @@ pub const LEASED_WINDOW_MIN: Duration = Duration::from_millis(50);
 /// Most parts that a limit is divided into while its store does not answer: fleets of more nodes than that let every node
 /// have one unit.
 pub const SHARE_PARTS_MAX: u64 = 1_000;
+
+/// Keys of a store for each one that is taken to use up a limit that keeps a log: with room for fewer full logs, `check`
+/// warns.
+pub const KEYS_A_FULL_LOG: usize = 10;

@@ -1,12 +1,14 @@
 //! What is probably not what was meant: told as warnings, once a configuration has no errors.
 //!
 //! `effect.rs`: fields that change nothing. `reach.rs`: rules that never apply. `bite.rs`: limits that never deny, or
-//! always. `identity.rs`: limits by address of what has an account. `sharing.rs`: what concerns shared stores.
+//! always. `identity.rs`: limits by address of what has an account. `sharing.rs`: what concerns shared stores. `room.rs`:
+//! stores that are too small for their limits.
 
 mod bite;
 mod effect;
 mod identity;
 mod reach;
+mod room;
 mod sharing;
 
 use crate::compile::child;
@@ -28,6 +30,14 @@ impl Both<'_> {
     fn at(&self, field: &str) -> String {
         format!("{}/{field}", self.pointer)
     }
+
+    /// The pointer of one of its limits.
+    fn at_limit(&self, place: usize) -> String {
+        match self.written.limits.is_empty() {
+            true => self.at("limit"),
+            false => self.at(&format!("limits/{place}")),
+        }
+    }
 }
 
 pub(crate) fn lint(config: &Config, policy: &Policy, outside: &Outside, diagnostics: &mut Diagnostics<'_>) {
@@ -47,6 +57,7 @@ pub(crate) fn lint(config: &Config, policy: &Policy, outside: &Outside, diagnost
             sharing::of_rule(rule, &stores, diagnostics);
             reach::of_rule(rule, diagnostics);
             bite::of_rule(rule, diagnostics);
+            room::of_rule(rule, policy, &stores, diagnostics);
         }
         effect::of_replaces(&rules, diagnostics);
         identity::of_rules(&rules, diagnostics);

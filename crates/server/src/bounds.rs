@@ -201,6 +201,12 @@ pub const REFUSAL_LINES: LogRate = LogRate { lines: 3, period: Duration::from_se
 /// Lines about traces that could not be sent: a collector that is gone must not fill the log.
 pub const TRACE_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(60) };
 
+/// How often it is looked whether logs of sliding limits outgrow their store.
+pub const LOG_ROOM_LOOK: Duration = Duration::from_secs(5);
+
+/// Lines about one such store: it goes on for as long as nobody gives it more room.
+pub const LOG_ROOM_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(600) };
+
 /// Lines about lines of the log that were dropped.
 pub const DROPPED_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(10) };
 

@@ -14,7 +14,8 @@
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
-//! | how their lines are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
+//! | logs of sliding limits that outgrow their store | `log_room.rs` |
+//! | how lines of the log are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -33,6 +34,7 @@ mod line_queue;
 mod linger;
 mod listener;
 mod loads;
+mod log_room;
 mod log_writer;
 mod panics;
 mod protocol;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tidegate_core::Clock;
 use tidegate_engine::{Engine, InstallError};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,8 +20,10 @@ use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
+use crate::http::cache_http_date;
 use crate::listener::{Door, Listener, ListenerError};
 use crate::loads::Loads;
+use crate::log_room::LogRoom;
 use crate::log_writer::LogProgress;
 use crate::panics::log_panics;
 use crate::reload::{BadConfig, First, Reloader};
@@ -68,6 +71,9 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// The system clock is not set: HTTP and certificates have no dates before 1970.
+    #[error("the system clock is before 1970; set it, and start again")]
+    Clock,
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] BadConfig),
@@ -112,6 +118,9 @@ pub struct Addresses {
 /// # Errors
 /// If it cannot start.
 pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunError> {
+    if Clock::system_is_before_1970() {
+        return Err(RunError::Clock);
+    }
     let manager = runtime::Builder::new_current_thread().enable_all().build()?;
     let telemetry = {
         // Traces are sent on this runtime.
@@ -256,6 +265,7 @@ impl Worker {
 
     async fn serve(self) {
         let Worker { listeners, service, rls, resp, admin_token, drain, mut stop, has_connected } = self;
+        cache_http_date().await;
         service.engine.connect(CONNECT_PATIENCE).await;
         let _ = has_connected.send(()).await;
         drop(has_connected);
@@ -309,12 +319,14 @@ impl Signals {
 
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
 async fn manage(mut signals: Signals, mut loads: Loads, service: &Service, drainer: &Drainer, drain_delay: Duration) {
+    let mut log_room = LogRoom::new();
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => loads.ask(),
             () = loads.go_on() => {}
+            () = log_room.look(&service.engine) => {}
         }
     }
     tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");

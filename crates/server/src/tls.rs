@@ -6,15 +6,17 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use tidegate_core::Time;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tidegate_core::{Clock, Time};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
@@ -150,7 +152,8 @@ fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<Se
     let provider = Arc::new(ring::default_provider());
     let key = PrivateKeyDer::from_pem_slice(&read(files.key())?)
         .map_err(|error| unreadable(files.key(), &error, "a private key"))?;
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let time = Arc::new(HandshakeTime(Clock::system()));
+    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), time)
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(files.certificate(), error))?;
     let builder = match files.client_authorities() {
@@ -169,6 +172,17 @@ fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<Se
     let mut config = builder.with_single_cert(chain, key).map_err(|error| mismatch(files, &error))?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
+}
+
+/// The time that certificates of clients are checked at. That of the standard library panics before 1970, where a clock may
+/// have jumped since the start.
+#[derive(Debug)]
+struct HandshakeTime(Clock);
+
+impl TimeProvider for HandshakeTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_nanos(self.0.now().as_nanos())))
+    }
 }
 
 /// What is to be warned of.

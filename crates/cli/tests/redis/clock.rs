@@ -1,12 +1,19 @@
-//! The clock of Redis jumps, as when a machine is set right or another one takes over.
+//! The clock of Redis jumps, as when a machine is set right or another one takes over; or that of the server is not set.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use tidegate_testkit::http;
-use tidegate_testkit::process::{command, directory, printed};
+use tidegate_testkit::process::{Process, command, directory, printed};
 use tidegate_testkit::servers::{Server, Setup};
+use tidegate_testkit::tidegate::{self, Tidegate};
 use tokio::time::Instant;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 use crate::ask::Said;
 use crate::fleet::{Fleet, PATIENT, body, check, shared, sleep_millis};
@@ -126,4 +133,60 @@ fn a_clock_that_jumps_ahead_gives_one_limit_more() {
             assert!((1..=LIMIT + 2).contains(&more), "{name}: {more} passed");
         }
     });
+}
+
+/// From any day of this century to a day before 1970.
+const BEFORE_1970: &str = "-4294967296";
+
+/// The command with a clock that the file shifts.
+fn shifted(library: &Path, file: &Path) -> Command {
+    let mut command = tidegate::command();
+    command.env("LD_PRELOAD", library).env("CLOCK_SHIFT_FILE", file);
+    command
+}
+
+#[test]
+fn a_server_does_not_start_before_1970() {
+    let files = directory();
+    let (library, file) = (library(files.path()), files.path().join("shift"));
+    shift(&file, BEFORE_1970);
+    let mut server = shifted(&library, &file);
+    server.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
+    let mut server = Process::start(directory(), &mut server, None);
+    assert_eq!(server.ended().code(), Some(2), "{}", server.log());
+    let expected = "error: the system clock is before 1970; set it, and start again\n";
+    assert_eq!(server.log(), expected);
+}
+
+/// Writes a certificate for `localhost` and its key, and returns the certificate.
+fn write_certificate(directory: &Path) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(directory.join("server.pem"), certificate.pem()).unwrap();
+    std::fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
+    certificate.pem()
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_to_before_1970_makes_nothing_panic() {
+    let files = directory();
+    let (library, file) = (library(files.path()), files.path().join("shift"));
+    shift(&file, "0");
+    let pem = write_certificate(files.path());
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| files.path().join(name));
+    let arguments = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let server = Tidegate::start_by(shifted(&library, &file), &arguments);
+    shift(&file, BEFORE_1970);
+    // Each connection goes to the thread that has fewest, so that both kinds meet several.
+    for _ in 0..8 {
+        assert_eq!(http::get(server.http, "/healthz").status, 200);
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&pem)).domain_name("localhost");
+        let endpoint = Channel::from_shared(format!("https://{}", server.grpc)).unwrap().tls_config(tls).unwrap();
+        let mut client = RateLimitServiceClient::new(endpoint.connect().await.unwrap());
+        let entries = vec![Entry { key: "user".to_owned(), value: "ann".to_owned() }];
+        let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
+        let request = RateLimitRequest { domain: "unknown".to_owned(), descriptors, ..Default::default() };
+        client.should_rate_limit(request).await.unwrap();
+    }
+    assert!(!server.process.log().contains("panic"), "{}", server.process.log());
 }

@@ -93,6 +93,14 @@ impl MemoryStore {
             + self.overflow.bytes()
     }
 
+    /// Returns how many charges under sliding_log and sliced_window found no room for an entry of their own, since
+    /// [`MemoryStoreBuilder::log_entries`] is too small: they joined the newest entry of their key, or began to be
+    /// counted approximately if it had none. Both are too strict.
+    #[must_use]
+    pub fn log_entries_without_room(&self) -> u64 {
+        self.pool.without_room()
+    }
+
     /// Decides one operation on one key of [`Namespace::root`], now.
     #[inline]
     pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {

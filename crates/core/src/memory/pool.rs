@@ -21,6 +21,8 @@ pub(crate) struct Pool {
     free: AtomicU64,
     /// Blocks from this number on were never used.
     unused: AtomicU64,
+    /// How often there was none to take.
+    without_room: AtomicU64,
 }
 
 #[repr(C)]
@@ -49,7 +51,7 @@ impl Pool {
     /// A pool with room for `entries` entries in full blocks.
     pub(crate) fn with_room_for(entries: usize) -> std::io::Result<Pool> {
         let blocks = Pages::zeroed(entries.div_ceil(BLOCK_ENTRIES) + 1)?;
-        Ok(Pool { blocks, free: AtomicU64::new(0), unused: AtomicU64::new(1) })
+        Ok(Pool { blocks, free: AtomicU64::new(0), unused: AtomicU64::new(1), without_room: AtomicU64::new(0) })
     }
 
     /// A pool that one log of so many entries never empties: its oldest block may be used up but not yet given back.
@@ -91,8 +93,16 @@ impl Pool {
             }
         }
         let more = |unused: u64| (unused < self.blocks.len() as u64).then_some(unused + 1);
-        let unused = self.unused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let Ok(unused) = self.unused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else {
+            self.without_room.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         u32::try_from(unused).ok()
+    }
+
+    /// How often a log needed a block and got none.
+    pub(crate) fn without_room(&self) -> u64 {
+        self.without_room.load(Ordering::Relaxed)
     }
 
     /// Gives back the blocks from `first` to `last`, which are linked already.

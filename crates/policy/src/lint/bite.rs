@@ -7,10 +7,6 @@ use crate::rule::RuleLimit;
 
 pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     too_costly(both, diagnostics);
-    let at = |place: usize| match both.written.limits.is_empty() {
-        true => both.at("limit"),
-        false => both.at(&format!("limits/{place}")),
-    };
     let limits = &both.rule.limits;
     for (place, limit) in limits.iter().enumerate() {
         // What one store counts says nothing of what another does: a node sees a part of what all nodes share.
@@ -26,7 +22,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
                 quote(&limit.name),
                 quote(&stricter.name)
             );
-            diagnostics.warning(&at(place), message, "leave it out or make it stricter");
+            diagnostics.warning(&both.at_limit(place), message, "leave it out or make it stricter");
         } else if let Some((_, smaller)) = others.find(|(_, other)| holds_less_for_longer(other, limit)) {
             let message = format!(
                 "limit `{}`: {} at once can never pass, since `{}` lets only {} pass",
@@ -35,7 +31,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
                 quote(&smaller.name),
                 smaller.limit.units()
             );
-            diagnostics.warning(&at(place), message, "make its burst smaller or the other limit larger");
+            diagnostics.warning(&both.at_limit(place), message, "make its burst smaller or the other limit larger");
         }
     }
 }

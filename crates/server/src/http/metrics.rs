@@ -35,6 +35,7 @@ pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
 pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
 pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
+const NO_LOG_ROOM: &str = "tidegate_log_entries_without_room_total";
 const UNDECIDED: &str = "tidegate_undecided_total";
 const FALLBACKS: &str = "tidegate_fallbacks_total";
 const CALLERS_OVERLOADED: &str = "tidegate_overloaded_callers_total";
@@ -302,6 +303,10 @@ fn process(page: &mut Page, service: &Service) {
         "Requests under limits of callers that were not decided because this node was overloaded.",
     );
     page.line(CALLERS_OVERLOADED, &[], service.engine.overloaded_callers());
+    page.head(NO_LOG_ROOM, "counter", "Charges that found no room for a log entry of their own in a store in memory.");
+    for store in service.engine.memory_stores() {
+        page.line(NO_LOG_ROOM, &[("store", &store.name)], store.log_entries_without_room);
+    }
     page.head(LINES_DROPPED, "counter", "Lines of the log that were dropped because they were not read in time.");
     page.line(LINES_DROPPED, &[], service.log.dropped());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");

@@ -15,6 +15,7 @@
 //! | how pages about all rules are written and shared | `pages.rs` |
 //! | what envoyproxy/ratelimit has | `reference.rs` |
 //! | the description of all this | `openapi.json` |
+//! | the date of answers | `date.rs` |
 
 mod admin;
 mod answer;
@@ -23,6 +24,7 @@ mod auth;
 mod bell;
 mod body;
 mod check;
+mod date;
 mod guard;
 mod metrics;
 mod pages;
@@ -54,6 +56,7 @@ use crate::listener::Door;
 use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
 use answer::{Answered, Reply};
+pub(crate) use date::cache as cache_http_date;
 use pages::Kind;
 pub(crate) use pages::Pages;
 use pulse::{Io, Pulse, Silence};
