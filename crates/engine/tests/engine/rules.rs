@@ -116,13 +116,13 @@ fn a_request_may_bring_its_limit_or_give_units_back() {
 fn limits_that_callers_bring_share_no_key_with_rules() {
     let bench = Bench::new("- {name: all, limit: 3/minute}");
     let limit: Limit = "3/minute".parse().unwrap();
-    for key in ["x", &"long".repeat(100)] {
+    for key in ["x", "", &"long".repeat(100)] {
         let take = || at_once(bench.engine.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap();
         assert_eq!(take().remaining(), 2);
         assert_eq!(take().remaining(), 1);
     }
     assert_eq!(bench.remaining(&[]), [3]);
-    assert!(at_once(bench.engine.decide(b"", &limit, Op::Take(1))).is_err());
+    assert!(at_once(bench.engine.decide(&[b'x'; 4_096], &limit, Op::Take(1))).is_err());
     let all = at_once(bench.engine.decide_all(&[(b"x", limit, Op::Take(2)), (b"y", limit, Op::Take(1))])).unwrap();
     assert!(!all.is_allowed() && !all.strictest().unwrap().is_allowed());
     assert_eq!(at_once(bench.engine.decide(b"y", &limit, Op::Peek)).unwrap().remaining(), 3, "all or none");
