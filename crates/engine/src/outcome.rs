@@ -130,6 +130,8 @@ pub struct Judgement<'o> {
     /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
     /// nothing at all, it would have denied the request.
     pub veto: bool,
+    /// Whether it is a quota of a rule that enforces: its denial denies the request if all others of this kind deny too.
+    pub quota: bool,
     /// The mode that counts: of a rule that enforces it is shadow where the engine denies nothing at all.
     pub mode: Mode,
     /// Whether it was decided in this process because the store did not answer.
@@ -208,6 +210,12 @@ impl Judgement<'_> {
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()
+    }
+
+    /// Returns whether its own limit is used up: that of a quota may be where the request passes by another one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        (self.veto || self.quota) && !self.answer.is_allowed()
     }
 
     /// How much it binds, beside others.
@@ -299,6 +307,7 @@ impl Outcome {
             texts: judged.rule.and_then(|id| self.active.texts(id, judged.limit)),
             answer: judged.answer,
             veto: judged.veto,
+            quota: judged.mode == Mode::Enforce && rule.is_some_and(|rule| rule.quota),
             mode: effective(judged.mode, self.shadow),
             local: judged.local,
         }
@@ -308,6 +317,14 @@ impl Outcome {
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.strictest_among(|judgement| judgement.descriptor == descriptor)
+    }
+
+    /// Returns the judgement that binds a descriptor most by itself: a spent quota comes before what lets the request pass.
+    #[must_use]
+    pub fn strictest_by_itself(&self, descriptor: usize) -> Option<Judgement<'_>> {
+        let of_descriptor = self.judgements().filter(|judgement| judgement.descriptor == descriptor);
+        of_descriptor
+            .min_by_key(|judgement| Binding::new(judgement.veto || judgement.is_over(), judgement.answer.strictness()))
     }
 
     /// The one that binds most of those that are `wanted`.

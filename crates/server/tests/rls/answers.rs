@@ -156,6 +156,32 @@ async fn as_the_reference_server_answers() {
     assert!(later.contains("1 left"), "{later}");
 }
 
+/// The overall code says whether the request passes, the status of a descriptor what its own limit says.
+#[tokio::test]
+async fn a_spent_quota_is_over_its_limit_by_itself() {
+    const RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: free, match: {entries: {user: '*'}}, quota: true, limit: 1/minute}
+    - {name: all, match: {entries: {user: '*'}}, limit: 100/minute}
+    - {name: paid, match: {entries: {account: '*'}}, quota: true, limit: 100/minute}
+    - {name: tried, match: {entries: {tried: '*'}}, quota: true, mode: shadow, limit: 1/minute}
+";
+    for shadow in [false, true] {
+        let server = Server::with(RULES, Options { shadow, ..Options::default() }, RlsOptions::default());
+        let mut client = server.client().await;
+        let mut ask = async || {
+            let descriptors = [("user", "ann"), ("account", "7"), ("tried", "x")].map(|entry| descriptor(&[entry]));
+            let answer = client.should_rate_limit(request("api", descriptors.into())).await.unwrap().into_inner();
+            let codes: Vec<_> = answer.statuses.iter().map(|status| code(status.code)).collect();
+            (code(answer.overall_code), codes)
+        };
+        assert_eq!(ask().await, ("OK", vec!["OK", "OK", "OK"]));
+        assert_eq!(ask().await, ("OK", vec!["OVER_LIMIT", "OK", "OK"]), "shadow: {shadow}");
+    }
+}
+
 #[tokio::test]
 async fn when_all_is_in_shadow() {
     let options = Options { shadow: true, ..Options::default() };
