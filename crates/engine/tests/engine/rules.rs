@@ -135,7 +135,7 @@ fn bad_requests_are_refused_with_the_reason() {
         at_once(bench.engine.check(&Request { domain: "api", descriptors, http: None, cost })).unwrap_err()
     };
     assert_eq!(check(&[], 1), RequestError::NoDescriptors);
-    assert_eq!(check(&[Descriptor::default(); 65], 1), RequestError::TooManyDescriptors { count: 65 });
+    assert_eq!(check(&[Descriptor::default(); 129], 1), RequestError::TooManyDescriptors { count: 129 });
     let many = vec![Entry { key: "a", value: "b" }; 65];
     assert_eq!(
         check(&[Descriptor { entries: &many, ..Descriptor::default() }], 1),
@@ -144,7 +144,9 @@ fn bad_requests_are_refused_with_the_reason() {
     assert_eq!(check(&[Descriptor::default()], u64::MAX), RequestError::Cost { cost: u64::MAX });
     let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
     bench.install(&nine);
-    assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+    assert_eq!(check(&[Descriptor::default(); 57], 1), RequestError::TooManyLimits);
+    let most = Request { domain: "api", descriptors: &[Descriptor::default(); 56], http: None, cost: 1 };
+    assert!(at_once(bench.engine.check(&most)).is_ok());
 }
 
 /// Up to the length that is told a key counts; one byte more is as far beyond it as a thousand are.
