@@ -48,6 +48,8 @@ pub enum Denial {
     Overloaded,
     /// A store did not answer, and a rule says to deny then.
     StoreFailure,
+    /// The expression for its cost failed, so nobody knows whether it fits.
+    CostFailed,
     /// A limit is used up.
     OverLimit,
     /// The key was denied before and stays so for a time.
@@ -102,6 +104,8 @@ pub enum Answer {
         /// Whether it passes.
         allowed: bool,
     },
+    /// The expression for its cost failed. It does not pass.
+    CostFailed,
     /// This node is overloaded: the store could not be asked in time. It does not pass.
     Overloaded,
     /// The request was denied before the store was asked.
@@ -146,7 +150,7 @@ impl Answer {
             Answer::Decided(decision) => decision.is_allowed(),
             Answer::Failed { allowed } => *allowed,
             Answer::Unlimited | Answer::NotAsked => true,
-            Answer::Penalised(_) | Answer::Blocked | Answer::Overloaded => false,
+            Answer::Penalised(_) | Answer::Blocked | Answer::CostFailed | Answer::Overloaded => false,
         }
     }
 
@@ -165,7 +169,8 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.retry(),
             Answer::Penalised(left) => Some(Retry::After(*left)),
-            Answer::Blocked => Some(Retry::Never),
+            // The same request has the same cost.
+            Answer::Blocked | Answer::CostFailed => Some(Retry::Never),
             Answer::Failed { allowed: false } | Answer::Overloaded => Some(Retry::Unknown(FAILURE_RETRY)),
             Answer::Failed { allowed: true } | Answer::Unlimited | Answer::NotAsked => None,
         }
@@ -184,7 +189,7 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.strictness(),
             Answer::Penalised(left) => Strictness::new(false, 0, *left),
-            Answer::Blocked | Answer::Failed { allowed: false } | Answer::Overloaded => {
+            Answer::Blocked | Answer::Failed { allowed: false } | Answer::CostFailed | Answer::Overloaded => {
                 Strictness::new(false, 0, Duration::MAX)
             }
             Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => {
@@ -199,6 +204,7 @@ impl Answer {
             Answer::Penalised(_) => Some(Denial::Penalty),
             Answer::Blocked => Some(Denial::Blocked),
             Answer::Failed { allowed } => (!allowed).then_some(Denial::StoreFailure),
+            Answer::CostFailed => Some(Denial::CostFailed),
             Answer::Overloaded => Some(Denial::Overloaded),
             Answer::Unlimited | Answer::NotAsked => None,
         }

@@ -148,10 +148,10 @@ impl Expression {
         }
     }
 
-    /// The units it gives; what the caller asked for if it cannot be evaluated.
-    pub(crate) fn cost(&self, question: &Question<'_>) -> u64 {
+    /// Returns the units it gives, unless it cannot be evaluated or gives more than [`COST_MAX`].
+    pub(crate) fn cost(&self, question: &Question<'_>) -> Option<u64> {
         let value = self.evaluate(&Asked { question, response: None, cost: question.cost });
-        value.ok().and_then(|value| units(&value)).unwrap_or_else(|| self.count_error(question.cost))
+        value.ok().and_then(|value| units(&value)).or_else(|| self.count_error(None))
     }
 
     /// The units that count: all or none of the cost, or a number of its own. If it cannot be evaluated, the cost does.

@@ -159,6 +159,9 @@ pub enum Count {
     Look(u64),
     /// When the response is known; until then whether these units would fit decides.
     Later(u64),
+    /// Nobody knows: the expression for its cost fails, or gives more units than there may be. Such a request must not
+    /// pass for the price of another.
+    Failed,
 }
 
 /// What became of the key of a request.

@@ -115,7 +115,8 @@ pub struct Rule {
     /// What Envoy is told of a rule that blocks: nothing if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_as: Option<ToldAs>,
-    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1.
+    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1. If it
+    /// fails, the rule denies the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     /// An expression for what counts: true or a number of units. If it speaks of `response`, a request is let through

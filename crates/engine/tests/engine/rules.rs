@@ -176,6 +176,46 @@ fn the_bound_that_is_told_of_a_key_is_the_one_that_holds() {
     }
 }
 
+/// A client that makes the expression fail must not get by with one unit.
+#[test]
+fn a_cost_that_cannot_be_computed_denies() {
+    const RULES: &str = "
+- {name: bytes, key: [{entry: user}], limit: 5/hour, for: 10m, count_denied: true, cost: int(entries.bytes) * cost}
+- {name: all, limit: 9/hour}
+";
+    let bench = Bench::new(RULES);
+    let with = |bench: &Bench, bytes| bench.one(&[("user", "ann"), ("bytes", bytes)]);
+    assert_eq!(remaining(&with(&bench, "2")), [3, 8]);
+    for (number, bytes) in (1..).zip(["", "x", "1e3", "-1", "9007199254740993", "99999999999999999999"]) {
+        let denied = with(&bench, bytes);
+        assert_eq!((denied.denial(), denied.retry()), (Some(Denial::CostFailed), Some(Retry::Never)), "{bytes}");
+        let said: Vec<Answer> = denied.judgements().map(|judgement| judgement.answer).collect();
+        assert!(matches!(said[..], [Answer::CostFailed, Answer::Decided(_)]), "{bytes}: {said:?}");
+        let counts = bench.engine.rules()[0].counts;
+        assert_eq!((counts.denied, bench.engine.policy().expression_errors()), (number, number), "{bytes}");
+    }
+    let descriptor = entries(&[("user", "ann"), ("bytes", "x")]);
+    let back = bench.ask(&[Descriptor { entries: &descriptor, ask: Some(Ask::Refund(1)), limit: None }], 1);
+    assert!(back.is_allowed(), "who gives back is not denied");
+    assert_eq!(remaining(&with(&bench, "1")), [2, 8], "nothing was taken, and nobody penalised");
+    let request = Request {
+        domain: "api",
+        descriptors: &[Descriptor { entries: &descriptor, ..Descriptor::default() }],
+        http: None,
+        cost: 1,
+    };
+    assert_eq!(at_once(bench.engine.reset(&request)), Ok(2), "its key is known");
+    assert_eq!(remaining(&with(&bench, "1")), [4, 8]);
+
+    bench.install(&RULES.replace("for: 10m", "mode: shadow"));
+    assert!(with(&bench, "x").is_allowed());
+    assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
+    bench.install("- {name: bytes, limit: 5/hour, count: response.status == 401, cost: int(entries.bytes)}");
+    let failed = Response { status: 401, ..Response::default() };
+    assert_eq!(at_once(bench.engine.report(&request, &failed)), Ok(0));
+    assert_eq!(bench.remaining(&[("bytes", "1")]), [5]);
+}
+
 #[test]
 fn a_refund_gives_back_what_was_taken() {
     let bench = Bench::new(

@@ -65,6 +65,7 @@ fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> Desc
         | Answer::Penalised(_)
         | Answer::Blocked
         | Answer::Failed { allowed: false }
+        | Answer::CostFailed
         | Answer::Overloaded => 0,
     };
     DescriptorStatus {
@@ -107,7 +108,8 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             Some(Duration::from_nanos(period - now.as_nanos() % period))
         }
         Answer::Failed { .. } | Answer::Overloaded => judgement.answer.retry_after(),
-        Answer::Unlimited | Answer::NotAsked => None,
+        // The same request has the same cost.
+        Answer::CostFailed | Answer::Unlimited | Answer::NotAsked => None,
     }
 }
 

@@ -184,6 +184,18 @@ domains:
 }
 
 #[tokio::test]
+async fn a_cost_that_cannot_be_computed_is_over_the_limit() {
+    const RULES: &str = "domains: {api: {rules: [{name: r, limit: 5/minute, cost: int(entries.bytes)}]}}";
+    let server = Server::start(RULES);
+    let ask = |bytes| request("api", vec![descriptor(&[("bytes", bytes)])]);
+    let all = conversation(&server, vec![("none", ask("x")), ("three", ask("3"))]).await;
+    assert_eq!(
+        all,
+        "none\n    OVER_LIMIT [OVER_LIMIT, `r` 5 a MINUTE, 0 left, no reset]\nthree\n    OK [OK, `r` 5 a MINUTE, 2 left, 36 s]\n"
+    );
+}
+
+#[tokio::test]
 async fn when_all_is_in_shadow() {
     let options = Options { shadow: true, ..Options::default() };
     let server = Server::with(ENVOY_FILE, options, RlsOptions::default());
