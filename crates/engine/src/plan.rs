@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Consistency, Key, Limit, MemoryStore, Namespace, Op, Placement};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
-    Rule, RuleId, RuleLimit,
+    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Missing, Mode, OnStoreFailure, OwnLimit, Question,
+    Request, Rule, RuleId, RuleLimit,
 };
 
 use crate::active::Active;
@@ -280,6 +280,10 @@ impl Plan {
         let (made, key) = self.keys.push(rule, question);
         match made {
             KeyMade::Whole => {}
+            KeyMade::Missing if rule.missing == Missing::Deny => {
+                self.planned.push(Planned { step: Step::Blocked, ..first });
+                return Ok(());
+            }
             KeyMade::Missing => return Ok(()),
             KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
                 return Err(RequestError::KeyTooLong { rule: rule.name.clone(), max: rule.key_values_bytes_max() });

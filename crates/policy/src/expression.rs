@@ -18,7 +18,7 @@ use cel::{Context, Env, IdedExpr, Value};
 use crate::bounds::{COST_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
 use crate::parts::HttpParts;
 use crate::policy::Question;
-use crate::request::Response;
+use crate::request::{Http, Response};
 use check::{Regexes, Uses};
 use variables::Asked;
 
@@ -97,6 +97,29 @@ impl Expression {
     /// Whether it looks at any entry.
     pub(crate) fn looks_at_entries(&self) -> bool {
         self.uses.entries.is_used()
+    }
+
+    /// Whether it looks at a header of this name.
+    pub(crate) fn looks_at_header(&self, name: &str) -> bool {
+        self.uses.headers.contains(name)
+    }
+
+    /// Whether it looks at a cookie of this name.
+    pub(crate) fn looks_at_cookie(&self, name: &str) -> bool {
+        self.uses.cookies.contains(name)
+    }
+
+    /// Whether it looks at a parameter of this name.
+    pub(crate) fn looks_at_parameter(&self, name: &str) -> bool {
+        self.uses.query.contains(name)
+    }
+
+    /// Whether it gives nothing for a request without headers, cookies and parameters, and looks at one of them.
+    pub(crate) fn needs_what_clients_send(&self) -> bool {
+        let Uses { headers, cookies, query, .. } = &self.uses;
+        let bare = Question { domain: "", entries: &[], http: Some(&Http::default()), cost: 1 };
+        (headers.is_used() || cookies.is_used() || query.is_used())
+            && self.evaluate(&Asked { question: &bare, response: None, cost: 1 }).is_err()
     }
 
     /// What it looks at of an HTTP request.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Limit, Op, Retry};
 use tidegate_engine::{Answer, Denial, RequestError};
-use tidegate_policy::{Ask, Descriptor, Entry, OwnLimit, Request, Response, Shown};
+use tidegate_policy::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 
 use crate::bench::{Bench, PER_USER, at_once, entries, remaining};
 
@@ -174,6 +174,42 @@ fn the_bound_that_is_told_of_a_key_is_the_one_that_holds() {
     for bytes in 4_075..4_085 {
         assert_eq!(check(bytes), (Ok(()), Ok(None)), "{bytes}: what is in shadow must not be felt");
     }
+}
+
+/// A client that drops its cookie evades the rule only where that was chosen.
+#[test]
+fn a_request_without_a_part_of_the_key_is_skipped_shared_or_denied() {
+    let ask = |bench: &Bench, cookie: &str| {
+        let headers = [("cookie", cookie)];
+        let http = Http { method: "GET", host: "h", path: "/", headers: &headers, ..Http::default() };
+        let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: Some(&http), cost: 1 };
+        at_once(bench.engine.check(&request)).unwrap().denial()
+    };
+    let rule = |fields: &str| format!("- {{name: r, key: [method, {{cookie: session}}], limit: 1/minute, {fields}}}");
+    let over = Some(Denial::OverLimit);
+    for (fields, without) in [
+        ("mode: enforce", [None, None]),
+        ("missing: skip", [None, None]),
+        ("missing: share", [None, over]),
+        ("missing: deny", [Some(Denial::Blocked); 2]),
+        ("missing: deny, mode: shadow", [None, None]),
+    ] {
+        let bench = Bench::new(&rule(fields));
+        assert_eq!([ask(&bench, "theme=dark"), ask(&bench, "")], without, "{fields}");
+        assert_eq!(ask(&bench, "session=a"), None, "{fields}: those with a session have counts of their own");
+        if !fields.contains("shadow") {
+            assert_eq!(ask(&bench, "session=a"), over, "{fields}");
+        }
+        let counts = bench.engine.rules()[0].counts;
+        let expected = if fields.contains("shadow") { (0, 2) } else { (counts.denied, 0) };
+        assert_eq!((counts.denied, counts.shadow_denied), expected, "{fields}");
+    }
+    let bench = Bench::new(&rule("missing: share, for: 10m"));
+    assert_eq!([ask(&bench, ""), ask(&bench, "")], [None, Some(Denial::Penalty)]);
+    assert_eq!(ask(&bench, "session=a"), None);
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    assert_eq!(at_once(bench.engine.reset(&request)), Ok(1));
+    assert_eq!(ask(&bench, ""), None);
 }
 
 /// A client that makes the expression fail must not get by with one unit.
