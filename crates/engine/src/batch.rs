@@ -7,7 +7,7 @@ use crate::bounds::{BATCH_KEYS_MAX, BATCH_ROOM_BYTES};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::failure::guarded;
-use crate::inline::own_key;
+use crate::inline::limited_key;
 
 /// Keys to decide together, under one limit that the caller brings.
 #[derive(Debug, Default)]
@@ -21,10 +21,10 @@ impl Batch {
     /// Adds a key.
     ///
     /// # Errors
-    /// If the key is empty or too long: it was not added.
+    /// If the key is too long: it was not added.
     #[inline]
     pub fn push(&mut self, key: &[u8]) -> Result<(), KeyError> {
-        own_key(key)?;
+        limited_key(key)?;
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
         Ok(())
@@ -72,13 +72,11 @@ impl Engine {
         let Some(store) = self.callers.states() else { return };
         let mut start = 0;
         for ends in batch.ends.chunks(BATCH_KEYS_MAX) {
-            // Some key, to be replaced by those of the batch.
-            let Ok(blank) = Key::new(&[0_u8]) else { return };
-            let mut keys = [blank; BATCH_KEYS_MAX];
+            let mut keys = [Key::ALL; BATCH_KEYS_MAX];
             for (key, end) in keys.iter_mut().zip(ends) {
                 let bytes = batch.bytes.get(start..*end).unwrap_or_default();
                 // Every key was checked when it was added.
-                *key = Key::new(bytes).unwrap_or(blank);
+                *key = limited_key(bytes).unwrap_or(Key::ALL);
                 start = *end;
             }
             let (keys, answered) = (keys.get(..ends.len()).unwrap_or_default(), decisions.len());
@@ -127,7 +125,8 @@ mod tests {
     #[test]
     fn a_batch_decides_as_its_keys_one_by_one() {
         let limit: Limit = "3/minute".parse().unwrap();
-        let keys: Vec<String> = (0..50).map(|number| format!("key{}", number % 9)).collect();
+        let key = |number: u32| if number == 0 { String::new() } else { format!("key{number}") };
+        let keys: Vec<String> = (0..50).map(|number| key(number % 9)).collect();
         let (together, apart) = (engine(), engine());
         let mut batch = Batch::default();
         keys.iter().for_each(|key| batch.push(key.as_bytes()).unwrap());
@@ -137,19 +136,19 @@ mod tests {
             keys.iter().map(|key| at_once(apart.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap()).collect();
         assert_eq!(decisions, expected);
         // Both count on the same keys.
-        let seen = at_once(together.decide(b"key0", &limit, Op::Peek)).unwrap();
+        let seen = at_once(together.decide(b"", &limit, Op::Peek)).unwrap();
         assert_eq!(seen.remaining(), 0);
     }
 
     #[test]
     fn keys_that_cannot_be_counted_on_are_not_added() {
         let mut batch = Batch::default();
-        assert_eq!(batch.push(b""), Err(KeyError::Empty));
         assert_eq!(batch.push(&[b'a'; 4096]), Err(KeyError::TooLong { length: 4096, max: 4095 }));
         assert!(batch.is_empty());
         batch.push(&[b'a'; 4095]).unwrap();
+        batch.push(b"").unwrap();
         batch.push(b"b").unwrap();
-        assert_eq!(batch.keys().collect::<Vec<_>>(), [&[b'a'; 4095][..], b"b"]);
-        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.keys().collect::<Vec<_>>(), [&[b'a'; 4095][..], b"", b"b"]);
+        assert_eq!(batch.len(), 3);
     }
 }

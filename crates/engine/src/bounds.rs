@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::log_limiter::LogRate;
 
-/// Most descriptors in a request: each of them is looked up by itself, and all are answered in one reply.
-pub const DESCRIPTORS_MAX: usize = 64;
+/// Most descriptors in a request: each of them is looked up by itself, and all are answered in one reply. Configurations of
+/// Envoy with many actions send more than 64.
+pub const DESCRIPTORS_MAX: usize = 128;
 
 /// Most entries in a descriptor: matching looks at each of them.
 pub const ENTRIES_MAX: usize = 64;

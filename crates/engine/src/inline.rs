@@ -44,7 +44,7 @@ impl Engine {
     /// Decides for a key under a limit that the caller brings, in the default store.
     ///
     /// # Errors
-    /// If the key is empty or too long, or this node is overloaded.
+    /// If the key is too long, or this node is overloaded.
     #[inline]
     pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         Ok(self.decide_for(&Caller::default(), key, limit, op).await?.answer)
@@ -62,7 +62,7 @@ impl Engine {
         limit: &Limit,
         op: Op,
     ) -> Result<Sourced<Decision>, RequestError> {
-        let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, op);
+        let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, op);
         Ok(self.decide_charge(charge.within(caller.namespace())).await?)
     }
 
@@ -101,16 +101,16 @@ impl Engine {
     /// said of a key must be true of it.
     ///
     /// # Errors
-    /// If the key is empty or too long, or the store does not answer.
+    /// If the key is too long, or the store does not answer.
     pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
-        let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, op);
+        let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, op);
         Ok(self.callers.decide(&Call::default(), &charge).await?)
     }
 
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
     ///
     /// # Errors
-    /// If a key is empty or too long, or the charges cannot be made together.
+    /// If a key is too long, or the charges cannot be made together.
     pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
         Ok(self.decide_all_for(&Caller::default(), charges).await?.answer)
     }
@@ -126,7 +126,7 @@ impl Engine {
     ) -> Result<Sourced<Decisions>, RequestError> {
         let mut made = Vec::with_capacity(charges.len());
         for (key, limit, op) in charges {
-            let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, *op);
+            let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, *op);
             made.push(charge.within(caller.namespace()));
         }
         let is_held = made.iter().any(|charge| self.callers.holds(charge));
@@ -174,9 +174,9 @@ impl Engine {
     /// What is known of a key under a limit that the caller brings.
     ///
     /// # Errors
-    /// If the key is empty or too long, or the store does not answer.
+    /// If the key is too long, or the store does not answer.
     pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, RequestError> {
-        let charge = inline_charge(own_key(key).map_err(RequestError::Key)?, limit, Op::Peek);
+        let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, Op::Peek);
         Ok(self.callers.inspect(&Call::default(), &charge).await?)
     }
 
@@ -212,6 +212,12 @@ const CALLERS_CHOICE: Local = Local::Share(Share::Whole);
 
 fn inline_charge<'a>(key: Key<'a>, limit: &'a Limit, op: Op) -> Charge<'a> {
     Charge::new(key, limit, op).within(&CALLERS)
+}
+
+/// Checks a key that a caller brings with its limit. An empty one is a key like any other, as in redis-cell.
+#[inline]
+pub(crate) fn limited_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
+    if key.is_empty() { Ok(Key::ALL) } else { own_key(key) }
 }
 
 /// A key that somebody brings.

@@ -48,6 +48,8 @@ pub enum Denial {
     Overloaded,
     /// A store did not answer, and a rule says to deny then.
     StoreFailure,
+    /// The expression for its cost failed, so nobody knows whether it fits.
+    CostFailed,
     /// A limit is used up.
     OverLimit,
     /// The key was denied before and stays so for a time.
@@ -102,6 +104,8 @@ pub enum Answer {
         /// Whether it passes.
         allowed: bool,
     },
+    /// The expression for its cost failed. It does not pass.
+    CostFailed,
     /// This node is overloaded: the store could not be asked in time. It does not pass.
     Overloaded,
     /// The request was denied before the store was asked.
@@ -130,6 +134,8 @@ pub struct Judgement<'o> {
     /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
     /// nothing at all, it would have denied the request.
     pub veto: bool,
+    /// Whether it is a quota of a rule that enforces: its denial denies the request if all others of this kind deny too.
+    pub quota: bool,
     /// The mode that counts: of a rule that enforces it is shadow where the engine denies nothing at all.
     pub mode: Mode,
     /// Whether it was decided in this process because the store did not answer.
@@ -144,7 +150,7 @@ impl Answer {
             Answer::Decided(decision) => decision.is_allowed(),
             Answer::Failed { allowed } => *allowed,
             Answer::Unlimited | Answer::NotAsked => true,
-            Answer::Penalised(_) | Answer::Blocked | Answer::Overloaded => false,
+            Answer::Penalised(_) | Answer::Blocked | Answer::CostFailed | Answer::Overloaded => false,
         }
     }
 
@@ -163,7 +169,8 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.retry(),
             Answer::Penalised(left) => Some(Retry::After(*left)),
-            Answer::Blocked => Some(Retry::Never),
+            // The same request has the same cost.
+            Answer::Blocked | Answer::CostFailed => Some(Retry::Never),
             Answer::Failed { allowed: false } | Answer::Overloaded => Some(Retry::Unknown(FAILURE_RETRY)),
             Answer::Failed { allowed: true } | Answer::Unlimited | Answer::NotAsked => None,
         }
@@ -182,7 +189,7 @@ impl Answer {
         match self {
             Answer::Decided(decision) => decision.strictness(),
             Answer::Penalised(left) => Strictness::new(false, 0, *left),
-            Answer::Blocked | Answer::Failed { allowed: false } | Answer::Overloaded => {
+            Answer::Blocked | Answer::Failed { allowed: false } | Answer::CostFailed | Answer::Overloaded => {
                 Strictness::new(false, 0, Duration::MAX)
             }
             Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => {
@@ -197,6 +204,7 @@ impl Answer {
             Answer::Penalised(_) => Some(Denial::Penalty),
             Answer::Blocked => Some(Denial::Blocked),
             Answer::Failed { allowed } => (!allowed).then_some(Denial::StoreFailure),
+            Answer::CostFailed => Some(Denial::CostFailed),
             Answer::Overloaded => Some(Denial::Overloaded),
             Answer::Unlimited | Answer::NotAsked => None,
         }
@@ -208,6 +216,12 @@ impl Judgement<'_> {
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()
+    }
+
+    /// Returns whether its own limit is used up: that of a quota may be where the request passes by another one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        (self.veto || self.quota) && !self.answer.is_allowed()
     }
 
     /// How much it binds, beside others.
@@ -299,6 +313,7 @@ impl Outcome {
             texts: judged.rule.and_then(|id| self.active.texts(id, judged.limit)),
             answer: judged.answer,
             veto: judged.veto,
+            quota: judged.mode == Mode::Enforce && rule.is_some_and(|rule| rule.quota),
             mode: effective(judged.mode, self.shadow),
             local: judged.local,
         }
@@ -308,6 +323,14 @@ impl Outcome {
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.strictest_among(|judgement| judgement.descriptor == descriptor)
+    }
+
+    /// Returns the judgement that binds a descriptor most by itself: a spent quota comes before what lets the request pass.
+    #[must_use]
+    pub fn strictest_by_itself(&self, descriptor: usize) -> Option<Judgement<'_>> {
+        let of_descriptor = self.judgements().filter(|judgement| judgement.descriptor == descriptor);
+        of_descriptor
+            .min_by_key(|judgement| Binding::new(judgement.veto || judgement.is_over(), judgement.answer.strictness()))
     }
 
     /// The one that binds most of those that are `wanted`.

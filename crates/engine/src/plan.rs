@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Consistency, Key, Limit, MemoryStore, Namespace, Op, Placement};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Mode, OnStoreFailure, OwnLimit, Question, Request,
-    Rule, RuleId, RuleLimit,
+    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Missing, Mode, OnStoreFailure, OwnLimit, Question,
+    Request, Rule, RuleId, RuleLimit,
 };
 
 use crate::active::Active;
@@ -88,6 +88,8 @@ pub(crate) enum Step {
     Penalised(Duration),
     /// Its store did not answer already, and the rule denies then.
     Failed,
+    /// Nobody knows how many units it would take.
+    CostFailed,
     Blocked,
     Unlimited,
 }
@@ -205,7 +207,7 @@ impl Plan {
         store: usize,
     ) -> Result<(), RequestError> {
         let (key, step) = match (self.keys.push_own(question), own.limit) {
-            (Ok(key), Some(_)) => (key, Step::Charge(op(Count::Now(question.cost), ask))),
+            (Ok(key), Some(_)) => (key, op(Count::Now(question.cost), ask).map_or(Step::CostFailed, Step::Charge)),
             (Ok(key), None) => (key, Step::Blocked),
             (Err(_), _) if self.long_keys == LongKeys::Deny => (0..0, Step::Blocked),
             (Err(error), _) => return Err(error),
@@ -278,6 +280,10 @@ impl Plan {
         let (made, key) = self.keys.push(rule, question);
         match made {
             KeyMade::Whole => {}
+            KeyMade::Missing if rule.missing == Missing::Deny => {
+                self.planned.push(Planned { step: Step::Blocked, ..first });
+                return Ok(());
+            }
             KeyMade::Missing => return Ok(()),
             KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
                 return Err(RequestError::KeyTooLong { rule: rule.name.clone(), max: rule.key_values_bytes_max() });
@@ -289,9 +295,9 @@ impl Plan {
             }
         }
         let count = rule.count(question);
-        let (looked, mut looks) = match ask {
-            // Who gives back asks for nothing that could be denied.
-            Some(Ask::Refund(_)) => (Looked::Free, Looks::default()),
+        let (looked, mut looks) = match (ask, count) {
+            // Who gives back asks for nothing that could be denied, and a denial without a cost needs no other reason.
+            (Some(Ask::Refund(_)), _) | (_, Count::Failed) => (Looked::Free, Looks::default()),
             _ => self.look_or_plan_to(active, first.rule, rule, &key)?,
         };
         let tag = self.keys.push_tag(rule, &key);
@@ -304,7 +310,7 @@ impl Plan {
                 Looked::Unknown if matches!(active.on_store_failure(rule, limit.store), OnStoreFailure::Deny) => {
                     Step::Failed
                 }
-                Looked::Free | Looked::Unknown => Step::Charge(op(count, ask)),
+                Looked::Free | Looked::Unknown => op(count, ask).map_or(Step::CostFailed, Step::Charge),
             };
             // One look is enough for all limits of the rule.
             let looks = std::mem::take(&mut looks);
@@ -418,19 +424,22 @@ pub(crate) fn question<'a>(request: &Request<'a>, descriptor: &Descriptor<'a>) -
 fn units(count: Count) -> u64 {
     match count {
         Count::Now(units) | Count::Look(units) | Count::Later(units) => units,
+        Count::Failed => 0,
     }
 }
 
-fn op(count: Count, ask: Option<Ask>) -> Op {
-    match (ask, count) {
+/// What is asked of a limit; nothing if the cost could not be computed.
+fn op(count: Count, ask: Option<Ask>) -> Option<Op> {
+    Some(match (ask, count) {
         // What a request took goes back, which need not be what it asked for.
         (Some(Ask::Refund(_)), Count::Now(units)) => Op::Refund(units, None),
         // It took nothing.
-        (Some(Ask::Refund(_)), Count::Look(_) | Count::Later(_)) => Op::Peek,
+        (Some(Ask::Refund(_)), Count::Look(_) | Count::Later(_) | Count::Failed) => Op::Peek,
+        (_, Count::Failed) => return None,
         (_, Count::Now(0)) => Op::Ask(0),
         (_, Count::Now(units)) => Op::Take(units),
         (_, Count::Look(units) | Count::Later(units)) => Op::Ask(units),
-    }
+    })
 }
 
 #[cfg(test)]

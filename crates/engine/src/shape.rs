@@ -193,6 +193,8 @@ mod tests {
         };
         assert!(refused(&"5/s".parse().unwrap(), MILLI).starts_with("wait: gcra does not queue; "));
         assert!(refused(&queue(1), SHAPE_WAIT_MAX + MILLI).starts_with("wait: 86400.001s is too long; "));
-        assert!(matches!(at_once(engine.shape(&Caller::default(), b"", &queue(1), 1, MILLI)), Err(ShapeError::Key(_))));
+        let long = [b'k'; 4_096];
+        let too_long = at_once(engine.shape(&Caller::default(), &long, &queue(1), 1, MILLI));
+        assert!(matches!(too_long, Err(ShapeError::Key(_))));
     }
 }

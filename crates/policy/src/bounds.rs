@@ -90,8 +90,8 @@ pub const EXPRESSION_MAP_MAX: usize = 256;
 /// that callers bring: nothing is summed up there.
 pub const COST_MAX: u64 = 1 << 53;
 
-/// Most fields of one JSON object and most items of one list: twice the entries that a descriptor may have. Finding a field
-/// looks at all of them.
+/// Most fields of one JSON object and most items of one list: as many as a request may have descriptors, and twice the entries
+/// of a descriptor. Finding a field looks at all of them.
 pub const JSON_FIELDS_MAX: usize = 128;
 
 /// Most characters of a value that an error repeats, so that it stays short whatever came in.

@@ -159,6 +159,7 @@ impl Compiler<'_, '_> {
             name: rule.name.as_str().into(),
             action: rule.action,
             mode: rule.mode,
+            missing: rule.missing.unwrap_or_default(),
             limits: limits.into(),
             count_denied: rule.count_denied,
             penalty: self.duration("for", rule.penalty.as_deref(), PENALTY_MAX, &at("for")),

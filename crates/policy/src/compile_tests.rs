@@ -242,6 +242,8 @@ fn counting() {
     assert_eq!(rule(json!({"count": "cost > 0"})).rules()[0].count_response(&question(1), &response), 0);
     assert_eq!(policy.expression_errors(), 0);
     let policy = rule(json!({"cost": "int(entries.a)"}));
-    assert_eq!(policy.rules()[0].count(&question(5)), Count::Now(5));
+    assert_eq!(policy.rules()[0].count(&question(5)), Count::Failed);
     assert_eq!(policy.expression_errors(), 1);
+    let policy = rule(json!({"cost": "int(entries.a)", "count": "response.status == 401"}));
+    assert_eq!(policy.rules()[0].count_response(&question(1), &response), 0);
 }

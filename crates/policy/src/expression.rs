@@ -18,7 +18,7 @@ use cel::{Context, Env, IdedExpr, Value};
 use crate::bounds::{COST_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
 use crate::parts::HttpParts;
 use crate::policy::Question;
-use crate::request::Response;
+use crate::request::{Http, Response};
 use check::{Regexes, Uses};
 use variables::Asked;
 
@@ -99,6 +99,29 @@ impl Expression {
         self.uses.entries.is_used()
     }
 
+    /// Whether it looks at a header of this name.
+    pub(crate) fn looks_at_header(&self, name: &str) -> bool {
+        self.uses.headers.contains(name)
+    }
+
+    /// Whether it looks at a cookie of this name.
+    pub(crate) fn looks_at_cookie(&self, name: &str) -> bool {
+        self.uses.cookies.contains(name)
+    }
+
+    /// Whether it looks at a parameter of this name.
+    pub(crate) fn looks_at_parameter(&self, name: &str) -> bool {
+        self.uses.query.contains(name)
+    }
+
+    /// Whether it gives nothing for a request without headers, cookies and parameters, and looks at one of them.
+    pub(crate) fn needs_what_clients_send(&self) -> bool {
+        let Uses { headers, cookies, query, .. } = &self.uses;
+        let bare = Question { domain: "", entries: &[], http: Some(&Http::default()), cost: 1 };
+        (headers.is_used() || cookies.is_used() || query.is_used())
+            && self.evaluate(&Asked { question: &bare, response: None, cost: 1 }).is_err()
+    }
+
     /// What it looks at of an HTTP request.
     pub(crate) fn http_parts(&self) -> HttpParts {
         // All fields are named, so that the compiler asks about those that will be added.
@@ -148,10 +171,10 @@ impl Expression {
         }
     }
 
-    /// The units it gives; what the caller asked for if it cannot be evaluated.
-    pub(crate) fn cost(&self, question: &Question<'_>) -> u64 {
+    /// Returns the units it gives, unless it cannot be evaluated or gives more than [`COST_MAX`].
+    pub(crate) fn cost(&self, question: &Question<'_>) -> Option<u64> {
         let value = self.evaluate(&Asked { question, response: None, cost: question.cost });
-        value.ok().and_then(|value| units(&value)).unwrap_or_else(|| self.count_error(question.cost))
+        value.ok().and_then(|value| units(&value)).or_else(|| self.count_error(None))
     }
 
     /// The units that count: all or none of the cost, or a number of its own. If it cannot be evaluated, the cost does.

@@ -217,6 +217,21 @@ fn parts_of_keys() {
 }
 
 #[test]
+fn requests_that_lack_a_part_share_a_key_that_no_others_have() {
+    let rule = |name: &str, missing| serde_json::json!({"name": name, "limit": "1/s", "key": ["method", {"header": "a"}], "missing": missing});
+    let policy = policy(&["skip", "share", "deny"].map(|missing| rule(missing, missing)).into());
+    let made = |rule, http: &Http<'_>| key(&policy, rule, &of_http(http));
+    let (bare, whole) = (Http { method: "GET", ..Http::default() }, [("a", "\u{ff}")]);
+    assert_eq!(made(0, &bare), (KeyMade::Missing, vec![]));
+    assert_eq!(made(1, &bare), (KeyMade::Whole, vec![0xff, 0xff]));
+    assert_eq!(made(1, &bare), made(1, &Http { method: "POST", ..bare }));
+    assert_eq!(made(2, &bare), (KeyMade::Missing, vec![]));
+    let whole = Http { headers: &whole, ..bare };
+    assert_eq!(made(1, &whole), (KeyMade::Whole, b"\0\x03GET\0\x02\xc3\xbf".to_vec()));
+    assert_eq!(made(0, &whole), made(2, &whole));
+}
+
+#[test]
 fn whole_keys_fit_the_bound() {
     let name = "n".repeat(1000);
     let policy = policy(&serde_json::json!([{"name": name, "limit": "1/s", "key": {"entry": "a"}}]));

@@ -7,7 +7,7 @@ use crate::expression::{Expression, KeyText};
 use crate::matching::{client_address, in_lower_case, without_dot};
 use crate::network::truncate;
 use crate::policy::Question;
-use crate::rule::{KeyMade, Rule};
+use crate::rule::{KeyMade, Missing, Rule};
 
 /// A part of a key.
 #[derive(Debug)]
@@ -39,9 +39,18 @@ impl Rule {
             let made = part.append(question, start.saturating_add(self.key_room), bytes);
             if made != KeyMade::Whole {
                 bytes.truncate(start);
-                return made;
+                return self.without_part(made, bytes);
             }
         }
+        KeyMade::Whole
+    }
+
+    /// Appends the key of all requests that lack a part, if they share one.
+    fn without_part(&self, made: KeyMade, bytes: &mut Vec<u8>) -> KeyMade {
+        if (made, self.missing) != (KeyMade::Missing, Missing::Share) {
+            return made;
+        }
+        bytes.extend_from_slice(&SHARED_KEY);
         KeyMade::Whole
     }
 
@@ -95,6 +104,10 @@ impl Rule {
         self.key_room.saturating_sub(self.key.iter().map(bytes).sum())
     }
 }
+
+/// The key of all requests that lack a part. No key of parts begins so: none of them has as many bytes as that would be the
+/// length of.
+const SHARED_KEY: [u8; 2] = [0xff, 0xff];
 
 /// What stands before each part.
 const LENGTH_BYTES: usize = size_of::<u16>();

@@ -62,7 +62,7 @@ pub use path::canonical_path;
 pub use policy::{DomainId, FoundRules, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};
 pub use rule::{
-    Action, Consistency, Count, Headers, KeyMade, Local, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId,
+    Action, Consistency, Count, Headers, KeyMade, Local, Missing, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId,
     RuleLimit, Share, ToldAs,
 };
 pub use stores::{CheckStore, LookUp, Outside, StoreFacts, can_be_leased};

@@ -1,12 +1,13 @@
 //! What is probably not what was meant: told as warnings, once a configuration has no errors.
 //!
 //! `effect.rs`: fields that change nothing. `reach.rs`: rules that never apply. `bite.rs`: limits that never deny, or
-//! always. `identity.rs`: limits by address of what has an account. `sharing.rs`: what concerns shared stores. `room.rs`:
-//! stores that are too small for their limits.
+//! always. `identity.rs`: limits by address of what has an account. `missing.rs`: keys that clients can leave out.
+//! `sharing.rs`: what concerns shared stores. `room.rs`: stores that are too small for their limits.
 
 mod bite;
 mod effect;
 mod identity;
+mod missing;
 mod reach;
 mod room;
 mod sharing;
@@ -58,6 +59,7 @@ pub(crate) fn lint(config: &Config, policy: &Policy, outside: &Outside, diagnost
             reach::of_rule(rule, diagnostics);
             bite::of_rule(rule, diagnostics);
             room::of_rule(rule, policy, &stores, diagnostics);
+            missing::of_rule(rule, diagnostics);
         }
         effect::of_replaces(&rules, diagnostics);
         identity::of_rules(&rules, diagnostics);

@@ -242,7 +242,7 @@ impl Rule {
         if question.cost == 0 {
             return Count::Now(0);
         }
-        let cost = self.cost_of(question);
+        let Some(cost) = self.cost_of(question) else { return Count::Failed };
         match &self.count {
             None => Count::Now(cost),
             Some(count) if count.mentions_response() => Count::Later(cost),
@@ -253,11 +253,12 @@ impl Rule {
         }
     }
 
-    /// What this rule counts of a request whose response is known; 0 if it counted before.
+    /// What this rule counts of a request whose response is known; 0 if it counted before, or denied it since its cost could
+    /// not be computed.
     pub fn count_response(&self, question: &Question<'_>, response: &Response) -> u64 {
         match &self.count {
             Some(count) if count.mentions_response() && question.cost > 0 => {
-                count.units(question, Some(response), self.cost_of(question))
+                self.cost_of(question).map_or(0, |cost| count.units(question, Some(response), cost))
             }
             _ => 0,
         }
@@ -280,8 +281,8 @@ impl Rule {
         when.chain(self.key_expressions()).any(|expression| expression.mentions_cost())
     }
 
-    fn cost_of(&self, question: &Question<'_>) -> u64 {
-        self.cost.as_ref().map_or(question.cost, |cost| cost.cost(question))
+    fn cost_of(&self, question: &Question<'_>) -> Option<u64> {
+        self.cost.as_ref().map_or(Some(question.cost), |cost| cost.cost(question))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::json_schema::SCHEMA;
 
 /// Sections in the order in which a reader needs them, and their titles. What is not here is told where it is used.
-const SECTIONS: [(&str, &str); 20] = [
+const SECTIONS: [(&str, &str); 21] = [
     ("Domain", "Domain"),
     ("Rule", "Rule"),
     ("Match", "Match"),
@@ -15,6 +15,7 @@ const SECTIONS: [(&str, &str); 20] = [
     ("Value", "Value"),
     ("But", "Value with exceptions"),
     ("KeyPart", "Part of a key"),
+    ("Missing", "Missing part"),
     ("Action", "Action"),
     ("ToldAs", "Told as"),
     ("Limit", "Limit"),

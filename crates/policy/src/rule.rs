@@ -11,7 +11,7 @@ use crate::matching::Matching;
 use crate::request::Shown;
 use crate::schema;
 
-pub use schema::{Action, Headers, Mode};
+pub use schema::{Action, Headers, Missing, Mode};
 pub use tidegate_core::Consistency;
 
 /// The number of a rule in its policy.
@@ -37,6 +37,8 @@ pub struct Rule {
     pub action: Action,
     /// Whether it denies, by the configuration; it may be switched while it runs.
     pub mode: Mode,
+    /// What becomes of a request that lacks a part of its key.
+    pub missing: Missing,
     /// At least one if the action is to limit, else none.
     pub limits: Box<[RuleLimit]>,
     /// What Envoy is told of a rule that blocks.
@@ -159,6 +161,9 @@ pub enum Count {
     Look(u64),
     /// When the response is known; until then whether these units would fit decides.
     Later(u64),
+    /// Nobody knows: the expression for its cost fails, or gives more units than there may be. Such a request must not
+    /// pass for the price of another.
+    Failed,
 }
 
 /// What became of the key of a request.
@@ -167,7 +172,7 @@ pub enum Count {
 pub enum KeyMade {
     /// It was appended.
     Whole,
-    /// The request lacks a part, so the rule does not count it; nothing was appended.
+    /// The request lacks a part, and those that do share no count; nothing was appended.
     Missing,
     /// With its namespace it would be longer than keys may be; nothing was appended. Who sends that must not pass
     /// uncounted.

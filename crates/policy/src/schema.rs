@@ -98,10 +98,13 @@ pub struct Rule {
     /// Which requests it applies to: all if not said.
     #[serde(default, rename = "match", skip_serializing_if = "is_default")]
     pub matching: Match,
-    /// What tells those apart that are counted apart. Without it there is one count for all. A request that lacks a
-    /// part is not counted by this rule.
+    /// What tells those apart that are counted apart. Without it there is one count for all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: OneOrMany<KeyPart>,
+    /// What becomes of a request that lacks a part of the key: `skip` if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "skip"))]
+    pub missing: Option<Missing>,
     /// What it does: `limit` if not said.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "limit"))]
@@ -115,7 +118,8 @@ pub struct Rule {
     /// What Envoy is told of a rule that blocks: nothing if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_as: Option<ToldAs>,
-    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1.
+    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1. If it
+    /// fails, the rule denies the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     /// An expression for what counts: true or a number of units. If it speaks of `response`, a request is let through
@@ -285,6 +289,19 @@ pub enum KeyPart {
     Query(String),
     /// The text that an expression gives.
     Expression(String),
+}
+
+/// What becomes of a request that lacks a part of the key of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// The rule does not count it. Where clients choose whether to send the part, they evade the rule by leaving it out.
+    #[default]
+    Skip,
+    /// All such requests count as one.
+    Share,
+    /// The rule denies it.
+    Deny,
 }
 
 /// What a rule does to a request it applies to.

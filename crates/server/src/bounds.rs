@@ -42,7 +42,8 @@ pub const WRITE_LOOK: Duration = Duration::from_millis(100);
 /// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// Longest message over gRPC. The largest honest request, 64 descriptors of 64 entries of 20 bytes, takes a third of it.
+/// Longest message over gRPC. The largest honest request, 128 descriptors of 64 entries of 20 bytes, takes two thirds of
+/// it.
 pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
 /// Most calls at a time on one gRPC connection: with [`GRPC_MESSAGE_BYTES_MAX`] it bounds what a connection can make the

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Decision, Decisions, Limit, Op, Retry};
+use tidegate_core::{Decision, Decisions, KeyError, Limit, Op, Retry};
 use tidegate_engine::{Acquired, Batch, Caller, Outcome, PermitError, RequestError, ShapeError, Shaped, Sourced};
 use tidegate_policy::Request;
 use tracing::level_filters::LevelFilter;
@@ -109,7 +109,10 @@ impl Service {
         (name, limit): (Option<&str>, &Limit),
         cost: u64,
     ) -> Result<Sourced<Decision>, RequestError> {
-        let decided = pin!(self.engine.decide_for(caller(via), key, limit, Op::Take(cost)));
+        let decided = pin!(async {
+            check_key(via, key).map_err(RequestError::Key)?;
+            self.engine.decide_for(caller(via), key, limit, Op::Take(cost)).await
+        });
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
         let verdict = |Sourced { answer, local }: &Sourced<Decision>| InlineVerdict {
             local: *local,
@@ -130,7 +133,10 @@ impl Service {
         cost: u64,
         wait: Duration,
     ) -> Result<Shaped, ShapeError> {
-        let decided = pin!(self.engine.shape(caller(via), key, limit, cost, wait));
+        let decided = pin!(async {
+            check_key(via, key)?;
+            self.engine.shape(caller(via), key, limit, cost, wait).await
+        });
         let charges = || [InlineCharge { key, name, limit: InlineLimit::Rate(limit), cost }];
         let verdict = |Shaped { decision, turn, local }: &Shaped| InlineVerdict {
             local: *local,
@@ -152,7 +158,10 @@ impl Service {
         all: &[(&[u8], Limit, Op)],
         charges: impl FnOnce() -> Vec<InlineCharge<'c>>,
     ) -> Result<Sourced<Decisions>, RequestError> {
-        let decided = pin!(self.engine.decide_all_for(caller(via), all));
+        let decided = pin!(async {
+            all.iter().try_for_each(|(key, ..)| check_key(via, key)).map_err(RequestError::Key)?;
+            self.engine.decide_all_for(caller(via), all).await
+        });
         let verdict = |Sourced { answer, local }: &Sourced<Decisions>| InlineVerdict {
             local: *local,
             ..InlineVerdict::of(answer.iter(), answer.retry())
@@ -263,6 +272,16 @@ impl Service {
 fn caller(via: Via<'_>) -> &Caller {
     static NOBODY: LazyLock<Caller> = LazyLock::new(Caller::default);
     via.peer.map_or_else(|| &*NOBODY, |peer| &peer.caller)
+}
+
+/// Refuses an empty key, except from Redis clients: there it is a key like any other, as in redis-cell. Elsewhere it is mostly
+/// a variable that has no value.
+fn check_key(via: Via<'_>, key: &[u8]) -> Result<(), KeyError> {
+    match via.protocol {
+        Protocol::Resp => Ok(()),
+        _ if key.is_empty() => Err(KeyError::Empty),
+        _ => Ok(()),
+    }
 }
 
 /// The span of a decision, which belongs to the trace of the caller if it names one. Limits of callers have no domain.

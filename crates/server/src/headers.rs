@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn problems() {
         let mut table = String::new();
-        for denial in [Denial::OverLimit, Denial::Penalty, Denial::StoreFailure, Denial::Blocked] {
+        for denial in [Denial::OverLimit, Denial::Penalty, Denial::StoreFailure, Denial::CostFailed, Denial::Blocked] {
             for (violated, is_hidden) in [(&["burst", "a \"b\""][..], false), (&[], true)] {
                 let (status, body) = problem_of(denial, None, violated, is_hidden);
                 table += &format!("{status} {body}\n");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, HeaderValue, Response};
 use tidegate_engine::Denial;
-use tidegate_engine::http_headers::NEVER_FITS;
+use tidegate_engine::http_headers::{COST_FAILED, NEVER_FITS};
 
 use crate::answer::Why;
 
@@ -47,6 +47,7 @@ pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Respo
         Why::Denial(Denial::OverLimit) => (code::RESOURCE_EXHAUSTED, "the quota is used up".into()),
         Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "too much was asked before".into()),
         Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is reduced for a time".into()),
+        Why::Denial(Denial::CostFailed) => (code::UNAVAILABLE, COST_FAILED.into()),
         Why::Denial(Denial::Overloaded) => (code::UNAVAILABLE, "the rate limiter is overloaded".into()),
         Why::Denial(Denial::Blocked) => (code::PERMISSION_DENIED, "forbidden".into()),
     };
@@ -169,6 +170,7 @@ mod tests {
             (Why::Denial(Denial::OverLimit), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::Penalty), tonic::Code::ResourceExhausted),
             (Why::Denial(Denial::StoreFailure), tonic::Code::Unavailable),
+            (Why::Denial(Denial::CostFailed), tonic::Code::Unavailable),
             (Why::Denial(Denial::Blocked), tonic::Code::PermissionDenied),
         ];
         for (why, code) in cases {

@@ -25,7 +25,7 @@ use crate::outcome::{Answer, Binding, Judgement, Outcome};
 
 use families::tell_limits;
 pub use families::{LimitTexts, serialize};
-pub use problem::{NEVER_FITS, PROBLEM_TYPE, Problem, problem, problem_of};
+pub use problem::{COST_FAILED, NEVER_FITS, PROBLEM_TYPE, Problem, problem, problem_of};
 
 /// A name in lower case, and its value.
 pub type Header = (&'static str, String);
@@ -122,9 +122,8 @@ impl<'a> LimitNumbers<'a> {
                 (decision.remaining(), wait(&limit(judgement)?, judgement.phase, decision, judgement.denies(), now))
             }
             Answer::Penalised(left) => (0, *left),
-            Answer::Blocked | Answer::Unlimited | Answer::Failed { .. } | Answer::Overloaded | Answer::NotAsked => {
-                return None;
-            }
+            Answer::Blocked | Answer::Unlimited | Answer::NotAsked => return None,
+            Answer::Failed { .. } | Answer::CostFailed | Answer::Overloaded => return None,
         };
         let (name, denies, binding) = (name_of(judgement), judgement.denies(), judgement.binding());
         let never = denies && judgement.answer.retry() == Some(Retry::Never);

@@ -13,6 +13,10 @@ pub const PROBLEM_TYPE: &str = "application/problem+json";
 /// What is told to those whose cost is above a whole limit.
 pub const NEVER_FITS: &str = "the request costs more than the limit allows at once; waiting does not help";
 
+/// The detail of a denial whose cost could not be computed.
+pub const COST_FAILED: &str =
+    "the cost of the request could not be computed; correct the values that it is computed from";
+
 /// The HTTP status of a denial, and its body unless a rule that denies wants none.
 pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
     let denial = outcome.denial()?;
@@ -79,6 +83,10 @@ impl<'a> Problem<'a> {
                 (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time")
             }
             Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
+            Denial::CostFailed => {
+                let detail = (!is_hidden).then_some(COST_FAILED);
+                return Problem { detail, ..Problem::of_status(503, "Service Unavailable") };
+            }
             Denial::Blocked => return Problem::of_status(403, "Forbidden"),
         };
         match is_hidden {

@@ -58,6 +58,7 @@ fn unasked(planned: &Planned) -> Judged {
         Step::Penalised(left) => Answer::Penalised(left),
         Step::Unlimited => Answer::Unlimited,
         Step::Failed => Answer::Failed { allowed: false },
+        Step::CostFailed => Answer::CostFailed,
         Step::Charge(_) => Answer::NotAsked,
     };
     let Planned { descriptor, rule, limit, veto, mode, .. } = *planned;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Limit, Op, Retry};
 use tidegate_engine::{Answer, Denial, RequestError};
-use tidegate_policy::{Ask, Descriptor, Entry, OwnLimit, Request, Response, Shown};
+use tidegate_policy::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown};
 
 use crate::bench::{Bench, PER_USER, at_once, entries, remaining};
 
@@ -116,13 +116,13 @@ fn a_request_may_bring_its_limit_or_give_units_back() {
 fn limits_that_callers_bring_share_no_key_with_rules() {
     let bench = Bench::new("- {name: all, limit: 3/minute}");
     let limit: Limit = "3/minute".parse().unwrap();
-    for key in ["x", &"long".repeat(100)] {
+    for key in ["x", "", &"long".repeat(100)] {
         let take = || at_once(bench.engine.decide(key.as_bytes(), &limit, Op::Take(1))).unwrap();
         assert_eq!(take().remaining(), 2);
         assert_eq!(take().remaining(), 1);
     }
     assert_eq!(bench.remaining(&[]), [3]);
-    assert!(at_once(bench.engine.decide(b"", &limit, Op::Take(1))).is_err());
+    assert!(at_once(bench.engine.decide(&[b'x'; 4_096], &limit, Op::Take(1))).is_err());
     let all = at_once(bench.engine.decide_all(&[(b"x", limit, Op::Take(2)), (b"y", limit, Op::Take(1))])).unwrap();
     assert!(!all.is_allowed() && !all.strictest().unwrap().is_allowed());
     assert_eq!(at_once(bench.engine.decide(b"y", &limit, Op::Peek)).unwrap().remaining(), 3, "all or none");
@@ -135,7 +135,7 @@ fn bad_requests_are_refused_with_the_reason() {
         at_once(bench.engine.check(&Request { domain: "api", descriptors, http: None, cost })).unwrap_err()
     };
     assert_eq!(check(&[], 1), RequestError::NoDescriptors);
-    assert_eq!(check(&[Descriptor::default(); 65], 1), RequestError::TooManyDescriptors { count: 65 });
+    assert_eq!(check(&[Descriptor::default(); 129], 1), RequestError::TooManyDescriptors { count: 129 });
     let many = vec![Entry { key: "a", value: "b" }; 65];
     assert_eq!(
         check(&[Descriptor { entries: &many, ..Descriptor::default() }], 1),
@@ -144,7 +144,9 @@ fn bad_requests_are_refused_with_the_reason() {
     assert_eq!(check(&[Descriptor::default()], u64::MAX), RequestError::Cost { cost: u64::MAX });
     let nine: String = (0..9).map(|number| format!("- {{name: r{number}, limit: 1000/minute}}\n")).collect();
     bench.install(&nine);
-    assert_eq!(check(&[Descriptor::default(); 64], 1), RequestError::TooManyLimits);
+    assert_eq!(check(&[Descriptor::default(); 57], 1), RequestError::TooManyLimits);
+    let most = Request { domain: "api", descriptors: &[Descriptor::default(); 56], http: None, cost: 1 };
+    assert!(at_once(bench.engine.check(&most)).is_ok());
 }
 
 /// Up to the length that is told a key counts; one byte more is as far beyond it as a thousand are.
@@ -172,6 +174,82 @@ fn the_bound_that_is_told_of_a_key_is_the_one_that_holds() {
     for bytes in 4_075..4_085 {
         assert_eq!(check(bytes), (Ok(()), Ok(None)), "{bytes}: what is in shadow must not be felt");
     }
+}
+
+/// A client that drops its cookie evades the rule only where that was chosen.
+#[test]
+fn a_request_without_a_part_of_the_key_is_skipped_shared_or_denied() {
+    let ask = |bench: &Bench, cookie: &str| {
+        let headers = [("cookie", cookie)];
+        let http = Http { method: "GET", host: "h", path: "/", headers: &headers, ..Http::default() };
+        let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: Some(&http), cost: 1 };
+        at_once(bench.engine.check(&request)).unwrap().denial()
+    };
+    let rule = |fields: &str| format!("- {{name: r, key: [method, {{cookie: session}}], limit: 1/minute, {fields}}}");
+    let over = Some(Denial::OverLimit);
+    for (fields, without) in [
+        ("mode: enforce", [None, None]),
+        ("missing: skip", [None, None]),
+        ("missing: share", [None, over]),
+        ("missing: deny", [Some(Denial::Blocked); 2]),
+        ("missing: deny, mode: shadow", [None, None]),
+    ] {
+        let bench = Bench::new(&rule(fields));
+        assert_eq!([ask(&bench, "theme=dark"), ask(&bench, "")], without, "{fields}");
+        assert_eq!(ask(&bench, "session=a"), None, "{fields}: those with a session have counts of their own");
+        if !fields.contains("shadow") {
+            assert_eq!(ask(&bench, "session=a"), over, "{fields}");
+        }
+        let counts = bench.engine.rules()[0].counts;
+        let expected = if fields.contains("shadow") { (0, 2) } else { (counts.denied, 0) };
+        assert_eq!((counts.denied, counts.shadow_denied), expected, "{fields}");
+    }
+    let bench = Bench::new(&rule("missing: share, for: 10m"));
+    assert_eq!([ask(&bench, ""), ask(&bench, "")], [None, Some(Denial::Penalty)]);
+    assert_eq!(ask(&bench, "session=a"), None);
+    let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
+    assert_eq!(at_once(bench.engine.reset(&request)), Ok(1));
+    assert_eq!(ask(&bench, ""), None);
+}
+
+/// A client that makes the expression fail must not get by with one unit.
+#[test]
+fn a_cost_that_cannot_be_computed_denies() {
+    const RULES: &str = "
+- {name: bytes, key: [{entry: user}], limit: 5/hour, for: 10m, count_denied: true, cost: int(entries.bytes) * cost}
+- {name: all, limit: 9/hour}
+";
+    let bench = Bench::new(RULES);
+    let with = |bench: &Bench, bytes| bench.one(&[("user", "ann"), ("bytes", bytes)]);
+    assert_eq!(remaining(&with(&bench, "2")), [3, 8]);
+    for (number, bytes) in (1..).zip(["", "x", "1e3", "-1", "9007199254740993", "99999999999999999999"]) {
+        let denied = with(&bench, bytes);
+        assert_eq!((denied.denial(), denied.retry()), (Some(Denial::CostFailed), Some(Retry::Never)), "{bytes}");
+        let said: Vec<Answer> = denied.judgements().map(|judgement| judgement.answer).collect();
+        assert!(matches!(said[..], [Answer::CostFailed, Answer::Decided(_)]), "{bytes}: {said:?}");
+        let counts = bench.engine.rules()[0].counts;
+        assert_eq!((counts.denied, bench.engine.policy().expression_errors()), (number, number), "{bytes}");
+    }
+    let descriptor = entries(&[("user", "ann"), ("bytes", "x")]);
+    let back = bench.ask(&[Descriptor { entries: &descriptor, ask: Some(Ask::Refund(1)), limit: None }], 1);
+    assert!(back.is_allowed(), "who gives back is not denied");
+    assert_eq!(remaining(&with(&bench, "1")), [2, 8], "nothing was taken, and nobody penalised");
+    let request = Request {
+        domain: "api",
+        descriptors: &[Descriptor { entries: &descriptor, ..Descriptor::default() }],
+        http: None,
+        cost: 1,
+    };
+    assert_eq!(at_once(bench.engine.reset(&request)), Ok(2), "its key is known");
+    assert_eq!(remaining(&with(&bench, "1")), [4, 8]);
+
+    bench.install(&RULES.replace("for: 10m", "mode: shadow"));
+    assert!(with(&bench, "x").is_allowed());
+    assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
+    bench.install("- {name: bytes, limit: 5/hour, count: response.status == 401, cost: int(entries.bytes)}");
+    let failed = Response { status: 401, ..Response::default() };
+    assert_eq!(at_once(bench.engine.report(&request, &failed)), Ok(0));
+    assert_eq!(bench.remaining(&[("bytes", "1")]), [5]);
 }
 
 #[test]

@@ -109,16 +109,15 @@ fn size_is_bounded() {
 fn units_are_whole_and_bounded() {
     let question = Question { domain: "d", entries: &[], http: None, cost: 7 };
     let cases = [
-        ("cost * 10", 70),
-        ("0", 0),
-        ("5u", 5),
-        ("9007199254740985 + cost", 9_007_199_254_740_992),
-        // These cannot be evaluated: what the caller asked for counts.
-        ("0 - cost", 7),
-        ("9007199254740986 + cost", 7),
-        ("cost * 10000000000000000", 7),
-        ("{'d': 1.5}[domain]", 7),
-        ("9223372036854775807 + cost", 7),
+        ("cost * 10", Some(70)),
+        ("0", Some(0)),
+        ("5u", Some(5)),
+        ("9007199254740985 + cost", Some(9_007_199_254_740_992)),
+        ("0 - cost", None),
+        ("9007199254740986 + cost", None),
+        ("cost * 10000000000000000", None),
+        ("{'d': 1.5}[domain]", None),
+        ("9223372036854775807 + cost", None),
     ];
     for (source, units) in cases {
         assert_eq!(compile(source, Purpose::Cost).unwrap().cost(&question), units, "{source}");

@@ -19,6 +19,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     };
     let only_counting = [
         ("key", !written.key.as_slice().is_empty()),
+        ("missing", written.missing.is_some()),
         ("cost", written.cost.is_some()),
         ("count", written.count.is_some()),
         ("count_denied", written.count_denied),
@@ -36,6 +37,10 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         let name = field.trim_start_matches("response/");
         let message = format!("{name}: {kind} counts nothing, so it has no effect");
         diagnostics.warning(&both.at(field), message, "leave it out");
+    }
+    if written.missing.is_some() && counts && written.key.as_slice().is_empty() {
+        let message = "missing: the rule has no key of which a part could be missing, so it has no effect";
+        diagnostics.warning(&both.at("missing"), message, "leave it out, or add a key");
     }
     if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
         let message = "count_denied: what is denied has no response, which count waits for, so it has no effect";
@@ -114,6 +119,15 @@ mod tests {
         assert_eq!(all, ["headers", "retry_jitter"].map(|field| format!("/response/{field}: {field}: {blocks}")));
         assert_eq!(of_rule(json!({"action": "unlimited", "response": response})).len(), 3);
         assert_eq!(of_rule(json!({"limit": "1/s", "response": response})), [""; 0]);
+    }
+
+    #[test]
+    fn of_a_missing_part() {
+        let blocks = of_rule(json!({"action": "block", "key": "address", "missing": "deny"}));
+        assert!(blocks[1].starts_with("/missing: missing: a rule that blocks counts nothing"), "{blocks:?}");
+        let no_key = of_rule(json!({"limit": "1/s", "missing": "share"}));
+        assert!(no_key[0].starts_with("/missing: missing: the rule has no key"), "{no_key:?}");
+        assert_eq!(of_rule(json!({"limit": "1/s", "key": "address", "missing": "share"})), [""; 0]);
     }
 
     #[test]

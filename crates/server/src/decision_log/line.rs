@@ -251,6 +251,7 @@ fn nanos(time: Duration) -> Option<u64> {
 fn denial_name(denial: Denial) -> &'static str {
     match denial {
         Denial::StoreFailure => "store_failure",
+        Denial::CostFailed => "cost_failed",
         Denial::Overloaded => "overloaded",
         Denial::OverLimit => "over_limit",
         Denial::Penalty => "penalty",

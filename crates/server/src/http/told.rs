@@ -329,6 +329,7 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
         Answer::Blocked => "blocked",
         Answer::Unlimited => "unlimited",
         Answer::Failed { .. } => "store_failed",
+        Answer::CostFailed => "cost_failed",
         Answer::Overloaded => "overloaded",
         Answer::NotAsked => "not_asked",
     };

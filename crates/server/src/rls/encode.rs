@@ -26,7 +26,9 @@ pub(super) fn response(outcome: &Outcome, descriptors: usize, now: Time, with_me
     }
     RateLimitResponse {
         overall_code: code as i32,
-        statuses: (0..descriptors).map(|number| status(outcome.strictest(number).as_ref(), is_hidden, now)).collect(),
+        statuses: (0..descriptors)
+            .map(|number| status(outcome.strictest_by_itself(number).as_ref(), is_hidden, now))
+            .collect(),
         response_headers_to_add: headers,
         raw_body: body.map_or_else(Vec::new, String::into_bytes),
         dynamic_metadata: if with_metadata { metadata(outcome) } else { None },
@@ -45,11 +47,12 @@ fn header(key: &str, value: String) -> HeaderValue {
     HeaderValue { key: key.to_owned(), value, ..Default::default() }
 }
 
-/// What the strictest limit of a descriptor says of it.
+/// What the strictest limit of a descriptor says of it. A spent quota is over its limit also where the request passes, as the
+/// reference server has it.
 fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> DescriptorStatus {
     let ok = DescriptorStatus { code: Code::Ok as i32, ..Default::default() };
     let Some(judgement) = judgement else { return ok };
-    let code = if judgement.denies() { Code::OverLimit } else { Code::Ok } as i32;
+    let code = if judgement.is_over() { Code::OverLimit } else { Code::Ok } as i32;
     if is_hidden || headers::options(judgement).hidden {
         return DescriptorStatus { code, ..ok };
     }
@@ -62,6 +65,7 @@ fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> Desc
         | Answer::Penalised(_)
         | Answer::Blocked
         | Answer::Failed { allowed: false }
+        | Answer::CostFailed
         | Answer::Overloaded => 0,
     };
     DescriptorStatus {
@@ -104,7 +108,8 @@ fn until_reset(judgement: &Judgement<'_>, now: Time) -> Option<Duration> {
             Some(Duration::from_nanos(period - now.as_nanos() % period))
         }
         Answer::Failed { .. } | Answer::Overloaded => judgement.answer.retry_after(),
-        Answer::Unlimited | Answer::NotAsked => None,
+        // The same request has the same cost.
+        Answer::CostFailed | Answer::Unlimited | Answer::NotAsked => None,
     }
 }
 

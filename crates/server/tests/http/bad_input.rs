@@ -12,7 +12,7 @@ async fn checks_that_cannot_be_read() {
     let long_key = format!(r#"{{"key":"{}","limit":"1/s"}}"#, "k".repeat(5000));
     let long_name = format!(r#"{{"{}":1}}"#, "n".repeat(5000));
     let list = format!("[{}]", vec![r#"{"key":"a","limit":"1/s"}"#; 17].join(","));
-    let descriptors = format!(r#"{{"domain":"api","descriptors":[{}]}}"#, vec!["{}"; 65].join(","));
+    let descriptors = format!(r#"{{"domain":"api","descriptors":[{}]}}"#, vec!["{}"; 129].join(","));
     let entries = (0..65).map(|n| format!(r#""e{n}":"""#)).collect::<Vec<_>>().join(",");
     let entries = format!(r#"{{"domain":"api","descriptors":[{{{entries}}}]}}"#);
     let cases = [

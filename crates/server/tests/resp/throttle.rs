@@ -108,3 +108,17 @@ async fn debt_fits_the_limit_that_is_asked() {
     client.expect("CL.THROTTLE k 99 1 1 100", "*5\r\n:0\r\n:100\r\n:0\r\n:-1\r\n:100\r\n").await;
     client.expect("CL.THROTTLE k 4 1 1", "*5\r\n:1\r\n:5\r\n:0\r\n:5\r\n:9\r\n").await;
 }
+
+/// An empty key is a key like any other, as in redis-cell.
+#[tokio::test]
+async fn a_key_may_be_empty() {
+    let server = Server::start(None);
+    let mut client = server.connect().await;
+    client.expect("CL.THROTTLE \"\" 0 1 60", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n").await;
+    client.expect("CL.THROTTLE \"\" 0 1 60", "*5\r\n:1\r\n:1\r\n:0\r\n:60\r\n:60\r\n").await;
+    client.expect("CL.THROTTLE other 0 1 60", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n").await;
+    client.expect("TTL \"\"", ":60\r\n").await;
+    client.expect("DEL \"\"", ":1\r\n").await;
+    client.expect("EXISTS \"\"", ":0\r\n").await;
+    client.expect("CL.THROTTLE \"\" 0 1 60", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n").await;
+}

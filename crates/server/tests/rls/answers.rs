@@ -144,7 +144,8 @@ async fn as_the_reference_server_answers() {
             ("no domain", request("", vec![user()])),
             ("no descriptors", of(vec![])),
             ("no entries", of(vec![descriptor(&[])])),
-            ("too many descriptors", of(vec![user(); 65])),
+            ("as many descriptors as there may be", of(vec![descriptor(&[("nothing", "x")]); 128])),
+            ("too many descriptors", of(vec![user(); 129])),
             ("too many hits", of(vec![hits(u64::MAX, user())])),
             ("a long value", one("user", &"x".repeat(70_000))),
         ],
@@ -154,6 +155,44 @@ async fn as_the_reference_server_answers() {
     server.clock.advance(Duration::from_secs(60));
     let later = conversation(&server, vec![("a minute later", one("user", "ann"))]).await;
     assert!(later.contains("1 left"), "{later}");
+}
+
+/// The overall code says whether the request passes, the status of a descriptor what its own limit says.
+#[tokio::test]
+async fn a_spent_quota_is_over_its_limit_by_itself() {
+    const RULES: &str = "
+domains:
+  api:
+    rules:
+    - {name: free, match: {entries: {user: '*'}}, quota: true, limit: 1/minute}
+    - {name: all, match: {entries: {user: '*'}}, limit: 100/minute}
+    - {name: paid, match: {entries: {account: '*'}}, quota: true, limit: 100/minute}
+    - {name: tried, match: {entries: {tried: '*'}}, quota: true, mode: shadow, limit: 1/minute}
+";
+    for shadow in [false, true] {
+        let server = Server::with(RULES, Options { shadow, ..Options::default() }, RlsOptions::default());
+        let mut client = server.client().await;
+        let mut ask = async || {
+            let descriptors = [("user", "ann"), ("account", "7"), ("tried", "x")].map(|entry| descriptor(&[entry]));
+            let answer = client.should_rate_limit(request("api", descriptors.into())).await.unwrap().into_inner();
+            let codes: Vec<_> = answer.statuses.iter().map(|status| code(status.code)).collect();
+            (code(answer.overall_code), codes)
+        };
+        assert_eq!(ask().await, ("OK", vec!["OK", "OK", "OK"]));
+        assert_eq!(ask().await, ("OK", vec!["OVER_LIMIT", "OK", "OK"]), "shadow: {shadow}");
+    }
+}
+
+#[tokio::test]
+async fn a_cost_that_cannot_be_computed_is_over_the_limit() {
+    const RULES: &str = "domains: {api: {rules: [{name: r, limit: 5/minute, cost: int(entries.bytes)}]}}";
+    let server = Server::start(RULES);
+    let ask = |bytes| request("api", vec![descriptor(&[("bytes", bytes)])]);
+    let all = conversation(&server, vec![("none", ask("x")), ("three", ask("3"))]).await;
+    assert_eq!(
+        all,
+        "none\n    OVER_LIMIT [OVER_LIMIT, `r` 5 a MINUTE, 0 left, no reset]\nthree\n    OK [OK, `r` 5 a MINUTE, 2 left, 36 s]\n"
+    );
 }
 
 #[tokio::test]

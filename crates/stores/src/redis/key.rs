@@ -149,10 +149,30 @@ fn push_span(name: &mut Vec<u8>, nanos: u64) {
     }
 }
 
+/// What stands before a key of a rule that is not made of its parts: no part is as long as these bytes would say.
+const SHARED: &[u8] = &[0xff, 0xff];
+const DIGEST: &[u8] = &[0xff, 0xfe];
+
+/// Bytes of a digest.
+const DIGEST_BYTES: usize = 32;
+
 /// Appends a key: nothing for [`Key::ALL`]; of parts each after a colon; a key of an Envoy file as a full stop and the unit,
-/// then each entry as `:key:value`, or `:key=pattern` where all values share a count; any other one after an equals sign.
+/// then each entry as `:key:value`, or `:key=pattern` where all values share a count; `~missing` for requests that lack a part;
+/// the digest of a long key in hexadecimal digits after `~`; any other one after an equals sign.
 fn push_key(name: &mut Vec<u8>, key: &[u8]) {
     if key.is_empty() {
+        return;
+    }
+    if key == SHARED {
+        name.extend_from_slice(b"~missing");
+        return;
+    }
+    if let Some(digest) = key.strip_prefix(DIGEST).filter(|digest| digest.len() == DIGEST_BYTES) {
+        name.push(b'~');
+        for byte in digest {
+            // Writing to a list does not fail.
+            let _ = write!(name, "{byte:02x}");
+        }
         return;
     }
     if parts(key).all(|part| part.is_some()) {

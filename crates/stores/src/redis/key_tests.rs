@@ -55,6 +55,11 @@ fn names_never_change() {
     let (per_method, ann) = (rule(&["api", "per-user", "burst"]), parts(&[b"ann"]));
     let octets = |text: &str| text.parse::<Ipv4Addr>().unwrap().octets();
     let mut all = HashSet::new();
+    let digest: Vec<u8> =
+        [0xaf13_49b9_f5f9_a1a6_u64, 0xa040_4dea_36dc_c949, 0x9bcb_25c9_adc1_12b7, 0xcc9a_93ca_e41f_3262]
+            .into_iter()
+            .flat_map(u64::to_be_bytes)
+            .collect();
     let address_6 = |text: &str| parts(&[&text.parse::<Ipv6Addr>().unwrap().octets(), b"x"]);
     for (tag, namespace, limit, key, expected) in [
         ("", per_user.clone(), day, user.clone(), "{}perf:user_id:w1d:00010082010"),
@@ -119,6 +124,15 @@ fn names_never_change() {
         ),
         ("", Namespace::named(Purpose::Block, &["api", "x", "y"]), gcra, parts(&[b"a"]), "{}/block:api:x/y:b:a"),
         ("", root.clone(), gcra, b"ann".to_vec(), "{}:b=ann"),
+        ("", rule(&["api", "uploads", ""]), gcra, vec![0xff, 0xff], "{}api:uploads:b~missing"),
+        (
+            "",
+            rule(&["api", "uploads", ""]),
+            gcra,
+            [&[0xff, 0xfe][..], &digest].concat(),
+            "{}api:uploads:b~af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
+        ),
+        ("", rule(&["api", "uploads", ""]), gcra, vec![0xff, 0xfe, 0], "{}api:uploads:b=%FF%FE%00"),
         ("", root, day, parts(&[b"ann"]), "{}:w1d:ann"),
         ("", rule(&["api"]), gcra, parts(&[b"ann"]), "{}/=r%03api:b:ann"),
     ] {
@@ -175,7 +189,7 @@ type Pieces = (Vec<u8>, Vec<u8>, String, Vec<u8>);
 fn pieces(name: &str) -> Option<Pieces> {
     let (tag, rest) = name.strip_prefix("tidegate{")?.split_once('}')?;
     let (namespace, rest) = read_namespace(rest)?;
-    let end = rest.find([':', '=', '.']).unwrap_or(rest.len());
+    let end = rest.find([':', '=', '.', '~']).unwrap_or(rest.len());
     let (code, key) = rest.split_at(end);
     Some((unescaped(tag)?, namespace, code.to_owned(), read_key(key)?))
 }
@@ -219,6 +233,13 @@ fn read_namespace(text: &str) -> Option<(Vec<u8>, &str)> {
 fn read_key(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let Some(first) = text.chars().next() else { return Some(bytes) };
+    if let Some(digest) = text.strip_prefix('~') {
+        let byte = |place: usize| u8::from_str_radix(digest.get(place..place + 2)?, 16).ok();
+        return match digest {
+            "missing" => Some(vec![0xff, 0xff]),
+            _ => [0xff, 0xfe].into_iter().map(Some).chain((0..64).step_by(2).map(byte)).collect(),
+        };
+    }
     if let Some(raw) = text.strip_prefix('=') {
         return read_value(raw, None).map(|(value, _)| value);
     }
@@ -301,7 +322,8 @@ fn any_key() -> impl Strategy<Value = Vec<u8>> {
         let all: Vec<(&str, u8, &str)> = all.iter().map(|(key, kind, value)| (&**key, *kind, &**value)).collect();
         entries(&unit, &all)
     });
-    prop_oneof![parts_of, of_entries, value, Just(vec![])]
+    let digest = any::<[u8; 32]>().prop_map(|digest| [&[0xff, 0xfe][..], &digest].concat());
+    prop_oneof![parts_of, of_entries, value, digest, Just(vec![0xff, 0xff]), Just(vec![])]
 }
 
 proptest! {

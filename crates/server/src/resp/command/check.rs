@@ -109,6 +109,7 @@ fn numbers(judgement: &Judgement<'_>) -> (i64, i64, i64) {
         }
         Answer::Blocked => (0, 0, -1),
         Answer::Unlimited | Answer::Failed { allowed: true } | Answer::NotAsked => (-1, -1, 0),
+        Answer::CostFailed => (limit, 0, -1),
         Answer::Penalised(_) | Answer::Failed { allowed: false } | Answer::Overloaded => {
             (limit, 0, seconds_up(judgement.answer.retry_after().unwrap_or_default()))
         }
