@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::log_limiter::LogRate;
+
 /// Most descriptors in a request: each of them is looked up by itself, and all are answered in one reply.
 pub const DESCRIPTORS_MAX: usize = 64;
 
@@ -166,9 +168,8 @@ pub const NODE_LEASE: Duration = Duration::from_secs(3);
 /// Calls that work in the background has under way at a time: far fewer than a connection takes.
 pub const BACKGROUND_CALLS_MAX: usize = 256;
 
-/// Shortest time between two messages about failures of one store, in nanoseconds: often enough to be noticed, and a log
-/// that nobody fills by asking.
-pub const FAILURE_MESSAGE_NANOS: u64 = 10_000_000_000;
+/// Lines about failures of one store: often enough to be noticed, and a log that nobody fills by asking.
+pub const STORE_FAILURE_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(10) };
 
 /// Most limits that one answer's headers tell of: proxies refuse heads of more than some kilobytes. The strictest are
 /// told.

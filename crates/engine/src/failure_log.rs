@@ -3,26 +3,25 @@
 use tidegate_core::Clock;
 use tidegate_stores::StoreError;
 
-use crate::bounds::FAILURE_MESSAGE_NANOS;
-use crate::pace::MessagePace;
+use crate::bounds::STORE_FAILURE_LINES;
+use crate::log_limiter::LogLimiter;
 
 /// The messages about one store: one that fails each request does not fill the log.
 #[derive(Debug)]
 pub(crate) struct FailureLog {
     /// Its name in the configuration.
     name: Box<str>,
-    pace: MessagePace,
-    clock: Clock,
+    lines: LogLimiter,
 }
 
 impl FailureLog {
     pub(crate) fn new(name: &str, clock: Clock) -> FailureLog {
-        FailureLog { name: name.into(), pace: MessagePace::default(), clock }
+        FailureLog { name: name.into(), lines: LogLimiter::new(STORE_FAILURE_LINES, clock) }
     }
 
     /// Logs that the store failed, and what happens `instead`: the first time, and then from time to time.
     pub(crate) fn log(&self, error: &StoreError, instead: &str) {
-        let Some(left_out) = self.pace.turn(self.clock.now(), FAILURE_MESSAGE_NANOS) else { return };
+        let Some(left_out) = self.lines.turn() else { return };
         let store = &*self.name;
         if error.is_overload() {
             return tracing::warn!(store, left_out, %error, "this node is overloaded: calls to the store came too late");

@@ -19,7 +19,7 @@
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
 //! | how closely nodes agree, and what keeps calls away from a store that they share | `consistency/` |
-//! | messages that must not fill the log | `pace.rs` |
+//! | lines that must not fill the log | `log_limiter.rs`, `failure_log.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
 //! | what no rule met | `unmatched.rs` |
 //! | every bound, with its reason | `bounds.rs` |
@@ -46,8 +46,8 @@ mod few;
 mod inline;
 mod instead;
 mod keys;
+mod log_limiter;
 mod outcome;
-mod pace;
 mod penalty;
 mod permits;
 mod plan;
@@ -74,8 +74,8 @@ pub use error::RequestError;
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};
 pub use inline::Sourced;
 pub use keys::caller_phase;
+pub use log_limiter::{LogLimiter, LogRate};
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
-pub use pace::MessagePace;
 pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};

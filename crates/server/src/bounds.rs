@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_engine::LogRate;
+
+use crate::line_queue::QueueSize;
+
 /// Most connections that one listener serves at a time. Each takes some kilobytes and a file descriptor.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
@@ -67,10 +71,8 @@ pub const GRPC_KEEP_ALIVE: Duration = Duration::from_secs(9);
 pub const GRPC_KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(4);
 
 /// Lines of the decision log that may wait to be written: some milliseconds of the fastest traffic, for a disk that pauses.
-pub const DECISION_LOG_QUEUE: usize = 8_192;
-
-/// Bytes of those lines: one alone can be as long as the longest request.
-pub const DECISION_LOG_QUEUE_BYTES: usize = 8 << 20;
+/// Their bytes are bounded too, since one alone can be as long as the longest request.
+pub(crate) const DECISION_LOG_QUEUE: QueueSize = QueueSize { lines: 8_192, bytes: 8 << 20 };
 
 /// How long to wait before looking again whether all lines are written: not noticed by who stops the server.
 pub const DECISION_LOG_LOOK: Duration = Duration::from_millis(10);
@@ -178,9 +180,9 @@ pub const SEND_BYTES: usize = 128 << 10;
 /// How long to wait after an accept that failed, as when file descriptors run out: trying at once would only fail again.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Shortest time between two messages of a listener about connections that it cannot accept or serve, in nanoseconds:
-/// accepting is tried a hundred times a second on each thread.
-pub const ACCEPT_MESSAGE_NANOS: u64 = 5_000_000_000;
+/// Lines of a listener about connections that it cannot accept, and as many about those that it cannot serve: accepting
+/// is tried a hundred times a second on each thread.
+pub const ACCEPT_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(5) };
 
 /// How often files of rules are looked at: soon enough for who waits for it, and rare enough to cost nothing.
 pub const RELOAD_LOOK: Duration = Duration::from_millis(500);
@@ -192,11 +194,32 @@ pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(7 * 86_400);
 /// something endless must not fill the memory.
 pub const TLS_FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Most lines that are logged in a second of clients that were turned away, of each kind: enough to see who and why.
-pub const REFUSALS_LOGGED_A_SECOND: u32 = 3;
+/// Lines about clients that were turned away, for each kind of refusal, about connections that broke, and about panics:
+/// enough to see who and why.
+pub const REFUSAL_LINES: LogRate = LogRate { lines: 3, period: Duration::from_secs(1) };
 
-/// Failing to send traces is warned of at most once in this time: a collector that is gone must not fill the log.
-pub const TRACE_WARNING: Duration = Duration::from_secs(60);
+/// Lines about traces that could not be sent: a collector that is gone must not fill the log.
+pub const TRACE_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(60) };
+
+/// Lines about lines of the log that were dropped.
+pub const DROPPED_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(10) };
+
+/// Lines of the log that may wait to be written, and their bytes: a burst of them, or the pause of a reader.
+pub(crate) const LOG_QUEUE: QueueSize = QueueSize { lines: 1_024, bytes: 1 << 20 };
+
+/// Bytes of the log in a second, and in a burst: no line that is limited by its kind ever meets this. At the level `debug`
+/// dependencies log each frame of a client.
+pub const LOG_BYTES_A_SECOND: u64 = 1 << 20;
+
+/// Characters of the message of a panic that are logged: it may repeat what a client sent.
+pub const PANIC_CHARS_MAX: usize = 300;
+
+/// How long to wait at the end before looking again whether the log is written.
+pub const LOG_END_LOOK: Duration = Duration::from_millis(5);
+
+/// How often, each [`LOG_END_LOOK`], it is looked at the end whether the log is written: for a fifth of a second. A pipe
+/// that nobody reads must not keep the process.
+pub const LOG_END_LOOKS: u32 = 40;
 
 /// Small reads in a row after which a buffer of a Redis client gets smaller: a pause in a pipeline is no reason.
 pub const SMALL_READS_MAX: u32 = 64;

@@ -14,6 +14,7 @@
 //! | bodies of requests, within a bound | `body.rs` |
 //! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
+//! | how their lines are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -28,9 +29,12 @@ mod drain;
 mod headers;
 mod http;
 mod lanes;
+mod line_queue;
 mod linger;
 mod listener;
 mod loads;
+mod log_writer;
+mod panics;
 mod protocol;
 mod refusals;
 mod reload;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use socket2::{Domain, Socket, Type};
 use tidegate_core::Clock;
-use tidegate_engine::MessagePace;
+use tidegate_engine::LogLimiter;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bounds::{ACCEPT_MESSAGE_NANOS, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
+use crate::bounds::{ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
 use crate::drain::Drain;
 use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
 
@@ -48,9 +48,8 @@ pub struct Listener {
     refused: Arc<AtomicUsize>,
     lanes: Lanes,
     /// What goes wrong with each connection must not fill the log, and neither failure may hide the other.
-    accept_failures: MessagePace,
-    serve_failures: MessagePace,
-    clock: Clock,
+    accept_failures: LogLimiter,
+    serve_failures: LogLimiter,
 }
 
 /// Why a listener cannot be opened.
@@ -132,9 +131,8 @@ impl Listener {
             connections: Arc::default(),
             refused: Arc::default(),
             lanes: Lanes::default(),
-            accept_failures: MessagePace::default(),
-            serve_failures: MessagePace::default(),
-            clock: Clock::system(),
+            accept_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
+            serve_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
         })
     }
 
@@ -226,8 +224,8 @@ impl Listener {
 
     /// Tells an operator what went wrong: the first time, and then from time to time.
     #[cold]
-    fn tell(&self, pace: &MessagePace, error: &io::Error, what: &str) {
-        if let Some(left_out) = pace.turn(self.clock.now(), ACCEPT_MESSAGE_NANOS) {
+    fn tell(&self, lines: &LogLimiter, error: &io::Error, what: &str) {
+        if let Some(left_out) = lines.turn() {
             tracing::warn!(listener = self.name, left_out, %error, "{what}");
         }
     }

@@ -2,47 +2,31 @@
 //! can be turned away as often as they like, and must not fill a disk with that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::Time;
+use tidegate_core::Clock;
+use tidegate_engine::LogLimiter;
 
-use crate::bounds::REFUSALS_LOGGED_A_SECOND;
+use crate::bounds::REFUSAL_LINES;
 
 /// Those of one kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Refusals {
     count: AtomicU64,
-    logged: Mutex<Logged>,
-}
-
-#[derive(Debug, Default)]
-struct Logged {
-    /// The second of the last line, since the epoch.
-    second: u64,
-    /// Lines of that second.
-    lines: u32,
-    /// Those that had no line since the last one.
-    left_out: u64,
+    lines: LogLimiter,
 }
 
 impl Refusals {
-    /// Counts one. If a line may be written of it, tells how many had none since the last one.
-    pub(crate) fn count(&self, now: Time) -> Option<u64> {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let second = now.as_nanos() / 1_000_000_000;
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.second != second {
-            (logged.second, logged.lines) = (second, 0);
-        }
-        if logged.lines >= REFUSALS_LOGGED_A_SECOND {
-            logged.left_out += 1;
-            return None;
-        }
-        logged.lines += 1;
-        Some(std::mem::take(&mut logged.left_out))
+    pub(crate) fn new(clock: &Clock) -> Refusals {
+        Refusals { count: AtomicU64::new(0), lines: LogLimiter::new(REFUSAL_LINES, clock.clone()) }
     }
 
-    /// How many there were.
+    /// Counts one. Returns how many had no line since the last one if a line may be written of it.
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.lines.turn()
+    }
+
+    /// Returns how many there were.
     pub(crate) fn total(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -51,15 +35,19 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tidegate_core::FakeClock;
 
     #[test]
     fn few_lines_a_second_and_none_is_forgotten() {
-        let refusals = Refusals::default();
-        let at = |second: u64| refusals.count(Time::from_nanos(second * 1_000_000_000 + 5));
-        let lines = |second| (0..100).filter_map(|_| at(second)).collect::<Vec<_>>();
-        assert_eq!(lines(7), [0, 0, 0]);
-        assert_eq!(lines(8), [97, 0, 0]);
-        assert_eq!(at(9), Some(97));
+        let clock = FakeClock::new();
+        let refusals = Refusals::new(&clock.clone().into());
+        let lines = || (0..100).filter_map(|_| refusals.count()).collect::<Vec<_>>();
+        assert_eq!(lines(), [0, 0, 0]);
+        clock.advance(Duration::from_millis(1_001));
+        assert_eq!(lines(), [97, 0, 0]);
+        clock.advance(Duration::from_millis(1_001));
+        assert_eq!(refusals.count(), Some(97));
         assert_eq!(refusals.total(), 201);
     }
 }

@@ -21,6 +21,8 @@ use crate::descriptors;
 use crate::drain::{Drain, Drainer};
 use crate::listener::{Door, Listener, ListenerError};
 use crate::loads::Loads;
+use crate::log_writer::LogProgress;
+use crate::panics::log_panics;
 use crate::reload::{BadConfig, First, Reloader};
 use crate::service::Service;
 use crate::telemetry::{Telemetry, TelemetryError};
@@ -116,7 +118,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         let _entered = manager.enter();
         options.telemetry.start()?
     };
-    let (service, reloader) = prepare(&options)?;
+    log_panics();
+    let (service, reloader) = prepare(&options, telemetry.log())?;
     let tls = service.tls.clone();
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
@@ -173,9 +176,10 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
 }
 
 /// Reads the configuration, and makes the service that decides by it.
-fn prepare(options: &Options) -> Result<(Arc<Service>, Reloader), RunError> {
+fn prepare(options: &Options, log: LogProgress) -> Result<(Arc<Service>, Reloader), RunError> {
     let mut config = First::read(options.config.clone(), &options.load)?;
     let mut service = Service::new(Engine::with_policy(options.engine.clone(), config.take_policy())?);
+    service.log = log;
     if let Some((path, every)) = &options.decision_log {
         let opened = DecisionLog::open(path, *every);
         service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);

@@ -1,18 +1,21 @@
 //! What the front ends share: the engine, and what is known of the server as a whole. `checks.rs` has how they ask.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::Time;
-use tidegate_engine::Engine;
+use tidegate_engine::{Engine, LogLimiter};
+use tidegate_policy::json::shortened;
 use tokio::sync::watch;
 
+use crate::bounds::REFUSAL_LINES;
 use crate::decision_log::DecisionLog;
 use crate::http::Pages;
+use crate::log_writer::LogProgress;
 use crate::protocol::Protocol;
 use crate::refusals::Refusals;
 use crate::tls::Tls;
@@ -35,6 +38,12 @@ pub struct Service {
     pub(crate) tls_failures: Refusals,
     /// Passwords of Redis clients that were wrong.
     pub(crate) auth_failures: Refusals,
+    /// Lines about administrators who were refused. The metrics count them by the status of their answers.
+    admin_refusals: LogLimiter,
+    /// Lines about connections that ended badly.
+    broken_connections: LogLimiter,
+    /// What became of the lines of the log.
+    pub(crate) log: LogProgress,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -45,17 +54,21 @@ impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
+        let clock = engine.clock().clone();
         Service {
-            engine,
             ready: watch::Sender::new(false),
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
             tls: None,
-            tls_failures: Refusals::default(),
-            auth_failures: Refusals::default(),
+            tls_failures: Refusals::new(&clock),
+            auth_failures: Refusals::new(&clock),
+            admin_refusals: LogLimiter::new(REFUSAL_LINES, clock.clone()),
+            broken_connections: LogLimiter::new(REFUSAL_LINES, clock),
+            log: LogProgress::default(),
             pages: Pages::default(),
             decision_log: None,
+            engine,
         }
     }
 
@@ -89,15 +102,32 @@ impl Service {
 
     /// Counts a client that TLS could not be agreed on with, and says why.
     pub(crate) fn note_tls_failure(&self, listener: &str, peer: SocketAddr, reason: &dyn fmt::Display) {
-        if let Some(unlogged) = self.tls_failures.count(self.engine.clock().now()) {
+        if let Some(unlogged) = self.tls_failures.count() {
             tracing::warn!(listener, %peer, %reason, unlogged, "a TLS handshake failed");
         }
     }
 
     /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.
     pub(crate) fn note_auth_failure(&self, peer: SocketAddr) {
-        if let Some(unlogged) = self.auth_failures.count(self.engine.clock().now()) {
+        if let Some(unlogged) = self.auth_failures.count() {
             tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "a wrong password");
+        }
+    }
+
+    /// Logs that somebody may not administer, and asked for this path.
+    pub(crate) fn note_admin_refusal(&self, who: IpAddr, path: &str) {
+        if let Some(unlogged) = self.admin_refusals.turn() {
+            tracing::info!(target: "tidegate::admin", %who, path = shortened(path), unlogged, "refused");
+        }
+    }
+
+    /// Logs why a connection ended badly, for those who look for a fault: clients cause that.
+    pub(crate) fn note_broken_connection(&self, listener: &str, reason: &dyn fmt::Display) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        if let Some(unlogged) = self.broken_connections.turn() {
+            tracing::debug!(listener, %reason, unlogged, "a connection broke");
         }
     }
 

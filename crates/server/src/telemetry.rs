@@ -1,7 +1,6 @@
 //! Logs on stderr, as text or JSON, and traces over OTLP where they are asked for.
 
-use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider;
@@ -11,6 +10,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use tidegate_core::Clock;
+use tidegate_engine::LogLimiter;
 use tidegate_policy::json::quote;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -18,7 +18,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::bounds::TRACE_WARNING;
+use crate::bounds::TRACE_LINES;
+use crate::log_writer::{LogProgress, LogWriter};
 
 /// The target of spans that are exported as traces and never logged. Where nobody asks for traces, they cost a load and
 /// a branch.
@@ -45,9 +46,12 @@ pub struct Telemetry {
     pub otlp: Option<String>,
 }
 
-/// Sends what is left of traces when it is dropped.
+/// Sends what is left of traces when it is dropped, and waits a moment for the end of the log.
 #[derive(Debug)]
-pub struct TelemetryGuard(Option<SdkTracerProvider>);
+pub struct TelemetryGuard {
+    traces: Option<SdkTracerProvider>,
+    log: LogProgress,
+}
 
 /// Why telemetry cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -71,13 +75,16 @@ pub enum TelemetryError {
         /// What would do.
         remedy: &'static str,
     },
+    /// There is no thread to write the log.
+    #[error("log: cannot be written: {0}; raise the number of threads or the memory that this process may have")]
+    Log(#[source] io::Error),
 }
 
 impl Telemetry {
     /// Starts to log and trace. To be called within a runtime, which traces are sent on.
     ///
     /// # Errors
-    /// If traces cannot be sent.
+    /// If traces cannot be sent, or the system has no thread to write the log.
     pub fn start(&self) -> Result<TelemetryGuard, TelemetryError> {
         let provider = self.otlp.as_deref().map(provider).transpose()?;
         let traces = provider.as_ref().map(|provider| {
@@ -95,14 +102,16 @@ impl Telemetry {
         // h2 has for its own developers cost two thirds of a gRPC call.
         let level = LevelFilter::from_level(self.level);
         let wanted = Targets::new().with_default(level).with_target(TRACE_TARGET, LevelFilter::OFF);
-        let logs = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        let writer = LogWriter::start().map_err(TelemetryError::Log)?;
+        let log = writer.progress();
+        let logs = fmt::layer().with_writer(writer).with_ansi(io::stderr().is_terminal());
         let logs = match self.format {
             LogFormat::Text => logs.with_filter(wanted).boxed(),
             LogFormat::Json => logs.json().flatten_event(true).with_filter(wanted).boxed(),
         };
         // Fails only if something else in this process logs already, and then that goes on.
         let _ = tracing_subscriber::registry().with(logs).with(traces).try_init();
-        Ok(TelemetryGuard(provider))
+        Ok(TelemetryGuard { traces: provider, log })
     }
 }
 
@@ -121,7 +130,7 @@ fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
         builder = builder.with_tls_config(ClientTlsConfig::new().with_native_roots());
     }
     let exporter = builder.build().map_err(wrong)?;
-    let exporter = Watched { exporter, clock: Clock::system(), warned: AtomicU64::new(0) };
+    let exporter = Watched { exporter, failures: LogLimiter::new(TRACE_LINES, Clock::system()) };
     let resource = Resource::builder().with_service_name("tidegate").build();
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
 }
@@ -145,21 +154,19 @@ fn check_endpoint(endpoint: &str) -> Result<bool, TelemetryError> {
 #[derive(Debug)]
 struct Watched {
     exporter: SpanExporter,
-    clock: Clock,
-    /// When it was warned of last, in nanoseconds; 0 if never.
-    warned: AtomicU64,
+    failures: LogLimiter,
 }
 
 impl opentelemetry_sdk::trace::SpanExporter for Watched {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         let sent = self.exporter.export(batch).await;
-        if let Err(error) = &sent {
-            let (now, last) = (self.clock.now().as_nanos(), self.warned.load(Ordering::Relaxed));
-            if last == 0 || u128::from(now.saturating_sub(last)) >= TRACE_WARNING.as_nanos() {
-                self.warned.store(now, Ordering::Relaxed);
-                tracing::warn!(spans, %error, "traces were not sent; is a collector listening where --otlp says?");
-            }
+        if let Err(error) = &sent
+            && let Some(left_out) = self.failures.turn()
+        {
+            tracing::warn!(
+                spans, left_out, %error, "traces were not sent; is a collector listening where --otlp says?"
+            );
         }
         sent
     }
@@ -177,10 +184,18 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched {
     }
 }
 
+impl TelemetryGuard {
+    /// What becomes of the lines of the log.
+    pub(crate) fn log(&self) -> LogProgress {
+        self.log.clone()
+    }
+}
+
 impl Drop for TelemetryGuard {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.take().map(|provider| provider.shutdown()) {
-            eprintln!("error: the last traces were not sent: {error}");
+        if let Some(Err(error)) = self.traces.take().map(|provider| provider.shutdown()) {
+            tracing::error!(%error, "the last traces were not sent");
         }
+        self.log.finish();
     }
 }

@@ -5,7 +5,7 @@
 //! | the server, other processes, a small HTTP client, an application to put behind proxies | `crates/testkit` |
 //! | pages of examples/ and docs/ whose commands are run | `readme.rs`, `guide.rs` |
 //! | scripts that use a client as its users do | `clients/`, `clients.rs` |
-//! | what the server tells of itself: traces and logs | `telemetry.rs` |
+//! | what the server tells of itself: traces and logs; how much it logs | `telemetry.rs`; `logs.rs` |
 //! | everything else | tests, by the name of the peer |
 //!
 //! `make peers` installs what they need. To accept changed snapshots: `INSTA_UPDATE=always cargo test -p tidegate-cli`.
@@ -21,6 +21,7 @@ mod envoy;
 mod examples;
 mod grpc_python;
 mod guide;
+mod logs;
 mod nginx;
 mod open_files;
 mod readme;

@@ -11,17 +11,15 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::bounds::{
-    DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE, DECISION_LOG_QUEUE_BYTES,
-};
+use crate::bounds::{DECISION_LOG_BYTES_MAX, DECISION_LOG_LOOK, DECISION_LOG_LOOKS, DECISION_LOG_QUEUE};
+use crate::line_queue::{Counts, LineQueue, WaitingLines};
 
 pub(crate) use line::{InlineAnswer, InlineCharge, InlineLimit, InlineVerdict, by_inline_limits, by_rules};
 
@@ -31,14 +29,12 @@ const PERMISSIONS: u32 = 0o640;
 /// Writes decisions to a file.
 #[derive(Debug)]
 pub struct DecisionLog {
-    queue: Option<SyncSender<Vec<u8>>>,
+    queue: Option<LineQueue>,
     writer: Option<JoinHandle<()>>,
     /// One in this many decisions is written.
     every: u64,
     seen: AtomicU64,
-    dropped: AtomicU64,
-    /// Bytes of the lines that wait.
-    waiting: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
 }
 
 impl DecisionLog {
@@ -48,25 +44,21 @@ impl DecisionLog {
     /// If the file cannot be opened, or there is no thread to write it.
     pub fn open(path: &Path, every: u64) -> io::Result<DecisionLog> {
         let file = LogFile::open(path.to_owned())?;
-        let (queue, lines) = sync_channel(DECISION_LOG_QUEUE);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let left = Arc::clone(&waiting);
+        let (queue, lines) = LineQueue::new(DECISION_LOG_QUEUE);
         let thread = std::thread::Builder::new().name("decision-log".to_owned());
-        let writer = thread.spawn(move || write(file, &lines, &left))?;
-        Ok(DecisionLog {
-            queue: Some(queue),
-            writer: Some(writer),
-            every: every.max(1),
-            seen: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            waiting,
-        })
+        let writer = thread.spawn(move || write(file, lines))?;
+        Ok(DecisionLog::to(queue, Some(writer), every.max(1)))
     }
 
     /// Lines that found the queue full, or nobody to write them any more.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.counts.dropped()
+    }
+
+    fn to(queue: LineQueue, writer: Option<JoinHandle<()>>, every: u64) -> DecisionLog {
+        let counts = Arc::clone(queue.counts());
+        DecisionLog { queue: Some(queue), writer, every, seen: AtomicU64::new(0), counts }
     }
 
     /// Writes a decision if it is its turn: only then the line is made.
@@ -76,12 +68,8 @@ impl DecisionLog {
         }
         let mut line = serde_json::to_vec(&line()).unwrap_or_default();
         line.push(b'\n');
-        let length = line.len();
-        let fits = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length) <= DECISION_LOG_QUEUE_BYTES;
-        let is_sent = fits && self.queue.as_ref().is_some_and(|queue| queue.try_send(line).is_ok());
-        if !is_sent {
-            self.waiting.fetch_sub(length, Ordering::Relaxed);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if let Some(queue) = &self.queue {
+            queue.push(line);
         }
     }
 }
@@ -101,22 +89,9 @@ impl Drop for DecisionLog {
     }
 }
 
-/// Writes lines until nobody can send any more; flushes whenever there is none waiting.
-fn write(mut file: LogFile, lines: &Receiver<Vec<u8>>, waiting: &AtomicUsize) {
-    let write = |file: &mut LogFile, line: &[u8]| {
-        let written = file.write(line);
-        waiting.fetch_sub(line.len(), Ordering::Relaxed);
-        written
-    };
-    while let Ok(first) = lines.recv() {
-        let mut written = write(&mut file, &first);
-        while let (Ok(()), Ok(line)) = (&written, lines.try_recv()) {
-            written = write(&mut file, &line);
-        }
-        if let Err(error) = written.and_then(|()| file.flush()) {
-            tracing::error!(path = %file.path.display(), %error, "the decision log cannot be written; it ends here");
-            return;
-        }
+fn write(mut file: LogFile, lines: WaitingLines) {
+    if let Err(error) = lines.write_to(&mut file) {
+        tracing::error!(path = %file.path.display(), %error, "the decision log cannot be written; it ends here");
     }
 }
 
@@ -145,8 +120,11 @@ impl LogFile {
         let bytes = if is_regular { metadata.len() } else { 0 };
         Ok(LogFile { path, file: BufWriter::new(file), bytes, is_regular })
     }
+}
 
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+impl Write for LogFile {
+    /// Writes a line whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
         if self.is_regular && self.bytes.saturating_add(length) > DECISION_LOG_BYTES_MAX {
             self.file.flush()?;
@@ -157,7 +135,7 @@ impl LogFile {
         }
         self.file.write_all(line)?;
         self.bytes = self.bytes.saturating_add(length);
-        Ok(())
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -174,17 +152,9 @@ mod tests {
     use tidegate_policy::{Descriptor, Entry, Request};
 
     /// A log whose writer never writes, as with a disk that hangs.
-    fn stuck() -> (DecisionLog, Receiver<Vec<u8>>) {
-        let (queue, lines) = sync_channel(DECISION_LOG_QUEUE);
-        let log = DecisionLog {
-            queue: Some(queue),
-            writer: None,
-            every: 1,
-            seen: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            waiting: Arc::default(),
-        };
-        (log, lines)
+    fn stuck() -> (DecisionLog, WaitingLines) {
+        let (queue, lines) = LineQueue::new(DECISION_LOG_QUEUE);
+        (DecisionLog::to(queue, None, 1), lines)
     }
 
     #[test]
@@ -200,7 +170,7 @@ mod tests {
         let mut file = LogFile::open(path.clone()).unwrap();
         assert!(!fcntl_getfl(file.file.get_ref()).unwrap().contains(OFlags::NONBLOCK));
         file.bytes = DECISION_LOG_BYTES_MAX;
-        file.write(b"line\n").unwrap();
+        file.write_all(b"line\n").unwrap();
         file.flush().unwrap();
         let mut read = [0; 5];
         io::Read::read_exact(&mut reader.unwrap(), &mut read).unwrap();
@@ -211,7 +181,7 @@ mod tests {
     fn devices_can_be_written() {
         let mut file = LogFile::open("/dev/null".into()).unwrap();
         assert!(!file.is_regular);
-        file.write(b"line\n").and_then(|()| file.flush()).unwrap();
+        file.write_all(b"line\n").and_then(|()| file.flush()).unwrap();
     }
 
     #[tokio::test]
@@ -228,8 +198,8 @@ mod tests {
         for _ in 0..100 {
             record(&log);
         }
-        let bytes: usize = lines.try_iter().map(|line| line.len()).sum();
-        assert!((1..=DECISION_LOG_QUEUE_BYTES).contains(&bytes), "{bytes}");
+        let bytes = log.counts.waiting();
+        assert!((1..=DECISION_LOG_QUEUE.bytes).contains(&bytes), "{bytes}");
         assert_eq!(log.dropped(), 100 - (bytes / 200_000) as u64);
         drop(lines);
         record(&log);

@@ -181,10 +181,12 @@ fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
 
 fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     let (domain, what, request) = match asked {
-        Asked::Inline(Inline { key, .. }) => ("", shortened(key), None),
-        Asked::Rules(Subject { domain, descriptors, http, .. }) => {
-            (&**domain, shortened(&format!("{descriptors:?}")), http.as_ref().map(asked::DescribedHttp::in_brief))
-        }
+        Asked::Inline(Inline { key, .. }) => (String::new(), shortened(key), None),
+        Asked::Rules(Subject { domain, descriptors, http, .. }) => (
+            shortened(domain),
+            shortened(&format!("{descriptors:?}")),
+            http.as_ref().map(asked::DescribedHttp::in_brief),
+        ),
     };
     // Debug escapes what could break a line.
     let request = request.map(tracing::field::debug);

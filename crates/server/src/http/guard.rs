@@ -8,6 +8,7 @@ use tidegate_policy::without_port;
 
 use super::Caller;
 use super::answer::Failure;
+use crate::service::Service;
 
 /// Somebody who may administer, as logs name them.
 pub(super) struct Admin {
@@ -18,15 +19,14 @@ const ADMIN_AFAR: &str = "admin: this listener is not on loopback, so administra
 --admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN";
 
 /// Lets administrators in, who say the token if there is one.
-pub(super) fn admit(token: Option<&str>, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
+pub(super) fn admit(service: &Service, token: Option<&str>, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
     let admitted = match token {
         Some(token) => with_token(token, &parts.headers),
         None if caller.is_local => from_here(&parts.headers),
         None => Err(forbidden(ADMIN_AFAR)),
     };
-    admitted.map(|()| Admin { who: caller.peer.address }).inspect_err(|_| {
-        tracing::info!(target: "tidegate::admin", who = %caller.peer.address, path = parts.uri.path(), "refused");
-    })
+    let who = caller.peer.address;
+    admitted.map(|()| Admin { who }).inspect_err(|_| service.note_admin_refusal(who, parts.uri.path()))
 }
 
 fn with_token(token: &str, headers: &HeaderMap) -> Result<(), Failure> {

@@ -51,6 +51,7 @@ const STORE_TIME: &str = "tidegate_store_call_time_seconds";
 const STORE_WAIT: &str = "tidegate_store_wait_time_seconds";
 const PERMITS: &str = "tidegate_permits_total";
 const PERMITS_HELD: &str = "tidegate_permits_in_memory";
+pub(super) const LINES_DROPPED: &str = "tidegate_log_dropped_total";
 pub(super) const LOG_DROPPED: &str = "tidegate_decision_log_dropped_total";
 pub(super) const READY: &str = "tidegate_ready";
 pub(super) const BUILD: &str = "tidegate_build_info";
@@ -301,6 +302,8 @@ fn process(page: &mut Page, service: &Service) {
         "Requests under limits of callers that were not decided because this node was overloaded.",
     );
     page.line(CALLERS_OVERLOADED, &[], service.engine.overloaded_callers());
+    page.head(LINES_DROPPED, "counter", "Lines of the log that were dropped because they were not read in time.");
+    page.line(LINES_DROPPED, &[], service.log.dropped());
     page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");

@@ -164,7 +164,7 @@ impl HttpDoor {
         body: Incoming,
     ) -> Answered {
         let service = &*self.service;
-        let admin = guard::admit(self.admin_token.as_deref(), caller, parts)?;
+        let admin = guard::admit(service, self.admin_token.as_deref(), caller, parts)?;
         match call {
             AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,

@@ -101,7 +101,7 @@ impl RlsDoor {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = ledger.overdue() => {
-                return tracing::debug!(listener = Self::NAME, "a client that does not take its answers is cut off");
+                return self.limits.service.note_broken_connection(Self::NAME, &"the client does not take its answers");
             }
             () = drain.started() => {
                 connection.as_mut().graceful_shutdown();
@@ -109,7 +109,7 @@ impl RlsDoor {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(listener = Self::NAME, %error, "a connection broke");
+            self.limits.service.note_broken_connection(Self::NAME, &error);
         }
     }
 }
