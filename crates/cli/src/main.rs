@@ -21,6 +21,7 @@ mod migrate;
 mod schema;
 mod serve;
 mod store;
+mod tls;
 
 use std::io;
 use std::process::ExitCode;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tidegate::Algorithm;
 use tidegate::bounds::KEYS_MAX;
-use tidegate_server::{Addresses, LogFormat, Options, Telemetry, TlsFiles};
+use tidegate_server::{Addresses, LogFormat, Options, Telemetry};
 
 use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, THREADS_MAX};
+use crate::tls::TlsArgs;
 
 /// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
 #[derive(clap::Args)]
@@ -53,15 +54,8 @@ pub(crate) struct Args {
     /// What Redis clients say with AUTH; not needed if none is set
     #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true, value_parser = secret)]
     password: Option<String>,
-    /// Speak TLS on the gRPC listener, with this certificate chain (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Take only gRPC clients with a certificate of these authorities (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Tell gRPC tools which services and messages there are
     #[arg(long)]
     reflection: bool,
@@ -172,7 +166,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match tidegate_server::run(options(args, store), greet) {
+    let options = options(args, store);
+    let encrypts = Encrypts { http: options.tls.http.is_some(), resp: options.tls.resp.is_some() };
+    match tidegate_server::run(options, |addresses| greet(addresses, encrypts)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -218,11 +214,7 @@ fn options(args: Args, store: Store) -> Options {
             },
             otlp: args.otlp,
         },
-        tls: args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles {
-            certificate,
-            key,
-            client_authorities: args.tls_client_ca,
-        }),
+        tls: args.tls.of_listeners(),
         reflection: args.reflection,
         dynamic_metadata: args.dynamic_metadata,
         resp_password: args.password,
@@ -230,17 +222,26 @@ fn options(args: Args, store: Store) -> Options {
     }
 }
 
+/// Which of the listeners that people can try by hand speak TLS.
+#[derive(Clone, Copy)]
+struct Encrypts {
+    http: bool,
+    resp: bool,
+}
+
 /// Says where to ask, with lines to try.
-fn greet(addresses: Addresses) {
+fn greet(addresses: Addresses, encrypts: Encrypts) {
     let Addresses { http, grpc, resp } = addresses;
     println!(
         "tidegate {} serves HTTP on {http}, Envoy on {grpc}, Redis clients on {resp}. Try:",
         env!("CARGO_PKG_VERSION")
     );
     let (http, resp) = (reachable(http), reachable(resp));
-    println!("  curl -i 'http://{http}/v1/check?key=user:42&rate=5/minute'");
-    println!("  redis-cli -h {} -p {} CL.THROTTLE login:42 15 30 60", resp.ip(), resp.port());
-    println!("  curl http://{http}/metrics");
+    let scheme = if encrypts.http { "https" } else { "http" };
+    let tls = if encrypts.resp { " --tls" } else { "" };
+    println!("  curl -i '{scheme}://{http}/v1/check?key=user:42&rate=5/minute'");
+    println!("  redis-cli -h {} -p {}{tls} CL.THROTTLE login:42 15 30 60", resp.ip(), resp.port());
+    println!("  curl {scheme}://{http}/metrics");
 }
 
 /// Where to ask from this machine: a listener on all addresses is on loopback too, and not every system takes the

@@ -12,16 +12,18 @@
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
 //! | bodies of requests, within a bound | `body.rs` |
-//! | certificates, and until when they are valid | `tls.rs`, `validity.rs` |
+//! | certificates, until when they are valid, and renewing them | `tls.rs`, `validity.rs`, `renewals.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | logs of sliding limits that outgrow their store | `log_room.rs` |
 //! | how lines of the log are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
 //! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
+//! | connections as front ends get them, in the clear or encrypted | `accepted.rs`, `stream.rs` |
 //! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
 
 pub mod bounds;
 
+mod accepted;
 mod body;
 mod checks;
 mod decision_log;
@@ -40,10 +42,12 @@ mod panics;
 mod protocol;
 mod refusals;
 mod reload;
+mod renewals;
 mod resp;
 mod rls;
 mod run;
 mod service;
+mod stream;
 mod telemetry;
 mod tls;
 mod trace_parent;
@@ -51,6 +55,7 @@ mod traffic;
 mod validity;
 mod write_stall;
 
+pub use accepted::Accepted;
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;
@@ -59,10 +64,10 @@ pub use protocol::{Protocol, Via};
 pub use reload::BadConfig;
 pub use resp::RespDoor;
 pub use rls::{RlsDoor, RlsOptions};
-pub use run::{Addresses, Options, RunError, run};
+pub use run::{Addresses, ListenersTls, Options, RunError, run};
 pub use service::Service;
 pub use telemetry::{LogFormat, Telemetry, TelemetryError, TelemetryGuard};
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tls::{Tls, TlsError, TlsFile, TlsFiles};
 pub use traffic::Traffic;
 
 /// Ways in for the fuzzer, which has no others to what is private.

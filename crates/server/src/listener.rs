@@ -1,20 +1,27 @@
 //! Sockets: each is bound once and accepted from on every thread, so that an idle one takes the next connection, and
 //! hands it to the one that has fewest.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use tidegate_core::Clock;
 use tidegate_engine::LogLimiter;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
-use crate::bounds::{ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES};
+use crate::accepted::Accepted;
+use crate::bounds::{ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES, SPARE_TIME, STALL};
 use crate::drain::Drain;
 use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
+use crate::refusals::Refusals;
+use crate::stream::Stream;
+use crate::tls::Tls;
 
 /// What is behind a listener.
 pub trait Door: Send + Sync + 'static {
@@ -25,16 +32,11 @@ pub trait Door: Send + Sync + 'static {
     const SPARE: usize = 0;
 
     /// Serves one connection until it ends. Once `drain` has started, it finishes what is under way and ends.
-    fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) -> impl Future<Output = ()> + Send;
+    fn serve(self: Arc<Self>, accepted: Accepted, drain: Drain) -> impl Future<Output = ()> + Send;
 
     /// Serves one connection of those beyond the bound: one request, and not for long.
-    fn serve_briefly(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        drain: Drain,
-    ) -> impl Future<Output = ()> + Send {
-        self.serve(stream, peer, drain)
+    fn serve_briefly(self: Arc<Self>, accepted: Accepted, drain: Drain) -> impl Future<Output = ()> + Send {
+        self.serve(accepted, drain)
     }
 }
 
@@ -47,9 +49,53 @@ pub struct Listener {
     connections: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     lanes: Lanes,
+    encryption: Encryption,
     /// What goes wrong with each connection must not fill the log, and neither failure may hide the other.
     accept_failures: LogLimiter,
     serve_failures: LogLimiter,
+}
+
+/// What is counted of a listener.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) listener: &'static str,
+    /// Connections that are open.
+    pub(crate) open: Arc<AtomicUsize>,
+    /// Connections that were closed at once.
+    pub(crate) refused: Arc<AtomicUsize>,
+    /// What encrypts, if anything does.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// TLS handshakes that failed.
+    pub(crate) tls_failures: Arc<Refusals>,
+}
+
+/// How a listener encrypts its connections, if it does.
+#[derive(Clone, Debug)]
+struct Encryption {
+    /// The listener's name.
+    name: &'static str,
+    tls: Option<Arc<Tls>>,
+    failures: Arc<Refusals>,
+}
+
+impl Encryption {
+    /// Makes a stream of a connection. Returns `None` if TLS cannot be agreed on within `patience`.
+    async fn greet(&self, stream: TcpStream, address: SocketAddr, patience: Duration) -> Option<Stream> {
+        let Some(tls) = &self.tls else { return Some(Stream::plain(stream)) };
+        match timeout(patience, Stream::greet(stream, tls)).await {
+            Ok(Ok(greeted)) => return greeted,
+            Ok(Err(error)) => self.note_failure(address, &error),
+            Err(_) => self.note_failure(address, &"it took too long"),
+        }
+        None
+    }
+
+    /// Counts a client that TLS could not be agreed on with, and logs why.
+    fn note_failure(&self, peer: SocketAddr, reason: &dyn fmt::Display) {
+        if let Some(unlogged) = self.failures.count() {
+            tracing::warn!(listener = self.name, %peer, %reason, unlogged, "a TLS handshake failed");
+        }
+    }
 }
 
 /// Why a listener cannot be opened.
@@ -131,6 +177,7 @@ impl Listener {
             connections: Arc::default(),
             refused: Arc::default(),
             lanes: Lanes::default(),
+            encryption: Encryption { name, tls: None, failures: Arc::new(Refusals::new(&Clock::system())) },
             accept_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
             serve_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
         })
@@ -142,6 +189,18 @@ impl Listener {
         Listener { connections_max, ..self }
     }
 
+    /// The same speaking TLS, if there is any.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<Tls>>) -> Listener {
+        let encryption = Encryption { tls, ..self.encryption };
+        Listener { encryption, ..self }
+    }
+
+    /// What encrypts its connections, if anything does.
+    pub(crate) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.encryption.tls.as_ref()
+    }
+
     /// The address it is bound to.
     ///
     /// # Errors
@@ -150,9 +209,15 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Its name, and the counts of connections that are open and that were refused.
-    pub(crate) fn counts(&self) -> (&'static str, Arc<AtomicUsize>, Arc<AtomicUsize>) {
-        (self.name, Arc::clone(&self.connections), Arc::clone(&self.refused))
+    /// Returns what is counted of it, to be looked at while it runs.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            listener: self.name,
+            open: Arc::clone(&self.connections),
+            refused: Arc::clone(&self.refused),
+            tls: self.encryption.tls.clone(),
+            tls_failures: Arc::clone(&self.encryption.failures),
+        }
     }
 
     /// Accepts connections on the runtime this is called on, until it drains.
@@ -192,7 +257,7 @@ impl Listener {
         // Answers are written whole; waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
         match lane.deal(&self.connections, self.connections_max.saturating_add(D::SPARE)) {
-            Some(Owner::Own(place)) => serve(stream, peer, place, self.connections_max, door, drain),
+            Some(Owner::Own(place)) => self.serve(stream, peer, place, door, drain),
             Some(Owner::Other(place, hand)) => {
                 let stream = match stream.into_std() {
                     Ok(stream) => stream,
@@ -212,9 +277,27 @@ impl Listener {
     fn serve_handed<D: Door>(&self, arrived: Arrived, door: &Arc<D>, drain: &Drain) {
         let Arrived { stream, peer, place } = arrived;
         match TcpStream::from_std(stream) {
-            Ok(stream) => serve(stream, peer, place, self.connections_max, door, drain),
+            Ok(stream) => self.serve(stream, peer, place, door, drain),
             Err(error) => self.tell_unserved(&error),
         }
+    }
+
+    /// Serves a connection on a task of its own.
+    fn serve<D: Door>(&self, stream: TcpStream, address: SocketAddr, place: Place, door: &Arc<D>, drain: &Drain) {
+        let (door, drain, encryption) = (Arc::clone(door), drain.clone(), self.encryption.clone());
+        let is_spare = place.number >= self.connections_max;
+        tokio::spawn(async move {
+            let patience = if is_spare { SPARE_TIME } else { STALL };
+            if let Some(stream) = encryption.greet(stream, address, patience).await {
+                let accepted = Accepted { stream, address };
+                if is_spare {
+                    door.serve_briefly(accepted, drain).await;
+                } else {
+                    door.serve(accepted, drain).await;
+                }
+            }
+            drop(place);
+        });
     }
 
     #[cold]
@@ -229,25 +312,6 @@ impl Listener {
             tracing::warn!(listener = self.name, left_out, %error, "{what}");
         }
     }
-}
-
-fn serve<D: Door>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    place: Place,
-    connections_max: usize,
-    door: &Arc<D>,
-    drain: &Drain,
-) {
-    let (door, drain) = (Arc::clone(door), drain.clone());
-    tokio::spawn(async move {
-        if place.number >= connections_max {
-            door.serve_briefly(stream, peer, drain).await;
-        } else {
-            door.serve(stream, peer, drain).await;
-        }
-        drop(place);
-    });
 }
 
 /// Whether only one connection failed before it was accepted, and the next may do.
@@ -269,7 +333,7 @@ mod tests {
     impl Door for Told {
         const NAME: &'static str = "told";
 
-        async fn serve(self: Arc<Self>, _stream: TcpStream, _peer: SocketAddr, mut drain: Drain) {
+        async fn serve(self: Arc<Self>, _accepted: Accepted, mut drain: Drain) {
             self.0.lock().unwrap().send(thread::current().id()).unwrap();
             drain.started().await;
         }

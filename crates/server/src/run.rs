@@ -26,7 +26,9 @@ use crate::loads::Loads;
 use crate::log_room::LogRoom;
 use crate::log_writer::LogProgress;
 use crate::panics::log_panics;
+use crate::protocol::Protocol;
 use crate::reload::{BadConfig, First, Reloader};
+use crate::renewals::Renewals;
 use crate::service::Service;
 use crate::telemetry::{Telemetry, TelemetryError};
 use crate::tls::{Tls, TlsError, TlsFiles};
@@ -55,8 +57,8 @@ pub struct Options {
     pub decision_log: Option<(PathBuf, u64)>,
     /// What is logged and traced.
     pub telemetry: Telemetry,
-    /// Certificates for Envoy's protocol; none leaves it in the clear.
-    pub tls: Option<TlsFiles>,
+    /// What each listener speaks TLS with; those without files are in the clear.
+    pub tls: ListenersTls,
     /// Whether tools may ask over gRPC which services and messages there are.
     pub reflection: bool,
     /// Whether answers to Envoy carry the metadata of rules.
@@ -65,6 +67,17 @@ pub struct Options {
     pub resp_password: Option<String>,
     /// What administrators have to say.
     pub admin_token: Option<String>,
+}
+
+/// What each listener speaks TLS with.
+#[derive(Clone, Debug, Default)]
+pub struct ListenersTls {
+    /// HTTP.
+    pub http: Option<TlsFiles>,
+    /// Envoy's protocol.
+    pub grpc: Option<TlsFiles>,
+    /// The protocol of Redis.
+    pub resp: Option<TlsFiles>,
 }
 
 /// Why the server could not start or go on.
@@ -129,7 +142,6 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     };
     log_panics();
     let (service, reloader) = prepare(&options, telemetry.log())?;
-    let tls = service.tls.clone();
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
     let addresses = listeners.addresses()?;
@@ -139,9 +151,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
             "admin calls will be refused (403), since HTTP is not on loopback; to make them, set TIDEGATE_ADMIN_TOKEN"
         );
     }
-    if let Some(tls) = &tls {
-        tls.tell(service.engine.clock().now());
-    }
+    let renewals = Renewals::new(listeners.tls(), service.engine.clock().clone());
     listeners.all().into_iter().for_each(|listener| service.traffic.watch(listener));
     let (drainer, drain) = Drainer::new();
     let (stopper, stop) = watch::channel(());
@@ -149,7 +159,7 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let worker = Worker {
         listeners: Arc::new(listeners),
         service: Arc::clone(&service),
-        rls: RlsOptions { tls, reflection: options.reflection, dynamic_metadata: options.dynamic_metadata },
+        rls: RlsOptions { reflection: options.reflection, dynamic_metadata: options.dynamic_metadata },
         resp: Arc::new(RespDoor::new(Arc::clone(&service)).with_password(options.resp_password)),
         admin_token: options.admin_token,
         drain,
@@ -168,7 +178,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         }
         service.set_ready(true);
         started(addresses);
-        manage(signals, Loads::new(reloader, Arc::clone(&service)), &service, &drainer, options.drain_delay).await;
+        let upkeep = Upkeep { loads: Loads::new(reloader), renewals };
+        manage(signals, upkeep, &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
     // Both: who was told to stop twice has not started to drain, and the threads would accept for ever.
@@ -193,10 +204,14 @@ fn prepare(options: &Options, log: LogProgress) -> Result<(Arc<Service>, Reloade
         let opened = DecisionLog::open(path, *every);
         service.decision_log = Some(opened.map_err(|error| RunError::DecisionLog { path: path.clone(), error })?);
     }
-    service.tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let service = Arc::new(service);
     let reloader = Reloader::new(config, options.load.clone(), Arc::clone(&service));
     Ok((service, reloader))
+}
+
+/// Reads the files that a listener speaks TLS with, if any.
+fn load(files: &Option<TlsFiles>, protocol: Protocol) -> Result<Option<Arc<Tls>>, TlsError> {
+    files.clone().map(|files| Tls::load(files, protocol).map(Arc::new)).transpose()
 }
 
 struct Listeners {
@@ -207,21 +222,29 @@ struct Listeners {
 
 impl Listeners {
     /// Opens all of them, for this many threads.
-    fn bind(options: &Options, threads: usize) -> Result<Listeners, ListenerError> {
+    fn bind(options: &Options, threads: usize) -> Result<Listeners, RunError> {
+        let http_tls = load(&options.tls.http, Protocol::Http)?;
+        let grpc_tls = load(&options.tls.grpc, Protocol::Grpc)?;
+        let resp_tls = load(&options.tls.resp, Protocol::Resp)?;
         let http = Listener::bind(HttpDoor::NAME, options.http)?;
         let grpc = Listener::bind(RlsDoor::NAME, options.grpc).map_err(|error| error.beside(&[&http]))?;
         let resp = Listener::bind(RespDoor::NAME, options.resp).map_err(|error| error.beside(&[&http, &grpc]))?;
         // After all that may fail: a start that does says one line.
         let connections = descriptors::connections(threads);
         Ok(Listeners {
-            http: http.with_connections_max(connections),
-            grpc: grpc.with_connections_max(connections),
-            resp: resp.with_connections_max(connections),
+            http: http.with_connections_max(connections).with_tls(http_tls),
+            grpc: grpc.with_connections_max(connections).with_tls(grpc_tls),
+            resp: resp.with_connections_max(connections).with_tls(resp_tls),
         })
     }
 
     fn all(&self) -> [&Listener; 3] {
         [&self.http, &self.grpc, &self.resp]
+    }
+
+    /// Returns what encrypts the connections of those that are encrypted.
+    fn tls(&self) -> Vec<Arc<Tls>> {
+        self.all().into_iter().filter_map(|listener| listener.tls().cloned()).collect()
     }
 
     fn addresses(&self) -> io::Result<Addresses> {
@@ -317,15 +340,25 @@ impl Signals {
     }
 }
 
+/// What is read again while the server runs.
+struct Upkeep {
+    loads: Loads,
+    renewals: Renewals,
+}
+
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
-async fn manage(mut signals: Signals, mut loads: Loads, service: &Service, drainer: &Drainer, drain_delay: Duration) {
+async fn manage(mut signals: Signals, mut upkeep: Upkeep, service: &Service, drainer: &Drainer, drain_delay: Duration) {
     let mut log_room = LogRoom::new();
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hang_up.recv() => loads.ask(),
-            () = loads.go_on() => {}
+            _ = signals.hang_up.recv() => {
+                upkeep.loads.ask();
+                upkeep.renewals.ask();
+            }
+            () = upkeep.loads.go_on() => {}
+            () = upkeep.renewals.go_on() => {}
             () = log_room.look(&service.engine) => {}
         }
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use crate::http::Pages;
 use crate::log_writer::LogProgress;
 use crate::protocol::Protocol;
 use crate::refusals::Refusals;
-use crate::tls::Tls;
 use crate::traffic::Traffic;
 
 /// The engine, and what is known of the server as a whole.
@@ -32,10 +30,6 @@ pub struct Service {
     config_errors: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
-    /// What encrypts, if anything does.
-    pub(crate) tls: Option<Arc<Tls>>,
-    /// TLS handshakes that failed.
-    pub(crate) tls_failures: Refusals,
     /// Passwords of Redis clients that were wrong.
     pub(crate) auth_failures: Refusals,
     /// Lines about administrators who were refused. The metrics count them by the status of their answers.
@@ -60,8 +54,6 @@ impl Service {
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
             traffic: Traffic::default(),
-            tls: None,
-            tls_failures: Refusals::new(&clock),
             auth_failures: Refusals::new(&clock),
             admin_refusals: LogLimiter::new(REFUSAL_LINES, clock.clone()),
             broken_connections: LogLimiter::new(REFUSAL_LINES, clock),
@@ -98,13 +90,6 @@ impl Service {
     pub(crate) fn note_config_load(&self, succeeded: bool) {
         let counter = if succeeded { &self.config_loads } else { &self.config_errors };
         counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a client that TLS could not be agreed on with, and says why.
-    pub(crate) fn note_tls_failure(&self, listener: &str, peer: SocketAddr, reason: &dyn fmt::Display) {
-        if let Some(unlogged) = self.tls_failures.count() {
-            tracing::warn!(listener, %peer, %reason, unlogged, "a TLS handshake failed");
-        }
     }
 
     /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.

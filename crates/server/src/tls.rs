@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,22 +21,33 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use crate::bounds::{CERTIFICATE_WARNING, TLS_FILE_BYTES_MAX};
+use crate::protocol::Protocol;
 use crate::validity::End;
 
-/// The files, all in PEM.
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    /// The server's certificate, and those between it and its authority.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Authorities of clients' certificates. If they are given, a client must have one.
-    pub client_authorities: Option<PathBuf>,
+/// A file in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFile {
+    /// The flag that names it, for errors.
+    pub flag: &'static str,
+    /// Where it is.
+    pub path: PathBuf,
 }
 
-/// TLS for HTTP/2, with certificates that can be renewed while it runs.
+/// The files that a listener speaks TLS with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: TlsFile,
+    /// Its private key.
+    pub key: TlsFile,
+    /// Authorities of clients' certificates. If they are given, a client must have one.
+    pub client_authorities: Option<TlsFile>,
+}
+
+/// TLS for a listener, with certificates that can be renewed while it runs.
 pub struct Tls {
     files: TlsFiles,
+    protocol: Protocol,
     current: ArcSwap<Current>,
     loads: AtomicU64,
     errors: AtomicU64,
@@ -48,27 +59,6 @@ struct Current {
     end: Option<End>,
 }
 
-/// A file, and the flag that names it.
-#[derive(Clone, Copy)]
-struct Given<'a> {
-    flag: &'static str,
-    file: &'a Path,
-}
-
-impl TlsFiles {
-    fn certificate(&self) -> Given<'_> {
-        Given { flag: "--tls-cert", file: &self.certificate }
-    }
-
-    fn key(&self) -> Given<'_> {
-        Given { flag: "--tls-key", file: &self.key }
-    }
-
-    fn client_authorities(&self) -> Option<Given<'_>> {
-        self.client_authorities.as_deref().map(|file| Given { flag: "--tls-client-ca", file })
-    }
-}
-
 /// Why there is no TLS: the flag, the file, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{flag} {}: {reason}", file.display())]
@@ -78,20 +68,20 @@ pub struct TlsError {
     reason: String,
 }
 
-impl Given<'_> {
-    fn refused(self, reason: String) -> TlsError {
-        TlsError { flag: self.flag, file: self.file.to_owned(), reason }
+impl TlsFile {
+    fn refused(&self, reason: String) -> TlsError {
+        TlsError { flag: self.flag, file: self.path.clone(), reason }
     }
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Reads the files, for a listener that speaks `protocol` within TLS.
     ///
     /// # Errors
     /// If one cannot be read or used.
-    pub fn load(files: TlsFiles) -> Result<Tls, TlsError> {
-        let current = ArcSwap::from_pointee(Current::read(&files)?);
-        Ok(Tls { files, current, loads: AtomicU64::new(1), errors: AtomicU64::new(0) })
+    pub fn load(files: TlsFiles, protocol: Protocol) -> Result<Tls, TlsError> {
+        let current = ArcSwap::from_pointee(Current::read(&files, protocol)?);
+        Ok(Tls { files, protocol, current, loads: AtomicU64::new(1), errors: AtomicU64::new(0) })
     }
 
     /// Reads the files again. New connections get what they say now; others stay as they are.
@@ -99,7 +89,7 @@ impl Tls {
     /// # Errors
     /// If one cannot be read or used: then all stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let read = Current::read(&self.files);
+        let read = Current::read(&self.files, self.protocol);
         let counter = if read.is_ok() { &self.loads } else { &self.errors };
         counter.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(read?));
@@ -111,6 +101,11 @@ impl Tls {
         (self.loads.load(Ordering::Relaxed), self.errors.load(Ordering::Relaxed))
     }
 
+    /// The listener that it is for.
+    pub(crate) fn listener(&self) -> &'static str {
+        self.protocol.name()
+    }
+
     /// When the certificate runs out, if that can be read.
     pub(crate) fn end(&self) -> Option<End> {
         self.current.load().end
@@ -118,13 +113,13 @@ impl Tls {
 
     /// Logs what is in force, and warns of what is not for long any more.
     pub(crate) fn tell(&self, now: Time) {
-        let file = self.files.certificate.display();
+        let (listener, file) = (self.protocol.name(), self.files.certificate.path.display());
         let Some(end) = self.end() else {
-            return tracing::info!(%file, "certificates loaded; when they run out cannot be read");
+            return tracing::info!(listener, %file, "certificates loaded; when they run out cannot be read");
         };
-        tracing::info!(%file, %end, "certificates loaded");
+        tracing::info!(listener, %file, %end, "certificates loaded");
         if let Some(doubt) = doubt(end, now) {
-            tracing::warn!(%file, %end, "{doubt}; renew it");
+            tracing::warn!(listener, %file, %end, "{doubt}; renew it");
         }
     }
 
@@ -141,22 +136,26 @@ impl fmt::Debug for Tls {
 }
 
 impl Current {
-    fn read(files: &TlsFiles) -> Result<Current, TlsError> {
-        let chain = certificates(files.certificate())?;
+    fn read(files: &TlsFiles, protocol: Protocol) -> Result<Current, TlsError> {
+        let chain = certificates(&files.certificate)?;
         let end = chain.iter().filter_map(|certificate| End::of_certificate(certificate)).min();
-        Ok(Current { config: Arc::new(configure(files, chain)?), end })
+        Ok(Current { config: Arc::new(configure(files, chain, protocol)?), end })
     }
 }
 
-fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
+fn configure(
+    files: &TlsFiles,
+    chain: Vec<CertificateDer<'static>>,
+    protocol: Protocol,
+) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let key = PrivateKeyDer::from_pem_slice(&read(files.key())?)
-        .map_err(|error| unreadable(files.key(), &error, "a private key"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|error| unreadable(&files.key, &error, "a private key"))?;
     let time = Arc::new(HandshakeTime(Clock::system()));
     let builder = ServerConfig::builder_with_details(Arc::clone(&provider), time)
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(files.certificate(), error))?;
-    let builder = match files.client_authorities() {
+        .map_err(|error| wrong(&files.certificate, error))?;
+    let builder = match &files.client_authorities {
         None => builder.with_no_client_auth(),
         Some(file) => {
             let mut authorities = RootCertStore::empty();
@@ -170,7 +169,7 @@ fn configure(files: &TlsFiles, chain: Vec<CertificateDer<'static>>) -> Result<Se
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| mismatch(files, &error))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = inside(protocol).into_iter().map(<[u8]>::to_vec).collect();
     Ok(config)
 }
 
@@ -185,6 +184,15 @@ impl TimeProvider for HandshakeTime {
     }
 }
 
+/// What clients that ask are told is spoken within TLS. Those of Redis do not ask.
+fn inside(protocol: Protocol) -> Option<&'static [u8]> {
+    match protocol {
+        Protocol::Http => Some(b"http/1.1"),
+        Protocol::Grpc => Some(b"h2"),
+        Protocol::Resp => None,
+    }
+}
+
 /// What is to be warned of.
 fn doubt(end: End, now: Time) -> Option<&'static str> {
     match end.seconds_left(now) {
@@ -194,7 +202,7 @@ fn doubt(end: End, now: Time) -> Option<&'static str> {
     }
 }
 
-fn certificates(file: Given<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(file: &TlsFile) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |error: pem::Error| unreadable(file, &error, "a certificate");
     let all: Vec<_> = CertificateDer::pem_slice_iter(&read(file)?).collect::<Result<_, _>>().map_err(unreadable)?;
     if all.is_empty() {
@@ -204,9 +212,9 @@ fn certificates(file: Given<'_>) -> Result<Vec<CertificateDer<'static>>, TlsErro
 }
 
 /// All bytes of a file, which are not too many.
-fn read(given: Given<'_>) -> Result<Vec<u8>, TlsError> {
+fn read(given: &TlsFile) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
-    let read = File::open(given.file).and_then(|open| open.take(TLS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = File::open(&given.path).and_then(|open| open.take(TLS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     match read {
         Ok(count) if count as u64 > TLS_FILE_BYTES_MAX => {
             let reason = format!("has more than {TLS_FILE_BYTES_MAX} bytes; keep only what is needed in it");
@@ -217,7 +225,7 @@ fn read(given: Given<'_>) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-fn unreadable(given: Given<'_>, error: &pem::Error, wanted: &str) -> TlsError {
+fn unreadable(given: &TlsFile, error: &pem::Error, wanted: &str) -> TlsError {
     let reason = match error {
         pem::Error::Io(error) => format!("cannot be read: {error}; check the path and its permissions"),
         pem::Error::NoItemsFound => format!("holds no {}; give {wanted} in PEM", wanted.trim_start_matches("a ")),
@@ -226,23 +234,25 @@ fn unreadable(given: Given<'_>, error: &pem::Error, wanted: &str) -> TlsError {
     given.refused(reason)
 }
 
-fn wrong(given: Given<'_>, error: impl fmt::Display) -> TlsError {
+fn wrong(given: &TlsFile, error: impl fmt::Display) -> TlsError {
     given.refused(format!("cannot be used: {error}"))
 }
 
 /// The certificate and the key are looked at together, so both are named.
 fn mismatch(files: &TlsFiles, error: &tokio_rustls::rustls::Error) -> TlsError {
     use tokio_rustls::rustls::Error::InconsistentKeys;
-    let certificate = files.certificate.display();
+    let certificate = files.certificate.path.display();
     let reason = match error {
         InconsistentKeys(_) => format!("is not the key of the certificate in {certificate}"),
         error => format!("cannot be used with the certificate in {certificate}: {error}"),
     };
-    files.key().refused(reason)
+    files.key.refused(reason)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -251,17 +261,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let large = directory.path().join("large.pem");
         File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX + 1).unwrap();
-        let given = |file| Given { flag: "--tls-cert", file };
+        let given = |path: &Path| TlsFile { flag: "--tls-cert", path: path.to_owned() };
         for file in [Path::new("/dev/zero"), &large] {
-            let told = read(given(file)).unwrap_err().to_string();
+            let told = read(&given(file)).unwrap_err().to_string();
             assert_eq!(
                 told,
                 format!("--tls-cert {}: has more than 1048576 bytes; keep only what is needed in it", file.display())
             );
         }
         File::create(&large).unwrap().set_len(TLS_FILE_BYTES_MAX).unwrap();
-        assert_eq!(read(given(&large)).unwrap().len() as u64, TLS_FILE_BYTES_MAX);
-        assert!(certificates(given(&large)).unwrap_err().to_string().contains("holds no certificate"));
+        assert_eq!(read(&given(&large)).unwrap().len() as u64, TLS_FILE_BYTES_MAX);
+        assert!(certificates(&given(&large)).unwrap_err().to_string().contains("holds no certificate"));
     }
 
     #[test]

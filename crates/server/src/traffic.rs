@@ -7,8 +7,9 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::bounds::TRAFFIC_SHARDS;
-use crate::listener::Listener;
+use crate::listener::{Counts, Listener};
 use crate::protocol::{PerProtocol, Protocol};
+use crate::tls::Tls;
 
 /// The statuses that are counted apart; all others are counted together.
 const STATUSES: [u16; 13] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
@@ -46,7 +47,7 @@ pub(crate) const TIME_BOUNDS: [u64; 19] = {
 pub struct Traffic {
     shards: [Shard; TRAFFIC_SHARDS],
     unknown_domains: AtomicU64,
-    listeners: Mutex<Vec<Watched>>,
+    listeners: Mutex<Vec<Counts>>,
 }
 
 /// Counters on cache lines of their own.
@@ -82,19 +83,15 @@ pub(crate) struct TimesTold {
     pub(crate) nanos: u64,
 }
 
-#[derive(Debug)]
-struct Watched {
-    name: &'static str,
-    connections: Arc<AtomicUsize>,
-    refused: Arc<AtomicUsize>,
-}
-
 /// The connections of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connections {
     pub(crate) listener: &'static str,
     pub(crate) open: usize,
     pub(crate) refused: usize,
+    /// What encrypts them, if anything does.
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls_failures: u64,
 }
 
 impl Traffic {
@@ -139,9 +136,7 @@ impl Traffic {
 
     /// Tells of the connections of this listener from now on.
     pub fn watch(&self, listener: &Listener) {
-        let (name, connections, refused) = listener.counts();
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(Watched { name, connections, refused });
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener.counts());
     }
 
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
@@ -173,10 +168,12 @@ impl Traffic {
 
     pub(crate) fn connections(&self) -> Vec<Connections> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = |watched: &Watched| Connections {
-            listener: watched.name,
-            open: watched.connections.load(Ordering::Relaxed),
-            refused: watched.refused.load(Ordering::Relaxed),
+        let told = |counts: &Counts| Connections {
+            listener: counts.listener,
+            open: counts.open.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+            tls: counts.tls.clone(),
+            tls_failures: counts.tls_failures.total(),
         };
         listeners.iter().map(told).collect()
     }

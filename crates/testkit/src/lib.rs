@@ -7,6 +7,7 @@
 //! | Redis alone, behind Sentinels, as a Cluster; certificates; a proxy that loses replies | `servers` | `servers` |
 //! | `tidegate serve` as a process, an HTTP client for it, other processes | `tidegate`, `http`, `process` | `servers` |
 //! | waiting, free ports, files of the repository | `wait`, `ports`, `repository` | `servers` |
+//! | authorities that sign certificates | `authority` | `servers` |
 //! | log lines | `logs` | `logs` |
 //! | axum and tonic on loopback, tenants that share a service, tasks on paused time | `loopback`, `tenants`, `tasks` | `layers` |
 //! | allocations | `counting` | |
@@ -31,6 +32,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "in a test a panic is the answer")]
 
+#[cfg(feature = "servers")]
+pub mod authority;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod counting;

@@ -30,3 +30,4 @@ mod refusals;
 mod reload;
 mod start;
 mod telemetry;
+mod tls;

@@ -27,7 +27,7 @@ fn start_tls(last_year: i32) -> (Tidegate, TempDir) {
     write_certificate(files.path(), last_year);
     let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
     let (certificate, key) = (path("server.pem"), path("server.key"));
-    (Tidegate::start(&["--tls-cert", &certificate, "--tls-key", &key, "--drain-delay", "0"]), files)
+    (Tidegate::start(&["--grpc-tls-cert", &certificate, "--grpc-tls-key", &key, "--drain-delay", "0"]), files)
 }
 
 /// Says this and reads until the other end has had enough.
@@ -51,7 +51,7 @@ fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
     for _ in 0..60 {
         say(tidegate.grpc, b"GET / HTTP/1.0\r\n\r\n");
     }
-    let count = || tidegate.metric("tidegate_tls_failures_total");
+    let count = || tidegate.metric("tidegate_tls_failures_total{listener=\"grpc\"}");
     assert!(eventually(|| count() == Some(60.0)), "{:?}", count());
     let log = tidegate.process.log();
     let told = lines_of(&log, "a TLS handshake failed");
@@ -88,18 +88,20 @@ fn certificates_that_run_out_are_renewed_or_are_refused_are_told_of() {
     assert!(told[0].contains(" INFO ") && told[0].contains("certificates loaded"), "{told:?}");
     assert!(told[1].contains(" WARN ") && told[1].contains("the certificate has run out"), "{told:?}");
     assert!(told.iter().all(|line| line.contains("end=2025-01-01T00:00:00Z")), "{told:?}");
-    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds"), Some(1_735_689_600.0));
+    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds{listener=\"grpc\"}"), Some(1_735_689_600.0));
 
     write_certificate(files.path(), 4000);
     tidegate.process.signal(Signal::HUP);
-    tidegate.process.wait_until("the renewal", || log().contains("certificates loaded file="));
+    tidegate.process.wait_until("the renewal", || log().contains("certificates loaded listener=\"grpc\" file="));
     tidegate.process.wait_until("its end", || log().contains("end=4000-01-01T00:00:00Z"));
     assert_eq!(lines_of(&log(), " WARN ").iter().filter(|line| line.contains("certificate")).count(), 1, "{}", log());
 
     std::fs::write(files.path().join("server.key"), "").unwrap();
     tidegate.process.signal(Signal::HUP);
     tidegate.process.wait_until("the refusal", || log().contains("certificates refused: the old ones stay"));
-    let count = |result: &str| tidegate.metric(&format!("tidegate_certificate_loads_total{{result=\"{result}\"}}"));
+    let count = |result: &str| {
+        tidegate.metric(&format!("tidegate_certificate_loads_total{{listener=\"grpc\",result=\"{result}\"}}"))
+    };
     assert_eq!((count("success"), count("error")), (Some(2.0), Some(1.0)));
-    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds"), Some(64_060_588_800.0));
+    assert_eq!(tidegate.metric("tidegate_certificate_end_seconds{listener=\"grpc\"}"), Some(64_060_588_800.0));
 }

@@ -25,8 +25,8 @@ pub(super) fn admit(service: &Service, token: Option<&str>, caller: &Caller, par
         None if caller.is_local => from_here(&parts.headers),
         None => Err(forbidden(ADMIN_AFAR)),
     };
-    let log = |_: &Failure| service.note_admin_refusal(caller.peer.address, parts.uri.path());
-    admitted.map(|()| Admin { who: caller.peer.address }).inspect_err(log)
+    let who = caller.peer.address;
+    admitted.map(|()| Admin { who }).inspect_err(|_| service.note_admin_refusal(who, parts.uri.path()))
 }
 
 fn with_token(token: &str, headers: &HeaderMap) -> Result<(), Failure> {

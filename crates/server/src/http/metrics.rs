@@ -266,7 +266,9 @@ fn connections(page: &mut Page, service: &Service) {
         page.line(REFUSED, &[("listener", one.listener)], one.refused as u64);
     }
     page.head(TLS_FAILURES, "counter", "TLS handshakes that failed; the log says why.");
-    page.line(TLS_FAILURES, &[], service.tls_failures.total());
+    for one in &connections {
+        page.line(TLS_FAILURES, &[("listener", one.listener)], one.tls_failures);
+    }
     page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log says from where.");
     page.line(AUTH_FAILURES, &[], service.auth_failures.total());
 }
@@ -277,12 +279,17 @@ fn configuration(page: &mut Page, service: &Service) {
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
     page.head(CERTIFICATE_LOADS, "counter", "Certificates that were loaded or refused.");
-    let (loads, errors) = service.tls.as_ref().map_or((0, 0), |tls| tls.counts());
-    page.line(CERTIFICATE_LOADS, &[("result", "success")], loads);
-    page.line(CERTIFICATE_LOADS, &[("result", "error")], errors);
+    let connections = service.traffic.connections();
+    for one in &connections {
+        let (loads, errors) = one.tls.as_ref().map_or((0, 0), |tls| tls.counts());
+        page.line(CERTIFICATE_LOADS, &[("listener", one.listener), ("result", "success")], loads);
+        page.line(CERTIFICATE_LOADS, &[("listener", one.listener), ("result", "error")], errors);
+    }
     page.head(CERTIFICATE_END, "gauge", "When the certificate in force runs out, in seconds since 1970.");
-    if let Some(end) = service.tls.as_ref().and_then(|tls| tls.end()) {
-        page.line(CERTIFICATE_END, &[], end.seconds());
+    for one in &connections {
+        if let Some(end) = one.tls.as_ref().and_then(|tls| tls.end()) {
+            page.line(CERTIFICATE_END, &[("listener", one.listener)], end.seconds());
+        }
     }
 }
 

@@ -46,9 +46,9 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::accepted::Accepted;
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
 use crate::drain::Drain;
 use crate::linger;
@@ -180,10 +180,11 @@ impl HttpDoor {
     }
 
     /// Serves a connection until it ends.
-    async fn converse(&self, http: &http1::Builder, stream: TcpStream, peer: SocketAddr, mut drain: Drain) {
+    async fn converse(&self, http: &http1::Builder, accepted: Accepted, mut drain: Drain) {
+        let Accepted { stream, address } = accepted;
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
-        let peer = Peer::new(&self.service.engine, peer);
+        let peer = Peer::new(&self.service.engine, address);
         let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse) };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
@@ -233,13 +234,13 @@ impl Door for HttpDoor {
     const NAME: &'static str = Protocol::Http.name();
     const SPARE: usize = SPARE_CONNECTIONS;
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        self.converse(&self.http, stream, peer, drain).await;
+    async fn serve(self: Arc<Self>, accepted: Accepted, drain: Drain) {
+        self.converse(&self.http, accepted, drain).await;
     }
 
-    async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+    async fn serve_briefly(self: Arc<Self>, accepted: Accepted, drain: Drain) {
         // Who takes longer is cut off.
-        let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
+        let _ = timeout(SPARE_TIME, self.converse(&self.brief, accepted, drain)).await;
     }
 }
 
@@ -251,6 +252,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::time::Duration;
     use tidegate_engine::{Engine, Options};
+    use tokio::net::TcpStream;
 
     /// A connection to a client with little room, and with so much on the way to it: both of its ends.
     pub(super) fn narrow(send_bytes: usize) -> (std::net::TcpStream, TcpStream, SocketAddr) {
@@ -295,7 +297,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = door.serve(stream, peer, drain) => {}
+            () = door.serve(Accepted::in_the_clear(stream, peer), drain) => {}
             () = read => {}
         }
         let count = answers.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();
@@ -311,7 +313,7 @@ mod tests {
         assert!(sent > 500, "more is asked than the answers have room for: {sent}");
         let (_drainer, drain) = Drainer::new();
         let start = tokio::time::Instant::now();
-        let serving = tokio::spawn(async move { door.serve(stream, peer, drain).await });
+        let serving = tokio::spawn(async move { door.serve(Accepted::in_the_clear(stream, peer), drain).await });
         // A stopped clock jumps ahead of bytes that the system still moves, and each of them would be a sign of life.
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!serving.is_finished(), "dropped within a second");
@@ -331,7 +333,7 @@ mod tests {
         // More than a connection reads ahead.
         let _ = client.write(&[b'\n'; 2 * HTTP_BUFFER_BYTES_MAX]).unwrap();
         let (drainer, drain) = Drainer::new();
-        let serving = tokio::spawn(async move { door.serve(stream, peer, drain).await });
+        let serving = tokio::spawn(async move { door.serve(Accepted::in_the_clear(stream, peer), drain).await });
         tokio::time::sleep(Duration::from_millis(100)).await;
         drainer.start();
         let mut answers = Vec::new();
@@ -362,7 +364,7 @@ mod tests {
         client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let (stream, peer) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        door.serve(TcpStream::from_std(stream).unwrap(), peer, drain).await;
+        door.serve(Accepted::in_the_clear(TcpStream::from_std(stream).unwrap(), peer), drain).await;
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");

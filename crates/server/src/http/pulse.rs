@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
 use crate::bounds::{HTTP_IDLE, HTTP_WATCH, PAGE_READ, STALL};
-use crate::write_stall::WriteStall;
+use crate::stream::Stream;
 
 /// What a connection did.
 #[derive(Debug, Default)]
@@ -126,17 +125,17 @@ impl Silence {
 /// A stream that records when it was read from, and whether what is written to it waits.
 #[derive(Debug)]
 pub(super) struct Io {
-    stream: TokioIo<WriteStall>,
+    stream: TokioIo<Stream>,
     pulse: Arc<Pulse>,
 }
 
 impl Io {
-    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Io {
-        Io { stream: TokioIo::new(WriteStall::new(stream)), pulse }
+    pub(super) fn new(stream: Stream, pulse: Arc<Pulse>) -> Io {
+        Io { stream: TokioIo::new(stream), pulse }
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner().into_inner()
+    pub(super) fn into_stream(self) -> Stream {
+        self.stream.into_inner()
     }
 }
 
@@ -158,7 +157,10 @@ impl Write for Io {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        // Encrypted bytes may wait though all that was to be written was taken.
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.pulse.wrote(polled.is_pending());
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

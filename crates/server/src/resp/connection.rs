@@ -1,20 +1,19 @@
 //! One connection: reads once, decides every command that is complete, writes all replies at once, and waits for more.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
+use crate::accepted::Accepted;
 use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
 use crate::drain::Drain;
 use crate::linger;
 use crate::protocol::{Peer, Protocol};
-use crate::write_stall::WriteStall;
+use crate::stream::Stream;
 
 use super::RespDoor;
 use super::command::{self, Context};
@@ -23,15 +22,16 @@ use super::reply::Replies;
 use super::session::Session;
 
 /// Serves a connection until it ends.
-pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+pub(super) async fn serve(door: &RespDoor, accepted: Accepted, drain: Drain) {
+    let Accepted { stream, address } = accepted;
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
     let authenticated = door.password.is_none();
     let connection = Connection {
         door,
-        stream: WriteStall::new(stream),
+        stream,
         input: Input::new(),
         parser: Parser::default(),
-        session: Session::new(id, peer, Peer::new(&door.service.engine, peer), authenticated),
+        session: Session::new(id, address, Peer::new(&door.service.engine, address), authenticated),
         replies: Replies::new(),
     };
     connection.run(drain).await;
@@ -39,7 +39,7 @@ pub(super) async fn serve(door: &RespDoor, stream: TcpStream, peer: SocketAddr, 
 
 struct Connection<'a> {
     door: &'a RespDoor,
-    stream: WriteStall,
+    stream: Stream,
     input: Input,
     parser: Parser,
     session: Session,
@@ -81,7 +81,7 @@ impl Connection<'_> {
             }
             watch.expect(patience.as_mut(), self.waits_for(), self.session.commands);
         }
-        linger::close(self.stream.into_inner()).await;
+        linger::close(self.stream).await;
     }
 
     /// Answers every command that was read whole.
@@ -145,9 +145,11 @@ impl Connection<'_> {
 }
 
 /// Writes all replies.
-async fn write(stream: &mut WriteStall, replies: &mut Replies) -> io::Result<()> {
+async fn write(stream: &mut Stream, replies: &mut Replies) -> io::Result<()> {
     if !replies.as_bytes().is_empty() {
         stream.write_all(replies.as_bytes()).await?;
+        // Encrypted bytes may wait though all of them were taken.
+        stream.flush().await?;
         replies.clear(REPLIES_BYTES_MAX);
     }
     Ok(())

@@ -19,13 +19,12 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidegate_core::Time;
-use tokio::net::TcpStream;
 
+use crate::accepted::Accepted;
 use crate::drain::Drain;
 use crate::listener::Door;
 use crate::protocol::Protocol;
@@ -61,10 +60,10 @@ impl RespDoor {
 impl Door for RespDoor {
     const NAME: &'static str = Protocol::Resp.name();
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+    async fn serve(self: Arc<Self>, accepted: Accepted, drain: Drain) {
         self.open.fetch_add(1, Ordering::Relaxed);
         let _open = Open(&self.open);
-        connection::serve(&self, stream, peer, drain).await;
+        connection::serve(&self, accepted, drain).await;
     }
 }
 

@@ -23,21 +23,18 @@ mod unary;
 mod unit;
 
 use std::convert::Infallible;
-use std::fmt;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::service::Routes;
 
 use self::calls::{Calls, Limits};
 use self::owed::{Counted, Ledger};
+use crate::accepted::Accepted;
 use crate::bounds::{
     DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,
     GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, STALL,
@@ -46,14 +43,10 @@ use crate::drain::Drain;
 use crate::listener::Door;
 use crate::protocol::{Peer, Protocol};
 use crate::service::Service;
-use crate::tls::Tls;
-use crate::write_stall::WriteStall;
 
 /// How the door for Envoy is set up.
 #[derive(Clone, Debug, Default)]
 pub struct RlsOptions {
-    /// Encrypts; none leaves connections in the clear.
-    pub tls: Option<Arc<Tls>>,
     /// Whether tools may ask which services and messages there are.
     pub reflection: bool,
     /// Whether answers carry the metadata of rules.
@@ -64,7 +57,6 @@ pub struct RlsOptions {
 #[derive(Debug)]
 pub struct RlsDoor {
     limits: Arc<Limits>,
-    tls: Option<Arc<Tls>>,
     reflection: Option<Routes>,
     http2: http2::Builder<TokioExecutor>,
 }
@@ -73,22 +65,19 @@ impl RlsDoor {
     /// A door to this service.
     #[must_use]
     pub fn new(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
-        let RlsOptions { tls, reflection, dynamic_metadata } = options;
+        let RlsOptions { reflection, dynamic_metadata } = options;
         RlsDoor {
             limits: Arc::new(Limits { service, dynamic_metadata }),
-            tls,
             reflection: if reflection { reflection::routes() } else { None },
             http2: http2_with_bounds(),
         }
     }
 
-    /// Serves a connection that is encrypted by now, or in the clear.
-    async fn converse<S>(&self, stream: S, peer: SocketAddr, mut drain: Drain)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    /// Serves a connection until it ends.
+    async fn converse(&self, accepted: Accepted, mut drain: Drain) {
+        let Accepted { stream, address } = accepted;
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
-        let peer = Peer::new(&self.limits.service.engine, peer);
+        let peer = Peer::new(&self.limits.service.engine, address);
         let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), peer, drain.clone()));
         // Each call is a task of its own: should one panic, the others and the connection go on.
         let ledger = Arc::new(Ledger::default());
@@ -117,22 +106,8 @@ impl RlsDoor {
 impl Door for RlsDoor {
     const NAME: &'static str = Protocol::Grpc.name();
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), peer, drain).await };
-        let greeted = timeout(STALL, async {
-            // Load balancers knock to see whether somebody listens, and go without a word: nothing failed.
-            if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
-                return Ok(None);
-            }
-            tls.accept(WriteStall::new(stream)).await.map(Some)
-        });
-        let failed = |reason: &dyn fmt::Display| self.limits.service.note_tls_failure(Self::NAME, peer, reason);
-        match greeted.await {
-            Ok(Ok(Some(stream))) => self.converse(stream, peer, drain).await,
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => failed(&error),
-            Err(_) => failed(&"it took too long"),
-        }
+    async fn serve(self: Arc<Self>, accepted: Accepted, drain: Drain) {
+        self.converse(accepted, drain).await;
     }
 }
 

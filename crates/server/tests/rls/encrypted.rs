@@ -4,41 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::KeyPair;
 use tempfile::TempDir;
-use tidegate_server::{RlsOptions, Tls, TlsFiles};
+use tidegate_server::{Protocol, RlsOptions, Tls, TlsFile, TlsFiles};
+use tidegate_testkit::authority::Authority;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::Server;
-
-/// An authority that signs certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Authority {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Authority { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// A certificate and its key.
-    fn sign(&self, last_year: i32) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(last_year, 1, 1);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-}
 
 /// A directory with the files of a server.
 struct Files {
@@ -63,19 +37,23 @@ impl Files {
         self.directory.path().join(name)
     }
 
+    /// The file with this name, as a flag names it.
+    fn file(&self, flag: &'static str, name: &str) -> TlsFile {
+        TlsFile { flag, path: self.path(name) }
+    }
+
     fn tls(&self, clients: Option<&Authority>) -> Arc<Tls> {
         let client_authorities = clients.map(|authority| {
             fs::write(self.path("clients.pem"), &authority.pem).unwrap();
-            self.path("clients.pem")
+            self.file("--tls-client-ca", "clients.pem")
         });
-        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
-        Arc::new(Tls::load(TlsFiles { certificate, key, client_authorities }).unwrap())
+        let (certificate, key) = (self.file("--tls-cert", "server.pem"), self.file("--tls-key", "server.key"));
+        Arc::new(Tls::load(TlsFiles { certificate, key, client_authorities }, Protocol::Grpc).unwrap())
     }
 }
 
 fn start(tls: &Arc<Tls>) -> Server {
-    let door = RlsOptions { tls: Some(Arc::clone(tls)), ..RlsOptions::default() };
-    Server::with("domains: {}", Default::default(), door)
+    Server::behind("domains: {}", Default::default(), RlsOptions::default(), Some(Arc::clone(tls)))
 }
 
 /// Whether a client that believes this authority, and has this identity, gets an answer.
@@ -149,9 +127,10 @@ async fn errors_name_the_file_and_what_is_wrong() {
         ("server.pem", "other.key", None),
         ("server.pem", "server.key", Some("empty")),
     ] {
-        let client_authorities = clients.map(|name| files.path(name));
-        let files = TlsFiles { certificate: files.path(certificate), key: files.path(key), client_authorities };
-        lines += &format!("{}\n", Tls::load(files).unwrap_err());
+        let client_authorities = clients.map(|name| files.file("--tls-client-ca", name));
+        let (certificate, key) = (files.file("--tls-cert", certificate), files.file("--tls-key", key));
+        let files = TlsFiles { certificate, key, client_authorities };
+        lines += &format!("{}\n", Tls::load(files, Protocol::Grpc).unwrap_err());
     }
     insta::assert_snapshot!(lines.replace(&files.directory.path().display().to_string(), "DIR"));
 }

@@ -1,0 +1,29 @@
+//! Connections as front ends get them.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpStream;
+
+use crate::stream::Stream;
+
+/// A connection that a listener has accepted, greeted by TLS where the listener speaks that.
+#[derive(Debug)]
+pub struct Accepted {
+    pub(crate) stream: Stream,
+    /// Of the client.
+    pub(crate) address: SocketAddr,
+}
+
+impl Accepted {
+    /// A connection in the clear that no listener has counted.
+    #[must_use]
+    pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
+        Accepted { stream: Stream::plain(stream), address }
+    }
+
+    /// Whether the client has shown a certificate of an authority that the listener trusts.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.stream.has_certificate()
+    }
+}
