@@ -167,6 +167,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
             let _ = tokio::time::timeout(CONNECT_PATIENCE * 2, connected.recv()).await;
         }
         service.set_ready(true);
+        // What the start logs stands before what it prints.
+        service.log.finish();
         started(addresses);
         manage(signals, Loads::new(reloader, Arc::clone(&service)), &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
