@@ -177,6 +177,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
             let _ = tokio::time::timeout(CONNECT_PATIENCE * 2, connected.recv()).await;
         }
         service.set_ready(true);
+        // What the start logs stands before what it prints.
+        service.log.finish();
         started(addresses);
         let upkeep = Upkeep { loads: Loads::new(reloader), renewals };
         manage(signals, upkeep, &service, &drainer, options.drain_delay).await;

@@ -180,8 +180,9 @@ fn a_bad_file_changes_nothing_and_is_told() {
         reloading.hang_up();
     });
     assert_eq!(quota(&mut connection, "42"), (100, 99));
-    let log = reloading.tidegate.process.log();
-    assert!(log.contains("fortnight") && log.contains("the old one stays"), "{log}");
+    // The log is written beside what it is about.
+    let log = || reloading.tidegate.process.log();
+    assert!(eventually(|| log().contains("fortnight") && log().contains("the old one stays")), "{}", log());
     reloading.until_counted(REFUSALS, || {
         std::fs::remove_file(reloading.path()).unwrap();
         reloading.hang_up();
