@@ -17,6 +17,9 @@ pub const CHARGES_MAX: usize = 512;
 /// One bound for what requests say and for what expressions of rules make of it.
 pub use tidegate_policy::bounds::COST_MAX;
 
+/// The longest text that an expression in a key looks at.
+pub(crate) use tidegate_policy::bounds::EXPRESSION_TEXT_MAX;
+
 const _: () = assert!(COST_MAX.checked_mul(CHARGES_MAX as u64).is_some(), "a sum over all limits must not overflow");
 
 /// Most bytes of a key that a caller brings with its limit or its permit: a byte stands before it that keeps it apart from

@@ -4,7 +4,7 @@ use tidegate_core::{ChargeError, KeyError, LimitError};
 
 use crate::store::StoreError;
 
-use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX};
+use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, EXPRESSION_TEXT_MAX};
 
 /// Why a request was not decided: it is itself at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,13 +37,13 @@ pub enum RequestError {
     /// A key that cannot be counted on.
     #[error(transparent)]
     Key(KeyError),
-    /// What a rule would count on is too long.
-    #[error("key: what rule `{rule}` counts on is too long; use shorter values, at most {max} bytes in all")]
+    /// An expression in the key of a rule would look at a text that is too long.
+    #[error(
+        "key: an expression of rule `{rule}` looks at a longer text than it may; use at most {EXPRESSION_TEXT_MAX} bytes"
+    )]
     KeyTooLong {
         /// The rule.
         rule: Box<str>,
-        /// The most bytes of all values together.
-        max: usize,
     },
     /// Charges that cannot be made together.
     #[error(transparent)]

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, KeyError, Limit, Namespace, Phase, Purpose, agreed_hash};
-use tidegate_policy::{KeyMade, Question, Rule};
+use tidegate_policy::{KeyMade, Question, Rule, append_key};
 
 use crate::error::RequestError;
 
@@ -75,30 +74,16 @@ impl Keys {
     }
 
     /// Appends the key of a limit that the request brings: its domain and all entries.
-    pub(crate) fn push_own(&mut self, question: &Question<'_>) -> Result<Range<usize>, RequestError> {
+    pub(crate) fn push_own(&mut self, question: &Question<'_>) -> Range<usize> {
         let start = self.0.len();
-        self.push_part(question.domain)?;
-        for entry in question.entries {
-            self.push_part(entry.key)?;
-            self.push_part(entry.value)?;
-        }
-        // With the byte of its purpose before it, it is at most as long as a key may be.
-        match 1 + self.0.len() - start {
-            length if length > KEY_BYTES_MAX => {
-                Err(RequestError::Key(KeyError::TooLong { length, max: KEY_BYTES_MAX }))
+        let _ = append_key(&mut self.0, |parts| {
+            parts.push(question.domain.as_bytes());
+            for entry in question.entries {
+                parts.push(entry.key.as_bytes());
+                parts.push(entry.value.as_bytes());
             }
-            _ => Ok(start..self.0.len()),
-        }
-    }
-
-    /// Appends a part of a key, with its length before it.
-    fn push_part(&mut self, part: &str) -> Result<(), RequestError> {
-        let too_long = RequestError::Key(KeyError::TooLong { length: part.len(), max: KEY_BYTES_MAX });
-        match u16::try_from(part.len()) {
-            Ok(length) if part.len() <= KEY_BYTES_MAX => self.0.extend_from_slice(&length.to_be_bytes()),
-            _ => return Err(too_long),
-        }
-        self.0.extend_from_slice(part.as_bytes());
-        Ok(())
+            KeyMade::Whole
+        });
+        start..self.0.len()
     }
 }

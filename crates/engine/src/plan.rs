@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     keys: Keys,
 }
 
-/// What becomes of a request with a key that is too long to be counted on.
+/// What becomes of a request with a text that is too long for an expression in a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LongKeys {
     /// It is at fault.
@@ -132,7 +132,7 @@ impl Plan {
         for (number, descriptor) in (0..).zip(request.descriptors) {
             let question = question(request, descriptor)?;
             if let Some(own) = descriptor.limit {
-                plan.add_own(number, &question, descriptor.ask, own, active.own_limit_store(domain))?;
+                plan.add_own(number, &question, descriptor.ask, own, active.own_limit_store(domain));
                 continue;
             }
             match first_found.take() {
@@ -198,19 +198,11 @@ impl Plan {
         Penalty::by_operator(rule, self.key(&planned.key)?, self.keys.bytes(&planned.tag))
     }
 
-    fn add_own(
-        &mut self,
-        descriptor: u32,
-        question: &Question<'_>,
-        ask: Option<Ask>,
-        own: OwnLimit,
-        store: usize,
-    ) -> Result<(), RequestError> {
-        let (key, step) = match (self.keys.push_own(question), own.limit) {
-            (Ok(key), Some(_)) => (key, op(Count::Now(question.cost), ask).map_or(Step::CostFailed, Step::Charge)),
-            (Ok(key), None) => (key, Step::Blocked),
-            (Err(_), _) if self.long_keys == LongKeys::Deny => (0..0, Step::Blocked),
-            (Err(error), _) => return Err(error),
+    fn add_own(&mut self, descriptor: u32, question: &Question<'_>, ask: Option<Ask>, own: OwnLimit, store: usize) {
+        let key = self.keys.push_own(question);
+        let step = match own.limit {
+            Some(_) => op(Count::Now(question.cost), ask).map_or(Step::CostFailed, Step::Charge),
+            None => Step::Blocked,
         };
         self.planned.push(Planned {
             descriptor,
@@ -228,7 +220,6 @@ impl Plan {
             tag: 0..0,
             consistency: Consistency::Exact,
         });
-        Ok(())
     }
 
     fn add_rule(
@@ -286,7 +277,7 @@ impl Plan {
             }
             KeyMade::Missing => return Ok(()),
             KeyMade::TooLong if first.veto && self.long_keys == LongKeys::Refuse => {
-                return Err(RequestError::KeyTooLong { rule: rule.name.clone(), max: rule.key_values_bytes_max() });
+                return Err(RequestError::KeyTooLong { rule: rule.name.clone() });
             }
             // Who sends that must not pass uncounted. Who may not deny may not refuse either.
             KeyMade::TooLong => {

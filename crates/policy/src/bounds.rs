@@ -8,8 +8,17 @@ use tidegate_core::bounds::KEY_BYTES_MAX;
 /// needs room for what it is about.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// Most bytes of a rule's key, with its names: what counts by rules puts a byte before it that tells what is counted.
-pub const RULE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 1;
+/// Longest key of a rule or of a limit that a request brings, in bytes, that is kept as it is. Longer ones are counted under
+/// their digest: no store keeps names of many kilobytes, and nobody escapes a limit by sending a longer value.
+pub const KEY_BYTES_KEPT_MAX: usize = 1000;
+
+/// Bytes of a name's length in a namespace.
+const NAME_LENGTH_BYTES: usize = 2;
+
+const _: () = assert!(
+    1 + 3 * (NAME_LENGTH_BYTES + NAME_BYTES_MAX) + KEY_BYTES_KEPT_MAX <= KEY_BYTES_MAX,
+    "the longest names leave room for a key, after the byte that tells what is counted"
+);
 
 /// Most rules of all domains together. A rule takes about a kilobyte, and a reload reads all of them.
 pub const RULES_MAX: usize = 100_000;

@@ -11,7 +11,7 @@ use tidegate_core::{Limit, Namespace, Purpose as CountedFor, Rate};
 use crate::address::{ClientAddress, Clients, Trust};
 use crate::bounds::{
     DOMAINS_MAX, FORWARDED_ADDRESSES_MAX, KEY_PARTS_MAX, LIMITS_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, NAMES_MAX,
-    PENALTY_MAX, RETRY_JITTER_MAX, RULE_KEY_BYTES_MAX, RULES_MAX, SHARE_PARTS_MAX,
+    PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX, SHARE_PARTS_MAX,
 };
 use crate::diagnostic::Diagnostics;
 use crate::duration::read_duration;
@@ -149,8 +149,6 @@ impl Compiler<'_, '_> {
         let at = |name: &str| child(pointer, name);
         self.check_name("name", &rule.name, &at("name"));
         let limits = self.limits(domain, rule, pointer);
-        // The byte of the purpose stands before all names.
-        let longest = limits.iter().map(|limit| limit.namespace.as_bytes().len() - 1).max().unwrap_or_default();
         self.check_lists(rule, &limits, pointer);
         let own = rule.limits.first().or(rule.limit.as_ref()).and_then(schema::Limit::name);
         let of_first = |purpose| namespace(purpose, domain, rule, own);
@@ -180,7 +178,6 @@ impl Compiler<'_, '_> {
                 Some(counted_by) => counted_parts(counted_by),
                 None => self.key(rule.key.as_slice(), &at("key")),
             },
-            key_room: RULE_KEY_BYTES_MAX.saturating_sub(longest),
             cost: rule.cost.as_ref().and_then(|source| self.expression(source, Purpose::Cost, &at("cost"))),
             count: rule.count.as_ref().and_then(|source| self.expression(source, Purpose::Count, &at("count"))),
         }

@@ -1,11 +1,12 @@
 //! Tests of the whole way from a configuration and a request to rules and keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::bounds::{KEY_BYTES_KEPT_MAX, NAME_BYTES_MAX};
 use crate::policy::tests::VERIFIED;
 use crate::{
     Diagnostics, Entry, FoundRules, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema,
@@ -211,7 +212,8 @@ fn parts_of_keys() {
     let long = "x".repeat(4096);
     let headers = [("x-id", &*long)];
     let http = Http { headers: &headers, ..Http::default() };
-    assert_eq!(key(&policy, 4, &of_http(&http)), (KeyMade::TooLong, vec![]));
+    let (made, digest) = key(&policy, 4, &of_http(&http));
+    assert_eq!((made, digest.len(), &digest[..2]), (KeyMade::Whole, 34, &[0xff, 0xfe][..]));
     let address = [entry("remote_address", "::ffff:1.2.3.4")];
     assert_eq!(key(&policy, 0, &of_entries(&address)), (KeyMade::Whole, vec![0, 4, 1, 2, 3, 4]));
 }
@@ -232,15 +234,28 @@ fn requests_that_lack_a_part_share_a_key_that_no_others_have() {
 }
 
 #[test]
-fn whole_keys_fit_the_bound() {
-    let name = "n".repeat(1000);
-    let policy = policy(&serde_json::json!([{"name": name, "limit": "1/s", "key": {"entry": "a"}}]));
+fn long_keys_are_digested_and_stay_apart() {
+    let name = "n".repeat(NAME_BYTES_MAX);
+    let limit = serde_json::json!({"name": name, "rate": "1/s"});
+    let key_parts = serde_json::json!([{"entry": "a"}, {"entry": "b"}]);
+    let policy = policy(&serde_json::json!([{"name": name, "limit": limit, "key": key_parts}]));
+    let made = |a: &str, b: &str| key(&policy, 0, &of_entries(&[entry("a", a), entry("b", b)]));
+    let (long, room) = ("v".repeat(100_000), KEY_BYTES_KEPT_MAX - 4);
+    assert_eq!(made(&long[..room], "").1.len(), KEY_BYTES_KEPT_MAX);
+    let cases = [
+        (&long[..room], ""),
+        (&long[..=room], ""),
+        ("", &long[..=room]),
+        (&long[..room], "v"),
+        (&long[..4_096], ""),
+        (&long, ""),
+        (&long, &long),
+    ];
+    let keys: HashSet<Vec<u8>> = cases.iter().map(|(a, b)| made(a, b).1).collect();
+    assert_eq!(keys.len(), cases.len());
     let namespace = policy.rules()[0].limits[0].namespace.as_bytes();
-    // The first byte is that of the purpose.
-    let room = crate::bounds::RULE_KEY_BYTES_MAX - (namespace.len() - 1) - 2;
-    assert_eq!(policy.rules()[0].key_values_bytes_max(), room);
-    assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room))])).0, KeyMade::Whole);
-    assert_eq!(key(&policy, 0, &of_entries(&[entry("a", &"v".repeat(room + 1))])).0, KeyMade::TooLong);
+    assert!(keys.iter().all(|key| namespace.len() + key.len() <= tidegate_core::bounds::KEY_BYTES_MAX));
+    assert_eq!(keys.iter().filter(|key| key.starts_with(&[0xff, 0xfe]) && key.len() == 34).count(), cases.len() - 1);
 }
 
 fn value() -> impl Strategy<Value = serde_json::Value> {

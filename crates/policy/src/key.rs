@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::expression::{Expression, KeyText};
+use crate::key_bytes::{KeyParts, SHARED, append_key};
 use crate::matching::{client_address, in_lower_case, without_dot};
 use crate::network::truncate;
 use crate::policy::Question;
@@ -31,27 +32,20 @@ pub(crate) enum Part {
 }
 
 impl Rule {
-    /// Appends the parts of the key that this rule counts a request on, each with its length before it. Distinct parts
-    /// give distinct bytes.
+    /// Appends the key that this rule counts a request on: its parts, each with its length before it, or the digest of a long
+    /// key. Distinct parts give distinct bytes.
     pub fn key(&self, question: &Question<'_>, bytes: &mut Vec<u8>) -> KeyMade {
-        let start = bytes.len();
-        for part in &self.key {
-            let made = part.append(question, start.saturating_add(self.key_room), bytes);
-            if made != KeyMade::Whole {
-                bytes.truncate(start);
-                return self.without_part(made, bytes);
+        let parts = |parts: &mut KeyParts<'_>| {
+            let mut made = self.key.iter().map(|part| part.append(question, parts));
+            made.find(|made| *made != KeyMade::Whole).unwrap_or(KeyMade::Whole)
+        };
+        match (append_key(bytes, parts), self.missing) {
+            (KeyMade::Missing, Missing::Share) => {
+                bytes.extend_from_slice(&SHARED);
+                KeyMade::Whole
             }
+            (made, _) => made,
         }
-        KeyMade::Whole
-    }
-
-    /// Appends the key of all requests that lack a part, if they share one.
-    fn without_part(&self, made: KeyMade, bytes: &mut Vec<u8>) -> KeyMade {
-        if (made, self.missing) != (KeyMade::Missing, Missing::Share) {
-            return made;
-        }
-        bytes.extend_from_slice(&SHARED_KEY);
-        KeyMade::Whole
     }
 
     /// Whether it may look at an entry of this name, to match it or to count on it. Descriptors may have others too, which
@@ -92,60 +86,30 @@ impl Rule {
             _ => None,
         })
     }
-
-    /// How many bytes the values of its key may have in all: the names that stand before them, and two bytes for the
-    /// length of each, are taken off.
-    #[must_use]
-    pub fn key_values_bytes_max(&self) -> usize {
-        let bytes = |part: &Part| match part {
-            Part::Fixed(bytes) => bytes.len(),
-            _ => LENGTH_BYTES,
-        };
-        self.key_room.saturating_sub(self.key.iter().map(bytes).sum())
-    }
-}
-
-/// The key of all requests that lack a part. No key of parts begins so: none of them has as many bytes as that would be the
-/// length of.
-const SHARED_KEY: [u8; 2] = [0xff, 0xff];
-
-/// What stands before each part.
-const LENGTH_BYTES: usize = size_of::<u16>();
-
-fn append(value: &[u8], end: usize, bytes: &mut Vec<u8>) -> KeyMade {
-    match u16::try_from(value.len()) {
-        Ok(length) if bytes.len() + LENGTH_BYTES + value.len() <= end => {
-            bytes.extend_from_slice(&length.to_be_bytes());
-            bytes.extend_from_slice(value);
-            KeyMade::Whole
-        }
-        _ => KeyMade::TooLong,
-    }
 }
 
 impl Part {
-    fn append(&self, question: &Question<'_>, end: usize, bytes: &mut Vec<u8>) -> KeyMade {
+    fn append(&self, question: &Question<'_>, parts: &mut KeyParts<'_>) -> KeyMade {
         match self {
             Part::Address { v4_length, v6_length } => {
-                let address = client_address(question).map(|address| truncate(address, *v4_length, *v6_length));
-                match address {
-                    Some(IpAddr::V4(address)) => append(&address.octets(), end, bytes),
-                    Some(IpAddr::V6(address)) => append(&address.octets(), end, bytes),
-                    None => KeyMade::Missing,
+                match client_address(question).map(|address| truncate(address, *v4_length, *v6_length)) {
+                    Some(IpAddr::V4(address)) => parts.push(&address.octets()),
+                    Some(IpAddr::V6(address)) => parts.push(&address.octets()),
+                    None => return KeyMade::Missing,
                 }
             }
             Part::Expression(expression) => match expression.key_text(question) {
-                KeyText::Made(text) => append(&text, end, bytes),
-                KeyText::Missing => KeyMade::Missing,
-                KeyText::TooLong => KeyMade::TooLong,
+                KeyText::Made(text) => parts.push(&text),
+                KeyText::Missing => return KeyMade::Missing,
+                KeyText::TooLong => return KeyMade::TooLong,
             },
-            Part::Fixed(fixed) if bytes.len() + fixed.len() > end => KeyMade::TooLong,
-            Part::Fixed(fixed) => {
-                bytes.extend_from_slice(fixed);
-                KeyMade::Whole
-            }
-            part => part.plain(question).map_or(KeyMade::Missing, |value| append(&value, end, bytes)),
+            Part::Fixed(fixed) => parts.push_fixed(fixed),
+            part => match part.plain(question) {
+                Some(value) => parts.push(&value),
+                None => return KeyMade::Missing,
+            },
         }
+        KeyMade::Whole
     }
 
     /// Where a name stands several times, its first value is the one that counts.

@@ -11,7 +11,7 @@
 //! | JSON that is told over HTTP or on a command line | `json.rs`, `limit.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
-//! | what a rule counts a request on, and how much | `key.rs`, `expression.rs` |
+//! | what a rule counts a request on, and how much | `key.rs`, `key_bytes.rs`, `expression.rs` |
 //! | who the client is | `address.rs`, `network.rs` |
 
 pub mod bounds;
@@ -36,6 +36,7 @@ mod expression;
 mod find_tests;
 mod index;
 mod key;
+mod key_bytes;
 mod limit;
 mod lint;
 mod matching;
@@ -55,6 +56,7 @@ pub use address::Clients;
 pub use compile::{compile, compile_clients};
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use duration::read_duration;
+pub use key_bytes::{KeyParts, append_key};
 pub use limit::{Calendars, JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use parts::HttpParts;

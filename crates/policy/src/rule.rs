@@ -72,8 +72,6 @@ pub struct Rule {
     pub metric_path: Box<[Box<str>]>,
     pub(crate) matching: Matching,
     pub(crate) key: Box<[Part]>,
-    /// Bytes that a key may have beside the longest namespace of the rule.
-    pub(crate) key_room: usize,
     pub(crate) cost: Option<Box<Expression>>,
     pub(crate) count: Option<Box<Expression>>,
 }
@@ -174,7 +172,7 @@ pub enum KeyMade {
     Whole,
     /// The request lacks a part, and those that do share no count; nothing was appended.
     Missing,
-    /// With its namespace it would be longer than keys may be; nothing was appended. Who sends that must not pass
+    /// An expression would have to look at a longer text than it may; nothing was appended. Who sends that must not pass
     /// uncounted.
     TooLong,
 }

@@ -149,30 +149,29 @@ fn bad_requests_are_refused_with_the_reason() {
     assert!(at_once(bench.engine.check(&most)).is_ok());
 }
 
-/// Up to the length that is told a key counts; one byte more is as far beyond it as a thousand are.
+/// Nobody escapes a limit, or is shut out, by a long value.
 #[test]
-fn the_bound_that_is_told_of_a_key_is_the_one_that_holds() {
-    let bench = Bench::new("- {name: user, key: [{entry: user}, {entry: org}], limit: 3/minute}");
-    let check = |bytes: usize| {
-        let user = "x".repeat(bytes - 10);
-        let entries = entries(&[("user", &user), ("org", "0123456789")]);
+fn a_long_key_counts_as_any_other() {
+    let bench = Bench::new("- {name: user, key: [{entry: user}, {entry: org}], limit: 2/minute, for: 1m}");
+    let limit = "2/minute".parse().unwrap();
+    let own = OwnLimit { limit: Some(limit), shown: Shown { units: 2, period_ns: 60_000_000_000 } };
+    let ask = |user: &str, limit| {
+        let entries = entries(&[("user", user), ("org", "o")]);
+        bench.ask(&[Descriptor { entries: &entries, ask: None, limit }], 1).denial()
+    };
+    for bytes in [990, 1_000, 1_010, 4_070, 4_090, 5_000, 100_000] {
+        let user = "x".repeat(bytes);
+        let other = format!("{}y", &user[1..]);
+        for (limit, denial) in [(None, Denial::Penalty), (Some(own), Denial::OverLimit)] {
+            assert_eq!([ask(&user, limit), ask(&user, limit)], [None; 2], "{bytes}");
+            assert_eq!(ask(&user, limit), Some(denial), "{bytes}");
+            assert_eq!(ask(&other, limit), None, "{bytes}: each has a count of its own");
+        }
+        let entries = entries(&[("user", &user), ("org", "o")]);
         let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
         let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
-        let denied = at_once(bench.engine.check_or_deny(&request)).map(|outcome| outcome.denial());
-        (at_once(bench.engine.check(&request)).map(drop), denied)
-    };
-    let (too_long, _) = check(5_000);
-    let told = too_long.unwrap_err().to_string();
-    assert_eq!(told, "key: what rule `user` counts on is too long; use shorter values, at most 4081 bytes in all");
-    assert_eq!(check(4_081), (Ok(()), Ok(None)));
-    for bytes in [4_082, 4_083, 5_000] {
-        let (refused, denied) = check(bytes);
-        assert_eq!(refused.unwrap_err().to_string(), told, "{bytes}");
-        assert_eq!(denied, Ok(Some(Denial::Blocked)), "{bytes}");
-    }
-    bench.install("- {name: user, key: [{entry: user}, {entry: org}], limit: 3/minute, mode: shadow}");
-    for bytes in 4_075..4_085 {
-        assert_eq!(check(bytes), (Ok(()), Ok(None)), "{bytes}: what is in shadow must not be felt");
+        assert_eq!(at_once(bench.engine.reset(&request)), Ok(1), "{bytes}");
+        assert_eq!(ask(&user, None), None, "{bytes}");
     }
 }
 
@@ -274,39 +273,31 @@ fn a_refund_gives_back_what_was_taken() {
 }
 
 #[test]
-fn a_key_that_is_too_long_is_refused_or_denied_as_the_caller_wants() {
-    let rules = PER_USER.to_owned() + "- {name: all, limit: 5/minute}\n";
-    let long = "x".repeat(5_000);
+fn a_text_that_is_too_long_for_a_key_is_refused_or_denied_as_the_caller_wants() {
+    let rules = PER_USER.replace("{entry: user}", "{expression: entries.user}") + "- {name: all, limit: 5/minute}\n";
+    let long = "x".repeat(8_193);
     let user = entries(&[("user", &long)]);
-    let limit = "3/minute".parse().unwrap();
-    let own = OwnLimit { limit: Some(limit), shown: Shown { units: 3, period_ns: 60_000_000_000 } };
-    let by_rule = Descriptor { entries: &user, ..Descriptor::default() };
-    let by_own = Descriptor { limit: Some(own), ..by_rule };
-    // Each part fits, and all of them do not.
-    let parts: Vec<String> = (0..5).map(|number| format!("{number}").repeat(1_000)).collect();
-    let parts: Vec<_> = parts.iter().map(|part| Entry { key: "part", value: part }).collect();
-    let by_parts = Descriptor { entries: &parts, limit: Some(own), ask: None };
-    for (descriptor, denied) in [(by_rule, 1), (by_own, 0), (by_parts, 0)] {
-        let descriptors = [Descriptor::default(), descriptor];
-        let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
-        let bench = Bench::new(&rules);
-        assert!(at_once(bench.engine.check(&request)).is_err());
-        let outcome = at_once(bench.engine.check_or_deny(&request)).unwrap();
-        assert_eq!((outcome.denial(), outcome.retry()), (Some(Denial::Blocked), Some(Retry::Never)));
-        assert!(!outcome.strictest(0).unwrap().denies() && outcome.strictest(1).unwrap().denies());
-        assert_eq!(bench.remaining(&[]), [5], "nothing is taken from the others");
-        let counts = |bench: &Bench| bench.engine.rules()[0].counts;
-        assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (denied, 0));
-        let bench = Bench::in_shadow(&rules);
-        assert!(at_once(bench.engine.check_or_deny(&request)).unwrap().is_allowed());
-        assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (0, denied));
-    }
+    let descriptors = [Descriptor::default(), Descriptor { entries: &user, ..Descriptor::default() }];
+    let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+    let bench = Bench::new(&rules);
+    let refused = at_once(bench.engine.check(&request)).unwrap_err().to_string();
+    assert_eq!(refused, "key: an expression of rule `user` looks at a longer text than it may; use at most 8192 bytes");
+    let outcome = at_once(bench.engine.check_or_deny(&request)).unwrap();
+    assert_eq!((outcome.denial(), outcome.retry()), (Some(Denial::Blocked), Some(Retry::Never)));
+    assert!(!outcome.strictest(0).unwrap().denies() && outcome.strictest(1).unwrap().denies());
+    assert_eq!(bench.remaining(&[]), [5], "nothing is taken from the others");
+    let counts = |bench: &Bench| bench.engine.rules()[0].counts;
+    assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (1, 0));
+    let bench = Bench::in_shadow(&rules);
+    assert!(at_once(bench.engine.check_or_deny(&request)).unwrap().is_allowed());
+    assert_eq!((counts(&bench).denied, counts(&bench).shadow_denied), (0, 1));
 }
 
 #[test]
 fn a_rule_in_shadow_has_no_key_where_that_is_too_long() {
-    let bench = Bench::new(&PER_USER.replace("limit:", "mode: shadow\n  count: response.status == 401\n  limit:"));
-    let long = "x".repeat(5_000);
+    let rules = PER_USER.replace("{entry: user}", "{expression: entries.user}");
+    let bench = Bench::new(&rules.replace("limit:", "mode: shadow\n  count: response.status == 401\n  limit:"));
+    let long = "x".repeat(8_193);
     let user = entries(&[("user", &long)]);
     let descriptors = [Descriptor { entries: &user, ..Descriptor::default() }];
     let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };

@@ -48,8 +48,9 @@ fn the_mode_that_counts_is_told() {
 
 #[test]
 fn a_rule_in_shadow_does_not_refuse_a_long_key() {
-    let bench = Bench::new(&PER_USER.replace("limit:", "mode: shadow\n  limit:"));
-    let outcome = bench.one(&[("user", &"x".repeat(5_000))]);
+    let rules = PER_USER.replace("{entry: user}", "{expression: entries.user}");
+    let bench = Bench::new(&rules.replace("limit:", "mode: shadow\n  limit:"));
+    let outcome = bench.one(&[("user", &"x".repeat(8_193))]);
     assert!(outcome.is_allowed());
     assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
 }

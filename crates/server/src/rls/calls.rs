@@ -168,15 +168,14 @@ mod tests {
 
     /// Answer, metrics and decision log to a key that is too long.
     async fn too_long(shadow: bool) -> (i32, (u64, u64), serde_json::Value) {
-        let rules =
-            "domains: {edge: {rules: [{name: user, match: {entries: {user: '*'}}, key: {entry: user}, limit: 1/s}]}}";
+        let rules = "domains: {edge: {rules: [{name: user, match: {entries: {user: '*'}}, key: {expression: entries.user}, limit: 1/s}]}}";
         let engine = Engine::new(Options { shadow, ..Options::default() }).unwrap();
         engine.install(load_text("test.yaml", rules, &LoadOptions::default()).policy.unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("decisions.jsonl");
         let mut service = Service::new(engine);
         service.decision_log = Some(DecisionLog::open(&path, 1).unwrap());
-        let entries = vec![Entry { key: "user".to_owned(), value: "x".repeat(5_000) }];
+        let entries = vec![Entry { key: "user".to_owned(), value: "x".repeat(8_193) }];
         let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
         let message = RateLimitRequest { domain: "edge".to_owned(), descriptors, hits_addend: 0 };
         let answer = decide(&service, Protocol::Grpc.into(), &message, false, None).await.unwrap();
