@@ -76,6 +76,12 @@ impl Resp {
         passed
     }
 
+    /// The numbers of the answer to a command.
+    pub(crate) fn told(&mut self, command: &str) -> Vec<i64> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.numbers()
+    }
+
     /// The first line of the answer to a command.
     pub(crate) fn said(&mut self, command: &str) -> String {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();

@@ -184,6 +184,7 @@ impl Consistent {
     ) -> Result<Decisions, StoreError> {
         if let ([charge], [place]) = (charges, &places[..]) {
             let decision = self.one(call, charge, place).await?;
+            self.inner.denials.admitted_here(charge, &decision);
             return Ok([(decision, charge.veto)].into_iter().collect());
         }
         check_charges(charges)?;
@@ -278,8 +279,8 @@ impl Inner {
         let forget = Forget { denials: &self.denials, charges };
         self.calls.fetch_add(1, Relaxed);
         let result = self.store.charge(call, charges).await;
-        let (decisions, learned) = (result?, self.clock.now());
-        self.last.learn(forget.charges, &decisions, sent, learned);
+        let (decisions, learned) = (forget.after(result)?, self.clock.now());
+        self.last.learn(charges, &decisions, sent, learned);
         if let (Some(question), false) = (question, decisions.is_allowed()) {
             self.denials.learn(question, sent, learned, decisions.with_vetoes());
         }
@@ -373,6 +374,18 @@ impl Drop for Inner {
 struct Forget<'a> {
     denials: &'a Denials,
     charges: &'a [Charge<'a>],
+}
+
+impl Forget<'_> {
+    /// Forgets what the answer says was changed; all that may have been, if there is none.
+    fn after(mut self, result: Result<Decisions, StoreError>) -> Result<Decisions, StoreError> {
+        match &result {
+            Ok(decisions) => self.denials.answered(std::mem::take(&mut self.charges), decisions),
+            Err(error) if error.was_not_applied() => self.charges = &[],
+            Err(_) => {}
+        }
+        result
+    }
 }
 
 impl Drop for Forget<'_> {
