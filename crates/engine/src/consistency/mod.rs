@@ -9,6 +9,7 @@
 //! | what is held of one key, of all keys | `purse.rs`, `leases.rs` |
 //! | copies of states, put right from time to time | `replica.rs`, `replicas.rs` |
 //! | decisions while the store is away | `away.rs` |
+//! | releases of permits that the store could not hear | `releases.rs` |
 //! | how many nodes use the store | `nodes.rs` |
 //! | work in the background | `keeper.rs` |
 //!
@@ -33,6 +34,7 @@ mod leases;
 mod name;
 mod nodes;
 mod purse;
+mod releases;
 mod replica;
 mod replicas;
 mod several;
@@ -67,6 +69,7 @@ use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
 use name::Spelling;
+use releases::Releases;
 use replica::Told;
 use replicas::Replicas;
 use slice::Terms;
@@ -107,6 +110,7 @@ struct Inner {
     leases: Leases,
     replicas: Replicas,
     last: Arc<LastStates>,
+    releases: Arc<Releases>,
     keeper: Arc<Keeper>,
     closed: AtomicBool,
     /// Whether this node announces itself to the others.
@@ -144,6 +148,7 @@ impl Consistent {
                 replicas: Replicas::new(Arc::clone(&keeper.wake)),
                 keeper,
                 last: Arc::default(),
+                releases: Arc::default(),
                 closed: AtomicBool::new(false),
                 counts_nodes: AtomicBool::new(false),
                 nodes: AtomicU64::new(0),
