@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tidegate::Algorithm;
 use tidegate::bounds::KEYS_MAX;
+use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LEASE_MIN};
+use tidegate_engine::{PermitOptions, PermitShare};
 use tidegate_server::{Addresses, LogFormat, Options, Telemetry};
 
 use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, THREADS_MAX};
@@ -62,6 +64,12 @@ pub(crate) struct Args {
     /// Send the `metadata` of rules to Envoy as dynamic metadata
     #[arg(long)]
     dynamic_metadata: bool,
+    /// The part of all permits of callers that one address may hold, like 1/4; 1/1 lets one hold all
+    #[arg(long, value_name = "PART", default_value_t = PermitShare::default())]
+    permit_share: PermitShare,
+    /// The longest lease of a permit that callers get, like 10m; up to 24h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = permit_lease)]
+    permit_lease_max: Duration,
     /// Seconds to stay open, unready, after being told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
@@ -125,6 +133,13 @@ fn whole<T: Copy + Display + FromStr + PartialOrd>(
         let range = || most.map_or_else(|| format!("{least} on"), |most| format!("{least} to {most}"));
         text.parse().ok().filter(is_within).ok_or_else(|| format!("use a whole number from {}", range()))
     }
+}
+
+/// A time that leases of permits may be bounded by.
+fn permit_lease(text: &str) -> Result<Duration, String> {
+    let read = tidegate_policy::read_duration(text);
+    let is_within = |lease: &Duration| (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(lease);
+    read.filter(is_within).ok_or_else(|| "write a time from 1ms to 24h, like 10m or 1h30m".to_owned())
 }
 
 /// Nobody could ever say an empty secret, and everybody would be locked out.
@@ -196,6 +211,7 @@ fn options(args: Args, store: Store) -> Options {
             keys: store.keys,
             store: store.url,
             shadow: args.shadow,
+            permits: PermitOptions { share: args.permit_share, lease_max: args.permit_lease_max },
             ..Default::default()
         },
         threads: args.threads.map(usize::from),

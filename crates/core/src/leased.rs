@@ -44,6 +44,8 @@ struct Shared {
     /// Permits that are held, or whose end nobody noticed yet.
     held: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
+    /// Permits of each owner, likewise. Locked after a shard, if both are.
+    owned: Mutex<HashMap<u64, usize>>,
 }
 
 /// Keys that share a lock.
@@ -52,14 +54,36 @@ struct Shard {
     keys: HashMap<Fingerprint, Holders>,
     /// When the next lease of each key ends.
     due: BTreeSet<(Time, Fingerprint)>,
+    /// Who acquired a permit of a key, if that is counted.
+    owners: HashMap<(Fingerprint, u128), u64>,
+}
+
+/// Who acquires permits, and how many it may hold at once over all keys, so that nobody takes all the room. Holders are
+/// other people's names for permits; an owner is whoever asks for them, such as an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitOwner {
+    /// What tells it from others.
+    pub number: u64,
+    /// Permits that it may hold at once.
+    pub permits: usize,
 }
 
 /// There is no place for another permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no room for another permit: this process holds at most {permits} at once, over all keys")]
-pub struct NoRoom {
-    /// Permits that it was made for.
-    pub permits: usize,
+#[non_exhaustive]
+pub enum NoRoom {
+    /// All places are taken.
+    #[error("no room for another permit: this process holds at most {permits} at once, over all keys")]
+    Full {
+        /// Permits that there is room for.
+        permits: usize,
+    },
+    /// Its owner holds as many as it may.
+    #[error("no room for another permit of this owner: it may hold at most {permits} at once, over all keys")]
+    OfOwner {
+        /// Permits that it may hold.
+        permits: usize,
+    },
 }
 
 impl LeasedSemaphore {
@@ -74,7 +98,14 @@ impl LeasedSemaphore {
     pub fn with_room(clock: Clock, permits: usize) -> LeasedSemaphore {
         let shards = (0..LEASED_SHARDS).map(|_| Mutex::default()).collect();
         let (seeds, held) = (Seeds::random(), AtomicUsize::new(0));
-        LeasedSemaphore(Arc::new(Shared { clock, seeds, room: permits, held, shards }))
+        let owned = Mutex::default();
+        LeasedSemaphore(Arc::new(Shared { clock, seeds, room: permits, held, shards, owned }))
+    }
+
+    /// Permits that there is room for at once, over all keys.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.0.room
     }
 
     /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
@@ -117,29 +148,76 @@ impl LeasedSemaphore {
         permit: Key<'_>,
         op: PermitOp,
     ) -> Result<Permits, NoRoom> {
+        self.decide_for(None, namespace, key, permit, op)
+    }
+
+    /// Does something with a permit, on behalf of an owner whose permits are counted. A permit stays that of who acquired it,
+    /// whoever renews or releases it.
+    ///
+    /// # Errors
+    /// If there is no room for another permit, or the owner holds as many as it may.
+    pub fn decide_for(
+        &self,
+        owner: Option<PermitOwner>,
+        namespace: &Namespace,
+        key: Key<'_>,
+        permit: Key<'_>,
+        op: PermitOp,
+    ) -> Result<Permits, NoRoom> {
         let print = self.0.seeds.print(namespace.hash(), key);
-        let holder = self.0.seeds.print(0, permit);
-        let holder = u128::from(holder.high) << 64 | u128::from(holder.low);
-        self.try_decide(print, holder, op).or_else(|_| {
+        let holder = self.holder(permit);
+        self.try_decide(print, holder, op, owner).or_else(|_| {
             // What has ended under keys of other locks makes room.
             self.reclaim();
-            self.try_decide(print, holder, op)
+            self.try_decide(print, holder, op, owner)
         })
     }
 
-    fn try_decide(&self, print: Fingerprint, holder: u128, op: PermitOp) -> Result<Permits, NoRoom> {
+    /// Looks at the permits of a key without changing them. Done is what is held.
+    #[must_use]
+    pub fn look(&self, namespace: &Namespace, key: Key<'_>, permit: Key<'_>) -> Permits {
+        let holder = self.holder(permit);
+        self.in_shard(self.0.seeds.print(namespace.hash(), key), |shard, print, now| {
+            let Some(holders) = shard.keys.get(&print) else { return Permits::default() };
+            let next_end = holders.next_end().map_or(Duration::ZERO, |end| until(end, now));
+            Permits::new(holders.has(holder), holders.in_use(), next_end)
+        })
+    }
+
+    /// Returns how long a permit is held from now on, if it is.
+    #[must_use]
+    pub fn lease_left(&self, namespace: &Namespace, key: Key<'_>, permit: Key<'_>) -> Option<Duration> {
+        let holder = self.holder(permit);
+        self.in_shard(self.0.seeds.print(namespace.hash(), key), |shard, print, now| {
+            Some(until(shard.keys.get(&print)?.end_of(holder)?, now))
+        })
+    }
+
+    fn holder(&self, permit: Key<'_>) -> u128 {
+        let print = self.0.seeds.print(0, permit);
+        u128::from(print.high) << 64 | u128::from(print.low)
+    }
+
+    fn try_decide(
+        &self,
+        print: Fingerprint,
+        holder: u128,
+        op: PermitOp,
+        owner: Option<PermitOwner>,
+    ) -> Result<Permits, NoRoom> {
         let shared = &*self.0;
-        self.in_shard(print, |shard, now| {
+        self.in_shard(print, |shard, print, now| {
             let holders = shard.keys.entry(print).or_default();
             let (before, was_due) = (holders.in_use(), holders.next_end());
             let adds = matches!(op, PermitOp::Acquire { limit, .. } if before < limit && !holders.has(holder));
-            let answer = match adds && !shared.reserve() {
-                true => Err(NoRoom { permits: shared.room }),
-                false => Ok(holders.decide(now, holder, op)),
-            };
+            let reserved = if adds { shared.reserve(owner) } else { Ok(()) };
+            let answer = reserved.map(|()| holders.decide(now, holder, op));
             let (after, is_due) = (holders.in_use(), holders.next_end());
             if after < before {
                 shared.held.fetch_sub(1, Ordering::Relaxed);
+                shared.disown(shard.owners.remove(&(print, holder)));
+            } else if let (true, Some(owner)) = (after > before, owner) {
+                shard.owners.insert((print, holder), owner.number);
             }
             if was_due != is_due {
                 if let Some(end) = was_due {
@@ -157,52 +235,81 @@ impl LeasedSemaphore {
     }
 
     /// Does something with the keys of one lock, after what has ended there is forgotten.
-    fn in_shard<T>(&self, print: Fingerprint, work: impl FnOnce(&mut Shard, Time) -> T) -> T {
+    fn in_shard<T>(&self, print: Fingerprint, work: impl FnOnce(&mut Shard, Fingerprint, Time) -> T) -> T {
         // The remainder keeps it in bounds.
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
         let shard = &self.0.shards[print.high as usize % self.0.shards.len()];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         // Read behind the lock, so that no two callers see time go back.
         let now = self.0.clock.now();
-        let freed = shard.expire(now);
-        self.0.held.fetch_sub(freed, Ordering::Relaxed);
-        work(&mut shard, now)
+        self.0.expire(&mut shard, now);
+        work(&mut shard, print, now)
     }
 
     /// Forgets all that has ended.
     fn reclaim(&self) {
         for shard in &self.0.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let freed = shard.expire(self.0.clock.now());
-            self.0.held.fetch_sub(freed, Ordering::Relaxed);
+            self.0.expire(&mut shard, self.0.clock.now());
         }
     }
 }
 
 impl Shared {
-    /// Takes a place for one more permit, if there is one.
-    fn reserve(&self) -> bool {
+    /// Takes a place for one more permit, if there is one and its owner may have it.
+    fn reserve(&self, owner: Option<PermitOwner>) -> Result<(), NoRoom> {
         let one_more = |held: usize| (held < self.room).then_some(held + 1);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+        let reserved = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        reserved.map_err(|_| NoRoom::Full { permits: self.room })?;
+        let Some(PermitOwner { number, permits }) = owner else { return Ok(()) };
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        match owned.get(&number).copied().unwrap_or_default() {
+            held if held < permits => {
+                owned.insert(number, held + 1);
+                Ok(())
+            }
+            _ => {
+                self.held.fetch_sub(1, Ordering::Relaxed);
+                Err(NoRoom::OfOwner { permits })
+            }
+        }
+    }
+
+    /// Counts one permit less for an owner.
+    fn disown(&self, owner: Option<u64>) {
+        let Some(owner) = owner else { return };
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = owned.get_mut(&owner) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                owned.remove(&owner);
+            }
+        }
+    }
+
+    /// Forgets permits of a lock whose lease has ended. Each is looked at once, so this costs what acquiring them did.
+    fn expire(&self, shard: &mut Shard, now: Time) {
+        let mut freed = 0;
+        while let Some((_, print)) = shard.due.first().copied().filter(|(end, _)| *end <= now) {
+            shard.due.pop_first();
+            let Some(holders) = shard.keys.get_mut(&print) else { continue };
+            while let Some(holder) = holders.expire_one(now) {
+                freed += 1;
+                self.disown(shard.owners.remove(&(print, holder)));
+            }
+            if let Some(end) = holders.next_end() {
+                shard.due.insert((end, print));
+            } else {
+                shard.keys.remove(&print);
+            }
+        }
+        self.held.fetch_sub(freed, Ordering::Relaxed);
     }
 }
 
-impl Shard {
-    /// Forgets permits whose lease has ended. Tells how many. Each is looked at once, so this costs what acquiring them did.
-    fn expire(&mut self, now: Time) -> usize {
-        let mut freed = 0;
-        while let Some((_, print)) = self.due.first().copied().filter(|(end, _)| *end <= now) {
-            self.due.pop_first();
-            let Some(holders) = self.keys.get_mut(&print) else { continue };
-            freed += holders.expire(now);
-            if let Some(end) = holders.next_end() {
-                self.due.insert((end, print));
-            } else {
-                self.keys.remove(&print);
-            }
-        }
-        freed
-    }
+/// The time from now to an instant; none if that is over.
+fn until(end: Time, now: Time) -> Duration {
+    Duration::from_nanos(end.as_nanos().saturating_sub(now.as_nanos()))
 }
 
 impl fmt::Debug for LeasedSemaphore {

@@ -58,7 +58,7 @@ pub use ext::{ChargeExt, DecisionsExt, LimitExt, StateExt};
 #[doc(hidden)]
 pub use hash::agreed_hash;
 pub use key::{Key, KeyBuf, KeyError};
-pub use leased::{LeasedSemaphore, NoRoom};
+pub use leased::{LeasedSemaphore, NoRoom, PermitOwner};
 pub use limit::{Algorithm, Identity, Limit, LimitError, LimitNumbers, Phase, UnknownAlgorithm};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use memory::{CapacityError, MemoryStore, MemoryStoreBuilder, Snapshot, Spent};

@@ -124,14 +124,19 @@ impl Holders {
     /// Forgets those whose lease has ended. Tells how many.
     pub fn expire(&mut self, now: Time) -> usize {
         let before = self.order.len();
-        while let Some((_, holder)) = self.order.first().copied().filter(|(end, _)| *end <= now) {
-            self.order.pop_first();
-            self.ends.remove(&holder);
-        }
+        while self.expire_one(now).is_some() {}
+        before - self.order.len()
+    }
+
+    /// Forgets one of those whose lease has ended. Returns its number.
+    pub fn expire_one(&mut self, now: Time) -> Option<u128> {
+        let (_, holder) = self.order.first().copied().filter(|(end, _)| *end <= now)?;
+        self.order.pop_first();
+        self.ends.remove(&holder);
         if self.is_empty() {
             self.longest = Duration::ZERO;
         }
-        before - self.order.len()
+        Some(holder)
     }
 
     /// Permits in use, those whose lease has ended since the last op among them.
@@ -150,6 +155,12 @@ impl Holders {
     #[must_use]
     pub fn has(&self, holder: u128) -> bool {
         self.ends.contains_key(&holder)
+    }
+
+    /// Returns when the lease of this one ends, if it holds a permit.
+    #[must_use]
+    pub fn end_of(&self, holder: u128) -> Option<Time> {
+        self.ends.get(&holder).copied()
     }
 
     /// When the next lease ends.

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::{FakeClock, Holders, Key, LeasedSemaphore, NoRoom, PermitOp, Permits, Time};
+use tidegate_core::{
+    FakeClock, Holders, Key, LeasedSemaphore, Namespace, NoRoom, PermitOp, PermitOwner, Permits, Time,
+};
 use tidegate_testkit::conformance::model::PermitModel;
 use tidegate_testkit::conformance::permits::{self, PermitSubject};
 
@@ -138,7 +140,7 @@ fn room_is_bounded_over_all_keys_and_comes_back_by_itself() {
     for name in &names {
         assert!(semaphore.acquire(key(name), key("holder"), 5, lease).unwrap().done);
     }
-    assert_eq!(semaphore.acquire(key("other"), key("holder"), 5, lease), Err(NoRoom { permits: 100 }));
+    assert_eq!(semaphore.acquire(key("other"), key("holder"), 5, lease), Err(NoRoom::Full { permits: 100 }));
     assert!(semaphore.acquire(key("key:7"), key("holder"), 5, lease).unwrap().done, "who holds one needs no more room");
     assert!(semaphore.release(key("key:7"), key("holder")).done);
     assert!(semaphore.acquire(key("other"), key("holder"), 5, lease).unwrap().done);
@@ -150,6 +152,63 @@ fn room_is_bounded_over_all_keys_and_comes_back_by_itself() {
     assert_eq!(semaphore.held(), 100);
     clock.advance(lease);
     assert_eq!(semaphore.held(), 0);
+}
+
+#[test]
+fn an_owner_holds_its_share_at_most_and_gets_it_back() {
+    let clock = FakeClock::new();
+    let semaphore = LeasedSemaphore::with_room(clock.clone().into(), 100);
+    let lease = Duration::from_secs(10);
+    let [greedy, other] = [1, 2].map(|number| PermitOwner { number, permits: 40 });
+    let decide = |owner, name: &str, permit: &str, op| {
+        semaphore.decide_for(Some(owner), Namespace::root(), key(name), key(permit), op)
+    };
+    let acquire = PermitOp::Acquire { limit: 1, lease };
+    let taken = |owner: PermitOwner, name: &str| {
+        let permit = if owner == other { "second" } else { "first" };
+        let is_taken = |number: &u64| {
+            decide(owner, &format!("{name}:{number}"), permit, acquire).is_ok_and(|permits| permits.done)
+        };
+        (0..60).filter(is_taken).count()
+    };
+    let refused = Err(NoRoom::OfOwner { permits: 40 });
+    assert_eq!(taken(greedy, "flood"), 40);
+    assert_eq!(decide(greedy, "work", "first", acquire), refused);
+    assert_eq!(taken(other, "work"), 40, "others have room");
+    // Nothing more is taken by who holds a permit already, is denied, or renews.
+    assert!(decide(greedy, "flood:0", "first", acquire).unwrap().done);
+    assert!(!decide(greedy, "work:0", "first", acquire).unwrap().done);
+    assert!(decide(greedy, "flood:0", "first", PermitOp::Renew { lease: 2 * lease }).unwrap().done);
+    // A permit is of who acquired it, whoever releases it.
+    assert!(decide(other, "flood:1", "first", PermitOp::Release).unwrap().done);
+    assert!(decide(greedy, "more", "first", acquire).unwrap().done);
+    assert_eq!(decide(greedy, "work", "first", acquire), refused);
+    clock.advance(lease);
+    assert_eq!(taken(greedy, "later"), 39, "all but the one that was renewed have ended");
+    assert_eq!((taken(other, "later"), semaphore.held()), (21, 61), "what others hold is denied");
+    clock.advance(2 * lease);
+    assert_eq!((taken(greedy, "again"), semaphore.held()), (40, 40));
+    // The room of all is a bound as well.
+    let most = PermitOwner { number: 3, permits: 200 };
+    let all = (0..200).filter(|number| decide(most, &format!("all:{number}"), "first", acquire).is_ok()).count();
+    assert_eq!((all, decide(other, "work", "first", acquire)), (60, Err(NoRoom::Full { permits: 100 })));
+}
+
+#[test]
+fn a_look_changes_nothing() {
+    let clock = FakeClock::new();
+    let semaphore = LeasedSemaphore::new(clock.clone().into());
+    let look = |permit| semaphore.look(Namespace::root(), key("pool"), key(permit));
+    let left = |permit| semaphore.lease_left(Namespace::root(), key("pool"), key(permit));
+    assert_eq!((look("first"), left("first")), (Permits::default(), None));
+    let lease = Duration::from_secs(10);
+    assert!(semaphore.acquire(key("pool"), key("first"), 1, lease).unwrap().done);
+    clock.advance(lease / 2);
+    assert_eq!(look("first"), Permits::new(true, 1, lease / 2));
+    assert_eq!(look("second"), Permits::new(false, 1, lease / 2));
+    assert_eq!((left("first"), left("second")), (Some(lease / 2), None));
+    clock.advance(lease / 2);
+    assert_eq!((look("first"), left("first")), (Permits::default(), None));
 }
 
 #[test]

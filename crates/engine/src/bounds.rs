@@ -56,8 +56,18 @@ pub const PERMIT_LIMIT_MAX: u64 = 1_000_000;
 /// Shortest lease of a permit: a shorter one would be over before its holder hears of it.
 pub const PERMIT_LEASE_MIN: Duration = Duration::from_millis(1);
 
-/// Longest lease of a permit. A holder that died keeps its place for so long; who works longer renews.
+/// Longest lease of a permit that can be allowed. A holder that died keeps its place for so long; who works longer renews.
 pub const PERMIT_LEASE_MAX: Duration = Duration::from_secs(86_400);
+
+/// Longest lease that callers get unless it is said: what somebody hoards is free again by then.
+pub const PERMIT_LEASE_CEILING: Duration = Duration::from_secs(3_600);
+
+/// Most parts that the share of an address is counted in: one such part of the room is still a few hundred permits.
+pub const PERMIT_SHARE_PARTS_MAX: u32 = 1_000;
+
+/// Bytes of permits whose release is to be repeated, for each store: some ten thousand with common keys. Of those beyond it the
+/// lease ends by itself.
+pub const RELEASES_BYTES_MAX: usize = 4 << 20;
 
 /// Longest name of a permit: 128 bits in hex have 32 letters, a UUID has 36.
 pub const PERMIT_ID_BYTES_MAX: usize = 64;

@@ -10,18 +10,26 @@ use crate::keys::CALLERS;
 
 /// Who brings limits with its keys. All callers count on the same keys; a full store keeps room for those of each of them.
 #[derive(Clone, Debug)]
-pub struct Caller(Namespace);
+pub struct Caller {
+    namespace: Namespace,
+    network: Option<u64>,
+}
 
 impl Caller {
     pub(crate) fn namespace(&self) -> &Namespace {
-        &self.0
+        &self.namespace
+    }
+
+    /// A number that stands for the caller's address; none for nobody in particular.
+    pub(crate) fn network(&self) -> Option<u64> {
+        self.network
     }
 }
 
 /// Nobody in particular, such as the program itself.
 impl Default for Caller {
     fn default() -> Caller {
-        Caller(CALLERS.clone())
+        Caller { namespace: CALLERS.clone(), network: None }
     }
 }
 
@@ -37,7 +45,7 @@ impl Engine {
         let bits = self.sources.hash_one((address.to_canonical().is_ipv4(), network));
         // Zero is nobody in particular.
         let source = u32::try_from(bits >> 32).unwrap_or_default().max(1);
-        Caller(CALLERS.asked_by(source))
+        Caller { namespace: CALLERS.asked_by(source), network: Some(bits) }
     }
 }
 
@@ -54,6 +62,9 @@ mod tests {
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:1"));
         assert!(source("192.0.2.1") != source("192.0.2.2") && source("2001:db8::1") != source("2001:db8:0:1::1"));
         assert_ne!(source("192.0.2.1"), 0);
-        assert_eq!(Caller::default().namespace().source(), 0);
+        assert_eq!((Caller::default().namespace().source(), Caller::default().network()), (0, None));
+        let network = |text: &str| engine.caller(text.parse().unwrap()).network().unwrap();
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
     }
 }

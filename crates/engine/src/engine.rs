@@ -20,7 +20,8 @@ use crate::error::RequestError;
 use crate::failure::{Failed, guarded, guarded_at_once, guarded_future};
 use crate::instead::Instead;
 use crate::outcome::{Denial, Judged, Judgements, Outcome};
-use crate::permits::PermitBook;
+use crate::permit_book::PermitBook;
+use crate::permits::{PermitCounters, PermitOptions};
 use crate::plan::{LongKeys, Plan, Step};
 use crate::settle::settle;
 use crate::sole::{self, Way};
@@ -42,6 +43,8 @@ pub struct Options {
     /// Stores that the program made itself, by name. Each takes the place of the store of that name in any configuration,
     /// which has to name it under `stores` (but for `default`).
     pub stores: HashMap<Box<str>, AnyStore>,
+    /// What callers may have of permits.
+    pub permits: PermitOptions,
 }
 
 /// Decides requests under a policy that may change while it runs.
@@ -57,6 +60,7 @@ pub struct Engine {
     pub(crate) local: Arc<MemoryStore>,
     /// Permits in the memory of this process: all, or those of while a shared store does not answer.
     pub(crate) permits: PermitBook,
+    pub(crate) permit_counters: PermitCounters,
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     any_blocked: Arc<AtomicBool>,
@@ -125,7 +129,8 @@ impl Engine {
             stores,
             default_store,
             callers,
-            permits: PermitBook::new(local.permits().clone()),
+            permits: PermitBook::new(&options.clock, local.permits().clone(), options.permits),
+            permit_counters: PermitCounters::default(),
             local: Arc::clone(local.states()),
             options,
             records: Mutex::default(),

@@ -14,7 +14,7 @@
 //! | what answers tell of limits: headers and problem bodies | `http_headers/` |
 //! | numbers as Prometheus reads them | `exposition.rs` |
 //! | keys that stay denied | `penalty.rs` |
-//! | so many at once, each with a lease | `permits.rs` |
+//! | so many at once, each with a lease | `permits.rs`, `permit_book.rs` |
 //! | one after the other | `shape.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
 //! | where counts live | `store.rs` |
@@ -49,6 +49,7 @@ mod keys;
 mod log_limiter;
 mod outcome;
 mod penalty;
+mod permit_book;
 mod permits;
 mod plan;
 mod settle;
@@ -76,7 +77,7 @@ pub use inline::Sourced;
 pub use keys::caller_phase;
 pub use log_limiter::{LogLimiter, LogRate};
 pub use outcome::{Answer, Binding, Denial, Judgement, Outcome};
-pub use permits::{Acquired, PermitCounts, PermitError, new_permit_id};
+pub use permits::{Acquired, BadPermitShare, PermitCounts, PermitError, PermitOptions, PermitShare, new_permit_id};
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, MemoryView, StoreError, StoreView, check_store_url};

@@ -1,26 +1,91 @@
 //! Permits: so many at once for each key, under a limit that the caller brings. Each has a lease, so that a holder that died
 //! frees its own.
 //!
-//! They live in the default store. While a shared one does not answer, each process counts by itself: permits are acquired
-//! in its memory, and those of the store are kept there by who renews them. What was acquired here stays here until it is
-//! released or its lease ends, so that for this long more than the limit may be held.
+//! They live in the default store. While a shared one does not answer, each process counts by itself, what it knows of the
+//! permits of the store among it. What was acquired here stays here until it is released or its lease ends, so that for this
+//! long more than the limit may be held. A release that the store could not hear is repeated until it answers.
+//!
+//! A caller at an address holds at most its share of the permits that there is room for, through this process, and none for
+//! longer than the ceiling of leases, unless it renews.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Key, KeyError, LeasedSemaphore, NoRoom, PermitOp, Permits};
+use tidegate_core::{Key, KeyError, NoRoom, PermitOp, PermitOwner, Permits};
 use tidegate_stores::{Call, PermitCharge, StoreError as StoreFailure};
 
 use crate::bounds::{
-    FAILURE_RETRY, PERMIT_ID_BYTES_MAX, PERMIT_LEASE_MAX, PERMIT_LEASE_MIN, PERMIT_LIMIT_MAX, PERMIT_ROOM_RETRY,
+    FAILURE_RETRY, PERMIT_ID_BYTES_MAX, PERMIT_LEASE_CEILING, PERMIT_LEASE_MAX, PERMIT_LEASE_MIN, PERMIT_LIMIT_MAX,
+    PERMIT_ROOM_RETRY, PERMIT_SHARE_PARTS_MAX,
 };
+use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::failure::guarded;
 use crate::inline::{Sourced, own_key};
 use crate::keys::{CALLERS, LAYERS};
-use crate::store::StoreError;
+use crate::store::{Asked, StoreError};
+
+/// What callers may have of permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitOptions {
+    /// The part of all places that callers at one address may hold.
+    pub share: PermitShare,
+    /// The longest lease that callers get.
+    pub lease_max: Duration,
+}
+
+impl Default for PermitOptions {
+    fn default() -> PermitOptions {
+        PermitOptions { share: PermitShare::default(), lease_max: PERMIT_LEASE_CEILING }
+    }
+}
+
+/// A part of the permits that there is room for, such as `1/4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitShare {
+    parts: u32,
+    of: u32,
+}
+
+/// The text is no part of a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a part of the whole, like 1/4, or 1/1 for all of it; at most {PERMIT_SHARE_PARTS_MAX} parts")]
+pub struct BadPermitShare;
+
+impl PermitShare {
+    /// So much of this many permits, at least one.
+    pub(crate) fn of(self, room: usize) -> usize {
+        let room = u64::try_from(room).unwrap_or(u64::MAX);
+        let share = u128::from(room) * u128::from(self.parts) / u128::from(self.of.max(1));
+        usize::try_from(share).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl Default for PermitShare {
+    fn default() -> PermitShare {
+        PermitShare { parts: 1, of: 4 }
+    }
+}
+
+impl FromStr for PermitShare {
+    type Err = BadPermitShare;
+
+    fn from_str(text: &str) -> Result<PermitShare, BadPermitShare> {
+        let (parts, of) = text.split_once('/').ok_or(BadPermitShare)?;
+        let whole =
+            |text: &str| text.parse::<u32>().ok().filter(|number| (1..=PERMIT_SHARE_PARTS_MAX).contains(number));
+        let share = whole(parts).zip(whole(of)).map(|(parts, of)| PermitShare { parts, of });
+        share.filter(|share| share.parts <= share.of).ok_or(BadPermitShare)
+    }
+}
+
+impl fmt::Display for PermitShare {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.parts, self.of)
+    }
+}
 
 /// A permit that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +129,12 @@ pub enum PermitError {
         value: u64,
     },
     /// The lease is out of bounds.
-    #[error("lease: {value:?} is out of bounds; use {PERMIT_LEASE_MIN:?} to {} hours", PERMIT_LEASE_MAX.as_secs() / 3600)]
+    #[error("lease: {value:?} is out of bounds; use {PERMIT_LEASE_MIN:?} to {max:?}")]
     Lease {
         /// What was asked for.
         value: Duration,
+        /// The longest one.
+        max: Duration,
     },
     /// The name of the permit is none.
     #[error("id: `{shown}` is no name of a permit; use 1 to {PERMIT_ID_BYTES_MAX} letters, digits, `-`, `_` or `:`")]
@@ -77,7 +144,15 @@ pub enum PermitError {
     },
     /// This process has no room for another permit.
     #[error("permits: {0}; release some, or wait until leases end")]
-    NoRoom(#[from] NoRoom),
+    NoRoom(NoRoom),
+    /// The caller's address holds as many permits as it may.
+    #[error(
+        "permits: this address already holds {permits}, as many as one may; release some, or wait until leases end"
+    )]
+    OverShare {
+        /// Permits that it may hold.
+        permits: usize,
+    },
     /// The default store keeps no permits at all.
     #[error("store: {store} keeps no permits; use memory: or a Redis as the default store")]
     Unsupported {
@@ -92,11 +167,20 @@ pub enum PermitError {
     NoChance,
 }
 
+impl From<NoRoom> for PermitError {
+    fn from(error: NoRoom) -> PermitError {
+        match error {
+            NoRoom::OfOwner { permits } => PermitError::OverShare { permits },
+            error => PermitError::NoRoom(error),
+        }
+    }
+}
+
 impl From<StoreFailure> for PermitError {
     fn from(error: StoreFailure) -> PermitError {
         match error {
             StoreFailure::Unsupported { store, .. } => PermitError::Unsupported { store },
-            StoreFailure::NoRoom(error) => PermitError::NoRoom(error),
+            StoreFailure::NoRoom(error) => error.into(),
             error => PermitError::Store(match error.is_overload() {
                 true => StoreError::Overloaded,
                 false => StoreError::Unanswered,
@@ -111,7 +195,7 @@ impl PermitError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             PermitError::Store(_) | PermitError::NoChance => Some(FAILURE_RETRY),
-            PermitError::NoRoom(_) => Some(PERMIT_ROOM_RETRY),
+            PermitError::NoRoom(_) | PermitError::OverShare { .. } => Some(PERMIT_ROOM_RETRY),
             PermitError::Key(_) | PermitError::Limit { .. } | PermitError::Lease { .. } | PermitError::Id { .. } => {
                 None
             }
@@ -120,12 +204,9 @@ impl PermitError {
     }
 }
 
-/// Permits in the memory of this process, and what was counted.
-#[derive(Debug)]
-pub(crate) struct PermitBook {
-    here: LeasedSemaphore,
-    counters: [AtomicU64; 5],
-}
+/// How often what became of permits.
+#[derive(Debug, Default)]
+pub(crate) struct PermitCounters([AtomicU64; 5]);
 
 #[derive(Clone, Copy)]
 enum Counter {
@@ -136,31 +217,7 @@ enum Counter {
     Gone,
 }
 
-impl PermitBook {
-    pub(crate) fn new(here: LeasedSemaphore) -> PermitBook {
-        PermitBook { here, counters: Default::default() }
-    }
-
-    fn decide(&self, charge: &PermitCharge<'_>) -> Result<Permits, PermitError> {
-        let PermitCharge { namespace, key, permit, op } = *charge;
-        Ok(guarded(|| self.here.decide(namespace, key, permit, op))??)
-    }
-
-    /// Decides though the store that may know the permit does not answer.
-    fn decide_alone(&self, charge: &PermitCharge<'_>) -> Result<Permits, PermitError> {
-        let told = self.decide(charge)?;
-        match charge.op {
-            _ if told.done => Ok(told),
-            PermitOp::Acquire { .. } => Ok(told),
-            // Its holder goes on: it is kept here, beyond any limit, since the store has most likely counted it.
-            PermitOp::Renew { lease } => {
-                self.decide(&PermitCharge { op: PermitOp::Acquire { limit: u64::MAX, lease }, ..*charge })
-            }
-            // A release, and whatever else only the store can know.
-            _ => Err(PermitError::Store(StoreError::Unanswered)),
-        }
-    }
-
+impl PermitCounters {
     fn count(&self, op: PermitOp, told: &Permits) {
         let counter = match (op, told.done) {
             (PermitOp::Acquire { .. }, true) => Counter::Acquired,
@@ -169,7 +226,7 @@ impl PermitBook {
             (_, true) => Counter::Released,
             (_, false) => Counter::Gone,
         };
-        self.counters[counter as usize].fetch_add(1, Ordering::Relaxed);
+        self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -178,18 +235,20 @@ impl Engine {
     /// gets a name of its own. Who asks again with the same `id`, because an answer was lost, holds it once.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, or this process has no room for another permit.
+    /// If what was asked for is out of bounds, the caller holds as many permits as one may, or this process has no room for
+    /// another.
     pub async fn acquire_permit(
         &self,
+        caller: &Caller,
         key: &[u8],
         limit: u64,
         lease: Duration,
         id: Option<&[u8]>,
     ) -> Result<Acquired, PermitError> {
         let op = PermitOp::Acquire { limit, lease };
-        check_op(op)?;
+        check_op(op, self.permit_lease_max())?;
         let id = id.map_or_else(new_permit_id, |id| check_id(id).map(Box::from))?;
-        let Sourced { answer: permits, local } = self.decide_permit(key, &id, op).await?;
+        let Sourced { answer: permits, local } = self.decide_permit(caller, key, &id, op).await?;
         Ok(Acquired { id, permits, local })
     }
 
@@ -197,18 +256,32 @@ impl Engine {
     ///
     /// # Errors
     /// If what was asked for is out of bounds, or this process has no room to keep a permit of a store that does not answer.
-    pub async fn renew_permit(&self, key: &[u8], id: &[u8], lease: Duration) -> Result<Permits, PermitError> {
+    pub async fn renew_permit(
+        &self,
+        caller: &Caller,
+        key: &[u8],
+        id: &[u8],
+        lease: Duration,
+    ) -> Result<Permits, PermitError> {
         let op = PermitOp::Renew { lease };
-        check_op(op)?;
-        Ok(self.decide_permit(key, check_id(id)?, op).await?.answer)
+        check_op(op, self.permit_lease_max())?;
+        Ok(self.decide_permit(caller, key, check_id(id)?, op).await?.answer)
     }
 
-    /// Gives a permit back. It is not done if the permit is not held: it was released before, or its lease has ended.
+    /// Gives a permit back, whoever acquired it. It is not done if the permit is not held: it was released before, or its lease
+    /// has ended.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, or the store that would know the permit does not answer.
+    /// If what was asked for is out of bounds, or the store that would know the permit does not answer. A permit that it is
+    /// known to hold is released as soon as it does.
     pub async fn release_permit(&self, key: &[u8], id: &[u8]) -> Result<Permits, PermitError> {
-        Ok(self.decide_permit(key, check_id(id)?, PermitOp::Release).await?.answer)
+        Ok(self.decide_permit(&Caller::default(), key, check_id(id)?, PermitOp::Release).await?.answer)
+    }
+
+    /// The longest lease that callers get.
+    #[must_use]
+    pub fn permit_lease_max(&self) -> Duration {
+        self.permits.options().lease_max
     }
 
     /// Does something with a permit in the default store and nowhere else: what is done while that does not answer is the
@@ -219,73 +292,85 @@ impl Engine {
     /// # Errors
     /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
     pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
-        check_op(op)?;
+        check_op(op, PERMIT_LEASE_MAX)?;
         let (key, permit) = (own_key(key)?, Key::new(check_id(id)?)?);
         let charge = PermitCharge { namespace: &LAYERS, key, permit, op };
         let told = match self.default_store.asked() {
             Some(asked) => Box::pin(asked.decide_permit(&Call::default(), &charge)).await?,
-            None => self.permits.decide(&charge)?,
+            None => self.permits.decide_for_layer(&charge)?,
         };
-        self.permits.count(op, &told);
+        self.permit_counters.count(op, &told);
         Ok(told)
     }
 
     /// What became of permits, over all keys.
     #[must_use]
     pub fn permit_counts(&self) -> PermitCounts {
-        let count = |counter: Counter| self.permits.counters[counter as usize].load(Ordering::Relaxed);
+        let count = |counter: Counter| self.permit_counters.0[counter as usize].load(Ordering::Relaxed);
         PermitCounts {
             acquired: count(Counter::Acquired),
             denied: count(Counter::Denied),
             renewed: count(Counter::Renewed),
             released: count(Counter::Released),
             gone: count(Counter::Gone),
-            held_here: self.permits.here.held() as u64,
+            held_here: self.permits.held_here() as u64,
         }
     }
 
-    async fn decide_permit(&self, key: &[u8], id: &str, op: PermitOp) -> Result<Sourced<Permits>, PermitError> {
+    async fn decide_permit(
+        &self,
+        caller: &Caller,
+        key: &[u8],
+        id: &str,
+        op: PermitOp,
+    ) -> Result<Sourced<Permits>, PermitError> {
         let charge = PermitCharge { namespace: &CALLERS, key: own_key(key)?, permit: Key::new(id)?, op };
+        let owner = self.permits.owner(caller);
         let told = match self.default_store.asked() {
             // Boxed: what waits for a network may allocate, and what decides in memory stays small.
-            Some(asked) => match Box::pin(asked.decide_permit(&Call::default(), &charge)).await {
-                Ok(told) => Sourced::by_store(self.beside_store(&charge, told)?),
-                // Only what nodes share is replaced by the memory of each; any other answer is one.
-                Err(error @ StoreFailure::Failed { .. }) if asked.nature().is_shared && !error.is_overload() => {
-                    self.note_fallbacks(1);
-                    Sourced::here(self.permits.decide_alone(&charge)?)
-                }
-                Err(error) if error.is_overload() => return Err(self.note_overloaded_caller().into()),
-                Err(error) => return Err(error.into()),
-            },
-            None => Sourced::by_store(self.permits.decide(&charge)?),
+            Some(asked) => Box::pin(self.ask_for_permit(asked, owner, &charge)).await?,
+            None => Sourced::by_store(self.permits.decide(owner, &charge)?),
         };
-        self.permits.count(op, &told.answer);
+        self.permit_counters.count(op, &told.answer);
         Ok(told)
     }
 
-    /// What is told after the store has answered: a permit that it does not know may have been acquired here, while it did
-    /// not answer.
-    fn beside_store(&self, charge: &PermitCharge<'_>, told: Permits) -> Result<Permits, PermitError> {
-        let is_looked_up = match charge.op {
-            PermitOp::Acquire { .. } => false,
-            PermitOp::Renew { .. } => !told.done,
-            // One that was renewed here is in both, and a release is of both.
-            _ => true,
-        };
-        if !is_looked_up {
-            return Ok(told);
+    /// Decides for a caller in a store that has to be awaited, or in this process if that does not answer.
+    async fn ask_for_permit(
+        &self,
+        asked: &Asked,
+        owner: Option<PermitOwner>,
+        charge: &PermitCharge<'_>,
+    ) -> Result<Sourced<Permits>, PermitError> {
+        // A release that is still to be repeated must not meet a permit that is held anew.
+        if charge.op != PermitOp::Release && !asked.withdraw_release(charge) {
+            return Err(PermitError::Store(StoreError::Unanswered));
         }
-        let here = self.permits.decide(charge)?;
-        Ok(if told.done { told } else { here })
+        let was_there = self.permits.ask(owner, charge)?;
+        let error = match asked.decide_permit(&Call::default(), charge).await {
+            Ok(told) => return Ok(Sourced::by_store(self.permits.answered(owner, charge, told)?)),
+            Err(error) => error,
+        };
+        // Only what nodes share is replaced by the memory of each; any other answer is one.
+        let is_away = matches!(error, StoreFailure::Failed { .. }) && !error.is_overload();
+        if is_away && asked.nature().is_shared {
+            self.note_fallbacks(1);
+            let alone = self.permits.decide_alone(owner, charge, was_there, !error.was_not_applied());
+            if let Some(left) = alone.release_within {
+                asked.release_later(charge, left);
+            }
+            return Ok(Sourced::here(alone.told?));
+        }
+        self.permits.was_not_asked(charge, was_there)?;
+        Err(if error.is_overload() { self.note_overloaded_caller().into() } else { error.into() })
     }
 }
 
-fn check_op(op: PermitOp) -> Result<(), PermitError> {
-    let fits = |lease: &Duration| (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(lease);
+fn check_op(op: PermitOp, lease_max: Duration) -> Result<(), PermitError> {
+    let fits = |lease: &Duration| (PERMIT_LEASE_MIN..=lease_max).contains(lease);
     match (op.limit(), op.lease()) {
         (Some(value), _) if !(1..=PERMIT_LIMIT_MAX).contains(&value) => Err(PermitError::Limit { value }),
-        (_, Some(value)) if !fits(&value) => Err(PermitError::Lease { value }),
+        (_, Some(value)) if !fits(&value) => Err(PermitError::Lease { value, max: lease_max }),
         _ => Ok(()),
     }
 }

@@ -312,6 +312,16 @@ impl Asked {
         decided
     }
 
+    /// Has a permit released that the store may hold for this long, as soon as it answers.
+    pub(crate) fn release_later(&self, charge: &PermitCharge<'_>, left: Duration) {
+        self.consistent.release_later(charge, left);
+    }
+
+    /// Has a permit not released any more. Returns whether that was possible: a release may be on its way.
+    pub(crate) fn withdraw_release(&self, charge: &PermitCharge<'_>) -> bool {
+        self.consistent.withdraw_release(charge)
+    }
+
     /// Whether it is the caller's turn to look if an operator blocked any key on another node, or before this process
     /// started: one caller looks from time to time, the others go by what is known.
     pub(crate) fn turn_to_look(&self) -> Option<Turn> {

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Decision, Decisions, KeyError, Limit, Op, Retry};
+use tidegate_core::{Decision, Decisions, KeyError, Limit, Op, Permits, Retry};
 use tidegate_engine::{Acquired, Batch, Caller, Outcome, PermitError, RequestError, ShapeError, Shaped, Sourced};
 use tidegate_policy::Request;
 use tracing::level_filters::LevelFilter;
@@ -222,7 +222,7 @@ impl Service {
         lease: Duration,
         id: Option<&[u8]>,
     ) -> Result<Acquired, PermitError> {
-        let decided = pin!(self.engine.acquire_permit(key, limit, lease, id));
+        let decided = pin!(self.engine.acquire_permit(caller(via), key, limit, lease, id));
         let charges = || [InlineCharge { key, name: None, limit: InlineLimit::Permits(limit), cost: 1 }];
         let verdict = |Acquired { permits, local, .. }: &Acquired| InlineVerdict {
             local: *local,
@@ -232,6 +232,20 @@ impl Service {
             answers: vec![InlineAnswer { allowed: permits.done, remaining: limit.saturating_sub(permits.in_use) }],
         };
         self.observed(via, decided, charges, verdict).await
+    }
+
+    /// Holds a permit of a key for another lease.
+    ///
+    /// # Errors
+    /// As [`Engine::renew_permit`](tidegate_engine::Engine::renew_permit).
+    pub(crate) async fn renew_permit(
+        &self,
+        via: Via<'_>,
+        key: &[u8],
+        id: &[u8],
+        lease: Duration,
+    ) -> Result<Permits, PermitError> {
+        self.engine.renew_permit(caller(via), key, id, lease).await
     }
 
     /// Whether decisions are logged, or may be traced: then it is for the span to say.

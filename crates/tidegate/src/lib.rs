@@ -9,9 +9,9 @@ pub use tidegate_core::{
     Algorithm, Busy, Calendar, CalendarError, CalendarPeriod, CalendarWindow, CapacityError, Charge, ChargeError,
     Clock, Consistency, Decision, Decisions, DirectLimiter, FakeClock, Identity, Key, KeyBuf, KeyError,
     LeasedSemaphore, Limit, LimitError, LimitNumbers, Limiter, LimiterBuilder, MemoryStore, MemoryStoreBuilder,
-    Namespace, NoRoom, Op, Permit, PermitOp, Permits, Phase, Placement, Purpose, Rate, Receipt, Report, Retry,
-    Semaphore, SemaphoreError, Snapshot, Spent, State, SystemClock, Time, UnknownAlgorithm, Verdict, adaptive, decide,
-    fair, shed,
+    Namespace, NoRoom, Op, Permit, PermitOp, PermitOwner, Permits, Phase, Placement, Purpose, Rate, Receipt, Report,
+    Retry, Semaphore, SemaphoreError, Snapshot, Spent, State, SystemClock, Time, UnknownAlgorithm, Verdict, adaptive,
+    decide, fair, shed,
 };
 
 /// The bounds of what callers choose, each with its reason.

@@ -1,13 +1,14 @@
 //! Those who ask, over each protocol: whether a user may do something once more.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use socket2::{Domain, Socket, Type};
 use tidegate_testkit::http::{Connection, Response};
 use tokio::runtime::Builder;
 
@@ -59,7 +60,18 @@ pub(crate) struct Resp(BufReader<TcpStream>);
 
 impl Resp {
     pub(crate) fn open(address: SocketAddr) -> Resp {
-        let stream = TcpStream::connect(address).unwrap();
+        Resp::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// A caller at another address of this machine.
+    pub(crate) fn open_from(source: Ipv4Addr, address: SocketAddr) -> Resp {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Resp::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Resp {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
         Resp(BufReader::new(stream))
@@ -89,6 +101,12 @@ impl Resp {
         commands.iter().map(limit).collect()
     }
 
+    /// The numbers of the answer to a command.
+    pub(crate) fn told(&mut self, command: &str) -> Vec<i64> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.numbers()
+    }
+
     /// The first line of the answer to a command.
     pub(crate) fn said(&mut self, command: &str) -> String {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
@@ -106,6 +124,23 @@ impl Resp {
         }
         assert_eq!(limited, ":0");
         Some(self.line())
+    }
+
+    /// Asks for this many permits, each of a key of its own, and counts those that were granted.
+    pub(crate) fn acquired(&mut self, name: &str, permits: usize) -> usize {
+        let mut acquired = 0;
+        for start in (0..permits).step_by(PIPELINE) {
+            let numbers = start..permits.min(start + PIPELINE);
+            let lines = numbers.clone().map(|number| format!("TIDEGATE.ACQUIRE {name}-{number} 1 3600000\r\n"));
+            self.0.get_mut().write_all(lines.collect::<String>().as_bytes()).unwrap();
+            for _ in numbers {
+                if self.line() == "*5" {
+                    (0..6).for_each(|_| drop(self.line()));
+                    acquired += 1;
+                }
+            }
+        }
+        acquired
     }
 
     /// Gives a permit back.

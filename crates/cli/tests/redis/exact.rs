@@ -78,3 +78,21 @@ fn as_many_pass_as_a_log_holds() {
 fn as_many_pass_as_a_window_of_a_calendar_holds() {
     check("{algorithm: calendar_window, rate: LIMIT/year, time_zone: Europe/Berlin, anchor: \"02-29\"}");
 }
+
+/// Not the numbers of an earlier denial, which a node remembers to spare Redis a call.
+#[test]
+fn a_denial_tells_what_is_left_after_later_admissions() {
+    let server = Server::start(&Setup::default());
+    let node = Tidegate::start(&["--store", &url(&server)]);
+    let mut client = Resp::open(node.resp);
+    let mut throttle = |units: u64| client.told(&format!("CL.THROTTLE ann 9 10 36000 {units}"));
+    let never = |left: i64| [1, 10, left, -1];
+    assert_eq!(throttle(20)[..4], never(10));
+    assert_eq!(throttle(3)[..3], [0, 10, 7]);
+    assert_eq!(throttle(20)[..4], never(7), "more than the limit, after an admission");
+    assert_eq!(throttle(8)[..3], [1, 10, 7]);
+    assert_eq!(throttle(7)[..3], [0, 10, 0]);
+    let denied = throttle(8);
+    assert_eq!(denied[..3], [1, 10, 0]);
+    assert!((8 * 3_600 - 60..=8 * 3_600).contains(&denied[3]), "a wait as of before the admission: {denied:?}");
+}

@@ -1,5 +1,7 @@
-//! Permits of two servers on one Redis: never more are held than the limit, and a dead holder frees its own.
+//! Permits of two servers on one Redis: never more are held than the limit, a dead holder frees its own, and nobody hoards
+//! them.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Signal;
@@ -113,4 +115,68 @@ fn a_holder_that_is_killed_frees_its_place_when_its_lease_ends() {
     assert_eq!(renewed.status, 200, "{renewed:?}");
     assert_eq!(second.metric("tidegate_permits_total{event=\"acquired\"}"), Some(1.0));
     assert_eq!(second.metric("tidegate_permits_in_memory"), Some(0.0), "they are in Redis");
+}
+
+/// What a client heard of a permit of `key`, of which there is one.
+fn ask_alone(node: &Tidegate, key: &str, id: &str) -> (u16, bool) {
+    let ask = format!(r#"{{"key":"{key}","limit":1,"lease":"10m","id":"{id}"}}"#);
+    let told = http::ask(node.http, "POST", "/v1/permits", &[], &ask);
+    (told.status, told.body.contains(r#""local":true"#))
+}
+
+/// A release that Redis cannot hear is made good once it can: nobody has to wait for the end of the lease.
+#[test]
+fn a_permit_that_was_released_while_redis_hung_is_free_when_it_is_back() {
+    let redis = Server::start(&Setup::default());
+    let store = format!("redis://127.0.0.1:{}?timeout=200ms", redis.port);
+    let [first, second] = [(); 2].map(|()| Tidegate::start(&["--store", &store]));
+    let release = |key: &str| http::ask(first.http, "DELETE", &format!("/v1/permits/a?key={key}"), &[], "").status;
+    assert_eq!(ask_alone(&first, "before", "a"), (201, false));
+    redis.hang();
+    // Redis reads this once it goes on, though the node has long decided by itself.
+    assert_eq!(ask_alone(&first, "meanwhile", "a"), (201, true));
+    let renewed = http::ask(first.http, "PUT", "/v1/permits/a?key=before&lease=10m", &[], "");
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+    assert_eq!(ask_alone(&first, "before", "b"), (429, true), "the node knows who holds it");
+    assert_eq!([release("before"), release("meanwhile")], [503, 503], "Redis may still count them");
+    redis.go_on();
+    for key in ["before", "meanwhile"] {
+        let mut told = None;
+        assert!(eventually(|| told.insert(ask_alone(&second, key, "b")).0 == 201), "{key} is still held: {told:?}");
+        assert_eq!(told, Some((201, false)), "{key}");
+    }
+}
+
+/// An address has a quarter of all places. Only how many it holds counts, not how many it has held.
+#[test]
+fn one_address_cannot_take_all_permits() {
+    const SHARE: usize = (1 << 18) / 4;
+    let tidegate = Tidegate::start(&[]);
+    let [mut greedy, mut other] = [1, 2].map(|host| Resp::open_from(Ipv4Addr::new(127, 0, 0, host), tidegate.resp));
+    assert_eq!(greedy.told("TIDEGATE.ACQUIRE first 1 3600000 mine")[0], 0);
+    assert_eq!(greedy.acquired("flood", SHARE + 1_000), SHARE - 1);
+    let refused = greedy.said("TIDEGATE.ACQUIRE one-more 1 1000");
+    assert!(refused.starts_with("-ERR permits: "), "{refused}");
+    let ask = r#"{"key":"one-more","limit":1,"lease":"1s"}"#;
+    let refused = http::ask(tidegate.http, "POST", "/v1/permits", &[], ask);
+    assert_eq!((refused.status, refused.number("retry-after")), (429, 1), "{refused:?}");
+    assert_eq!(other.acquired("work", 1_000), 1_000, "others find room");
+    assert!(other.release("first", "mine"));
+    assert_eq!(greedy.acquired("again", 2), 1, "one was released");
+}
+
+/// A lease is bounded, so that what a caller hoards comes back soon.
+#[test]
+fn a_lease_has_a_ceiling_that_can_be_set() {
+    let acquire = |node: &Tidegate, lease: &str| {
+        let ask = format!(r#"{{"key":"job","limit":9,"lease":"{lease}"}}"#);
+        http::ask(node.http, "POST", "/v1/permits", &[], &ask)
+    };
+    let tidegate = Tidegate::start(&[]);
+    assert_eq!(acquire(&tidegate, "1h").status, 201);
+    let refused = acquire(&tidegate, "61m");
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.body.contains("lease: 3660s is out of bounds; use 1ms to 3600s"), "{refused:?}");
+    let longer = Tidegate::start(&["--permit-lease-max", "24h", "--permit-share", "1/1"]);
+    assert_eq!(acquire(&longer, "24h").status, 201);
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tidegate_core::{Charge, Decision, LimitExt, Op};
+use tidegate_stores::PermitCharge;
 
 use super::name::Spelling;
 use super::{Consistent, keeper};
@@ -45,6 +47,21 @@ impl Consistent {
     #[inline]
     pub(crate) fn holds(&self, charge: &Charge<'_>) -> bool {
         self.inner.last.holds(charge)
+    }
+
+    /// Has a permit released that the store may hold for this long, as soon as it answers.
+    pub(crate) fn release_later(&self, charge: &PermitCharge<'_>, left: Duration) {
+        let inner = &self.inner;
+        inner.releases.add(charge, left, inner.clock.now());
+        if tokio::runtime::Handle::try_current().is_ok() {
+            keeper::start(inner);
+            inner.keeper.wake.notify_one();
+        }
+    }
+
+    /// Has a permit not released any more. Returns whether that was possible: a release may be on its way.
+    pub(crate) fn withdraw_release(&self, charge: &PermitCharge<'_>) -> bool {
+        self.inner.releases.withdraw(charge)
     }
 
     /// How many nodes use the store, as far as it is known: at least this one.

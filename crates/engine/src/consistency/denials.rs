@@ -5,12 +5,15 @@
 //! other numbers makes another call. Looks at penalties beside what is taken are part of it, denied or not.
 //!
 //! What can end a denial earlier, a refund or a reset, changes the **stamp** of its key. A call is remembered under the
-//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten. A debit ends no
-//! denial, but makes one where a call only looked: a penalty that was imposed since must be seen, or it would be imposed
-//! again. So a key has another stamp for those who look, which debits change too.
+//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten. An admission ends
+//! no denial, but it makes the numbers of one old: those who ask for more than is left would hear of a fuller bucket than
+//! the one that others are admitted by. A debit ends no denial either, but makes one where a call only looked: a penalty that
+//! was imposed since must be seen, or it would be imposed again. So a key has another stamp for those who look, which debits
+//! change too.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::{Charge, Decision, Decisions, Identity, Key, Op, Retry, Time};
@@ -26,8 +29,9 @@ const SHARDS: usize = 64;
 
 const SETS: usize = DENIALS_MAX / WAYS / SHARDS;
 
-/// Stamps. Keys that share one only make each other forgotten more often.
-const STAMPS: usize = 1 << 14;
+/// Pairs of stamps, of 1 MB together. Keys that share a pair only make each other forgotten more often: each admission
+/// changes one, so with fewer of them busy keys would make the denials of all others forgotten.
+const STAMP_PAIRS: usize = 1 << 16;
 
 /// Two hashes of a call under keys of their own, which stand for it.
 type Print = [u64; 2];
@@ -35,8 +39,17 @@ type Print = [u64; 2];
 /// What is known of denied calls.
 pub(super) struct Denials {
     shards: Box<[Mutex<Vec<Set>>]>,
-    stamps: Box<[AtomicU64]>,
+    stamps: Box<[Stamps]>,
     seeds: [RandomState; 2],
+    /// Whether a call was remembered that a lease or a replica answered in part.
+    knows_eased: AtomicBool,
+}
+
+/// What changes with a key, for those who take of it and for those who look at it.
+#[derive(Default)]
+struct Stamps {
+    takes: AtomicU64,
+    looks: AtomicU64,
 }
 
 type Set = [Option<Denied>; WAYS];
@@ -61,8 +74,9 @@ impl Denials {
     pub(super) fn new() -> Denials {
         Denials {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            stamps: (0..STAMPS).map(|_| AtomicU64::new(0)).collect(),
+            stamps: (0..STAMP_PAIRS).map(|_| Stamps::default()).collect(),
             seeds: [RandomState::new(), RandomState::new()],
+            knows_eased: AtomicBool::new(false),
         }
     }
 
@@ -82,7 +96,8 @@ impl Denials {
             hasher.finish()
         });
         let stamp = charges.iter().fold(0_u64, |sum, charge| {
-            let stamp = self.stamp(charge, Use::of(charge.op));
+            let stamps = self.stamps(charge);
+            let stamp = if Use::of(charge.op) == Use::Takes { &stamps.takes } else { &stamps.looks };
             sum.wrapping_add(stamp.load(SeqCst))
         });
         Some(Question { print, stamp })
@@ -137,24 +152,52 @@ impl Denials {
         }
     }
 
-    /// Forgets what is known of a charge's key, as far as its op may change that. To be called when it has been done, not
-    /// before.
-    pub(super) fn forget(&self, charge: &Charge<'_>) {
-        let changed: &[Use] = match charge.op {
-            Op::Refund(..) | Op::Reset => &[Use::Takes, Use::Looks],
-            Op::Debit(_) => &[Use::Looks],
-            Op::Take(_) | Op::Ask(_) | Op::Peek => &[],
-        };
-        for use_of in changed {
-            self.stamp(charge, *use_of).fetch_add(1, SeqCst);
+    /// Forgets what is known of the keys of a call that the store has answered, as far as it changed them.
+    pub(super) fn answered(&self, charges: &[Charge<'_>], decisions: &Decisions) {
+        for (charge, decision) in charges.iter().zip(decisions.iter()) {
+            match charge.op {
+                // A denied call took nothing, and one that passes takes nothing of a limit that is only watched and full.
+                Op::Take(_) if !decisions.is_allowed() || !decision.is_allowed() => {}
+                _ => self.forget(charge),
+            }
         }
     }
 
-    fn stamp(&self, charge: &Charge<'_>, use_of: Use) -> &AtomicU64 {
+    /// Forgets what is known of a charge's key, as far as its op may change that. To be called when it has been done, not
+    /// before.
+    pub(super) fn forget(&self, charge: &Charge<'_>) {
+        let (takes, looks) = match charge.op {
+            Op::Take(1..) | Op::Refund(..) | Op::Reset => (true, true),
+            Op::Debit(_) => (false, true),
+            Op::Take(0) | Op::Ask(_) | Op::Peek => return,
+        };
+        let stamps = self.stamps(charge);
+        if takes {
+            stamps.takes.fetch_add(1, SeqCst);
+        }
+        if looks {
+            stamps.looks.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Remembers that calls are known whose answers came from leases or replicas in part.
+    pub(super) fn note_eased(&self) {
+        self.knows_eased.store(true, Relaxed);
+    }
+
+    /// Forgets what is known of a key of which a lease or a replica admitted units. Mostly nothing is, and this is one load.
+    #[inline]
+    pub(super) fn admitted_here(&self, charge: &Charge<'_>, decision: &Decision) {
+        if self.knows_eased.load(Relaxed) && decision.is_allowed() && matches!(charge.op, Op::Take(_)) {
+            self.forget(charge);
+        }
+    }
+
+    fn stamps(&self, charge: &Charge<'_>) -> &Stamps {
         let [seed, _] = &self.seeds;
-        let hash = seed.hash_one((identity(charge), use_of));
+        let hash = seed.hash_one(identity(charge));
         #[expect(clippy::indexing_slicing, reason = "the mask keeps it below the length")]
-        &self.stamps[usize::try_from(hash & (STAMPS as u64 - 1)).unwrap_or(0)]
+        &self.stamps[usize::try_from(hash & (STAMP_PAIRS as u64 - 1)).unwrap_or(0)]
     }
 }
 
@@ -215,6 +258,7 @@ mod tests {
             self.clock.advance(way);
             let decisions = self.store.charge(charges).unwrap();
             self.clock.advance(way);
+            self.denials.answered(charges, &decisions);
             if let Some(call) = call {
                 self.denials.learn(call, sent, self.clock.now(), decisions.with_vetoes());
             }
@@ -263,9 +307,30 @@ mod tests {
         assert!(!bench.take("ann", &limit, 3).is_allowed());
         assert!(bench.take("ann", &limit, 2).is_allowed());
         assert!(!bench.take("ann", &limit, 3).is_allowed());
+        assert_eq!(bench.asked, 4, "what was admitted since is in the numbers of a denial");
+        assert!(!bench.take("ann", &limit, 3).is_allowed());
         assert!(bench.take("bob", &limit, 3).is_allowed());
         assert!(bench.take("ann", &raised, 3).is_allowed(), "a raised limit");
-        assert_eq!(bench.asked, 5);
+        assert_eq!(bench.asked, 6);
+    }
+
+    #[test]
+    fn an_admission_makes_older_denials_of_its_key_forgotten() {
+        let mut bench = Bench::new();
+        let limit: Limit = "10/hour".parse().unwrap();
+        let numbers = |decision: Decision| (decision.remaining(), decision.retry());
+        // More than the limit, of a key that nobody used yet.
+        assert_eq!(numbers(bench.take("ann", &limit, 20)), (10, Some(Retry::Never)));
+        assert!(bench.take("ann", &limit, 3).is_allowed());
+        assert_eq!(numbers(bench.take("ann", &limit, 20)), (7, Some(Retry::Never)));
+        assert_eq!(numbers(bench.take("ann", &limit, 8)), (7, Some(Retry::After(ms(360_000)))));
+        assert!(bench.take("ann", &limit, 7).is_allowed());
+        assert_eq!(numbers(bench.take("ann", &limit, 8)), (0, Some(Retry::After(ms(8 * 360_000)))));
+        // What was denied took nothing, and leaves the others as they are.
+        bench.asked = 0;
+        assert_eq!(numbers(bench.take("ann", &limit, 1)), (0, Some(Retry::After(ms(360_000)))));
+        assert_eq!(numbers(bench.take("ann", &limit, 8)), (0, Some(Retry::After(ms(8 * 360_000)))));
+        assert_eq!(bench.asked, 1);
     }
 
     #[test]

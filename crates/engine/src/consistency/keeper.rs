@@ -1,5 +1,5 @@
 //! Work in the background: one task gives back what was not spent, pushes what was admitted, announces this node, and starts
-//! another one that debits what the store does not know of.
+//! another one that tells the store what it does not know of: units to debit, and permits to release.
 //!
 //! It is started by who first needs it, on that caller's runtime, and ends with the last handle of the store. If its runtime
 //! ends before, the next one who needs it starts it again.
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tidegate_core::{Charge, Limit, Op, Placement, Time};
-use tidegate_stores::{Call, Debit, Store};
+use tidegate_stores::{Call, Debit, Store, StoreError};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::name::{Name, Parts, parts};
 use super::purse::Remainder;
+use super::releases::Release;
 use super::replica::Told;
 use super::{Forget, Inner, since};
 use crate::bounds::{BACKGROUND_CALLS_MAX, SYNC_PAUSE};
@@ -33,9 +34,9 @@ pub(super) struct Keeper {
     running: AtomicBool,
     /// When replicas were last pushed, in nanoseconds.
     pushed_nanos: AtomicU64,
-    /// When debits are made next, in nanoseconds; 0 if none are owed.
+    /// When debits and releases are made next, in nanoseconds; 0 if none are owed.
     debits_at_nanos: AtomicU64,
-    /// Held by the one who makes debits.
+    /// Held by the one who makes them.
     debiting: Arc<Mutex<()>>,
     pub(super) wake: Arc<Notify>,
 }
@@ -104,7 +105,7 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
         }
     }
     calls.finish().await;
-    let until_debits = inner.keeper.until_debits(inner.last.owes(), now);
+    let until_debits = inner.keeper.until_debits(inner.owes(), now);
     if until_debits.is_zero() {
         inner.keeper.debits_at_nanos.store(0, Ordering::Relaxed);
         start_debits(inner);
@@ -114,31 +115,69 @@ async fn tend(inner: &Arc<Inner>) -> Duration {
     let until_next = next.map_or(NAP, |next| since(now, next));
     let pushed = Time::from_nanos(inner.keeper.pushed_nanos.load(Ordering::Relaxed));
     let until_push = if inner.replicas.is_ahead() { SYNC_PAUSE.saturating_sub(since(pushed, now)) } else { NAP };
-    let until_debits = inner.keeper.until_debits(inner.last.owes(), now);
+    let until_debits = inner.keeper.until_debits(inner.owes(), now);
     until_next.min(until_push).min(until_debits).min(until_announced)
 }
 
-/// Starts to debit what was admitted while the store was away, unless that is under way. It is a task of its own: of many keys
-/// it takes seconds, in which this node would be taken for gone. It ends when the store is closed, or let go.
+impl Inner {
+    /// Whether there is anything that the store was not told.
+    fn owes(&self) -> bool {
+        self.last.owes() || self.releases.count() > 0
+    }
+}
+
+/// Starts to debit what was admitted while the store was away, and to release what was released, unless that is under way. It
+/// is a task of its own: of many keys it takes seconds, in which this node would be taken for gone. It ends when the store is
+/// closed, or let go.
 fn start_debits(inner: &Arc<Inner>) {
     let Ok(turn) = Arc::clone(&inner.keeper.debiting).try_lock_owned() else { return };
-    let (mut left, inner) = (inner.last.owing(), Arc::downgrade(inner));
+    let (mut debits, mut releases) = (inner.last.owing(), inner.releases.count());
+    let inner = Arc::downgrade(inner);
     tokio::spawn(async move {
-        while left > 0 {
+        while debits > 0 || releases > 0 {
             let Some(inner) = inner.upgrade().filter(|inner| !inner.closed.load(Ordering::Relaxed)) else { break };
-            left = debit_some(&inner, left).await;
+            (debits, releases) = tell_some(&inner, debits, releases).await;
         }
         drop(turn);
     });
 }
 
-/// Debits all that is owed, after what another one debits now.
-async fn debit_the_rest(inner: &Arc<Inner>) {
+/// Tells the store all that it was not told, after what another one tells it now.
+async fn tell_the_rest(inner: &Arc<Inner>) {
     let _turn = inner.keeper.debiting.lock().await;
-    let mut left = inner.last.owing();
-    while left > 0 {
-        left = debit_some(inner, left).await;
+    let (mut debits, mut releases) = (inner.last.owing(), inner.releases.count());
+    while debits > 0 || releases > 0 {
+        (debits, releases) = tell_some(inner, debits, releases).await;
     }
+}
+
+/// Makes some of the debits and some of the releases that are left. Returns how many are left then.
+async fn tell_some(inner: &Arc<Inner>, debits: usize, releases: usize) -> (usize, usize) {
+    let debits = if debits > 0 { debit_some(inner, debits).await } else { 0 };
+    let releases = if releases > 0 { release_some(inner, releases).await } else { 0 };
+    (debits, releases)
+}
+
+/// Releases some of the permits that are left. Returns how many are left then: none once a release has no answer, as the store
+/// is still away.
+async fn release_some(inner: &Arc<Inner>, left: usize) -> usize {
+    let begun = inner.releases.begin(left.min(BACKGROUND_CALLS_MAX), inner.clock.now());
+    let left = left.saturating_sub(begun.len().max(1));
+    let made = join_all(begun.into_iter().map(|release| make_release(inner, release))).await;
+    if made.into_iter().all(|answered| answered) { left } else { 0 }
+}
+
+/// Asks the store for a release. Returns whether it answered.
+async fn make_release(inner: &Arc<Inner>, release: Release) -> bool {
+    let Some(charge) = release.charge() else { return true };
+    inner.calls.fetch_add(1, Ordering::Relaxed);
+    let answer = inner.store.permit(&Call::default(), &charge).await;
+    // What the store refuses to do it will refuse again.
+    let is_answered = !matches!(answer, Err(StoreError::Failed { .. }));
+    if is_answered {
+        release.answered();
+    }
+    is_answered
 }
 
 /// Debits some of the keys that are left. Returns how many are left then: none once no debit reaches the store, which is still
@@ -174,7 +213,7 @@ pub(super) async fn finish(inner: &Arc<Inner>) {
         }
         calls.finish().await;
     }
-    debit_the_rest(inner).await;
+    tell_the_rest(inner).await;
     inner.leave().await;
 }
 

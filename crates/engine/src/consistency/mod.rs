@@ -9,6 +9,7 @@
 //! | what is held of one key, of all keys | `purse.rs`, `leases.rs` |
 //! | copies of states, put right from time to time | `replica.rs`, `replicas.rs` |
 //! | decisions while the store is away | `away.rs` |
+//! | releases of permits that the store could not hear | `releases.rs` |
 //! | how many nodes use the store | `nodes.rs` |
 //! | work in the background | `keeper.rs` |
 //!
@@ -33,6 +34,7 @@ mod leases;
 mod name;
 mod nodes;
 mod purse;
+mod releases;
 mod replica;
 mod replicas;
 mod several;
@@ -67,6 +69,7 @@ use denials::Denials;
 use keeper::Keeper;
 use leases::Leases;
 use name::Spelling;
+use releases::Releases;
 use replica::Told;
 use replicas::Replicas;
 use slice::Terms;
@@ -107,6 +110,7 @@ struct Inner {
     leases: Leases,
     replicas: Replicas,
     last: Arc<LastStates>,
+    releases: Arc<Releases>,
     keeper: Arc<Keeper>,
     closed: AtomicBool,
     /// Whether this node announces itself to the others.
@@ -144,6 +148,7 @@ impl Consistent {
                 replicas: Replicas::new(Arc::clone(&keeper.wake)),
                 keeper,
                 last: Arc::default(),
+                releases: Arc::default(),
                 closed: AtomicBool::new(false),
                 counts_nodes: AtomicBool::new(false),
                 nodes: AtomicU64::new(0),
@@ -184,6 +189,7 @@ impl Consistent {
     ) -> Result<Decisions, StoreError> {
         if let ([charge], [place]) = (charges, &places[..]) {
             let decision = self.one(call, charge, place).await?;
+            self.inner.denials.admitted_here(charge, &decision);
             return Ok([(decision, charge.veto)].into_iter().collect());
         }
         check_charges(charges)?;
@@ -278,8 +284,8 @@ impl Inner {
         let forget = Forget { denials: &self.denials, charges };
         self.calls.fetch_add(1, Relaxed);
         let result = self.store.charge(call, charges).await;
-        let (decisions, learned) = (result?, self.clock.now());
-        self.last.learn(forget.charges, &decisions, sent, learned);
+        let (decisions, learned) = (forget.after(result)?, self.clock.now());
+        self.last.learn(charges, &decisions, sent, learned);
         if let (Some(question), false) = (question, decisions.is_allowed()) {
             self.denials.learn(question, sent, learned, decisions.with_vetoes());
         }
@@ -373,6 +379,18 @@ impl Drop for Inner {
 struct Forget<'a> {
     denials: &'a Denials,
     charges: &'a [Charge<'a>],
+}
+
+impl Forget<'_> {
+    /// Forgets what the answer says was changed; all that may have been, if there is none.
+    fn after(mut self, result: Result<Decisions, StoreError>) -> Result<Decisions, StoreError> {
+        match &result {
+            Ok(decisions) => self.denials.answered(std::mem::take(&mut self.charges), decisions),
+            Err(error) if error.was_not_applied() => self.charges = &[],
+            Err(_) => {}
+        }
+        result
+    }
 }
 
 impl Drop for Forget<'_> {

@@ -40,7 +40,12 @@ impl Consistent {
         let denied = joining.denied;
         let answers = joining.finish();
         if let (true, Some(question)) = (denied, question) {
+            inner.denials.note_eased();
             inner.denials.learn(question, sent, inner.clock.now(), &answers);
+        }
+        if !denied {
+            let each = charges.iter().zip(&answers);
+            each.for_each(|(charge, (decision, _))| inner.denials.admitted_here(charge, decision));
         }
         Ok(answers.into_iter().collect())
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Algorithm, Charge, Decisions, FakeClock, Limit, MemoryStore, Op, Snapshot, Time};
-use tidegate_engine::{Denial, Engine, InstallError, Options, PermitError};
+use tidegate_engine::{Caller, Denial, Engine, InstallError, Options, PermitError};
 use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
 use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, Other, Store, StoreError};
 
@@ -179,7 +179,7 @@ async fn permits_of_a_durable_store_do_not_fall_back() {
     let own = Own::new(durable());
     let engine = engine(&[("default", &own)], "limit: 9/minute");
     own.turn(FAILS);
-    let asked = engine.acquire_permit(b"pool", 2, Duration::from_secs(5), Some(b"me")).await;
+    let asked = engine.acquire_permit(&Caller::default(), b"pool", 2, Duration::from_secs(5), Some(b"me")).await;
     assert!(asked.is_err(), "{asked:?}");
     assert_eq!(engine.permit_counts().held_here, 0);
 }
@@ -188,7 +188,7 @@ async fn permits_of_a_durable_store_do_not_fall_back() {
 async fn permits_of_a_store_that_keeps_none_are_refused() {
     let own = Own::new(shared());
     let engine = engine(&[("default", &own)], "limit: 9/minute");
-    let asked = engine.acquire_permit(b"pool", 2, Duration::from_secs(5), Some(b"me")).await;
+    let asked = engine.acquire_permit(&Caller::default(), b"pool", 2, Duration::from_secs(5), Some(b"me")).await;
     assert!(matches!(asked, Err(PermitError::Unsupported { .. })), "{asked:?}");
     assert_eq!(engine.permit_counts().held_here, 0, "none is held in memory instead");
 }

@@ -170,7 +170,12 @@ impl From<PermitError> for Failure {
         let Some(wait) = error.retry_after() else {
             return Failure::new(StatusCode::BAD_REQUEST, error.to_string());
         };
-        Failure::unavailable(error.to_string(), wait)
+        let unavailable = Failure::unavailable(error.to_string(), wait);
+        match error {
+            // Only this caller is to wait: there is room for others.
+            PermitError::OverShare { .. } => Failure { status: StatusCode::TOO_MANY_REQUESTS, ..unavailable },
+            _ => unavailable,
+        }
     }
 }
 

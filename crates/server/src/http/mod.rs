@@ -139,7 +139,9 @@ impl HttpDoor {
                 let body = body::read(body).await?;
                 timed(service, Box::pin(permits::acquire(service, via, &body)).as_mut()).await
             }
-            Call::RenewPermit => timed(service, Box::pin(permits::renew(service, parameters, query)).as_mut()).await,
+            Call::RenewPermit => {
+                timed(service, Box::pin(permits::renew(service, via, parameters, query)).as_mut()).await
+            }
             Call::ReleasePermit => {
                 timed(service, Box::pin(permits::release(service, parameters, query)).as_mut()).await
             }

@@ -22,7 +22,7 @@ use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
 const KEYS: &str = "name what is shared, like key=job:42";
-const LEASES: &str = r#"write a time like "30s" or "500ms", or seconds as a number, up to 24 hours"#;
+const LEASES: &str = r#"write a time like "30s" or "500ms", or seconds as a number"#;
 const IDS: &str = "leave it out to get a new one, or bring one as text";
 
 /// A permit that is held.
@@ -88,12 +88,12 @@ pub(super) async fn acquire(service: &Service, via: Via<'_>, body: &[u8]) -> Ans
 }
 
 /// Holds a permit for another lease. The parameter is its name, still encoded.
-pub(super) async fn renew(service: &Service, [id, _]: Parameters<'_>, query: Option<&str>) -> Answered {
+pub(super) async fn renew(service: &Service, via: Via<'_>, [id, _]: Parameters<'_>, query: Option<&str>) -> Answered {
     let mut query = Query::parse(query)?;
     let (key, written) = (query.need("key", KEYS)?, query.need("lease", "say for how long, like lease=30s")?);
     query.finish()?;
     let (id, lease) = (decode(id, false)?, lease(&written)?);
-    let permits = service.engine.renew_permit(key.as_bytes(), id.as_bytes(), lease).await?;
+    let permits = service.renew_permit(via, key.as_bytes(), id.as_bytes(), lease).await?;
     match permits.done {
         true => {
             let held = Held { id: &id, in_use: permits.in_use, limit: None, lease_ns: nanos(lease), local: None };

@@ -152,6 +152,16 @@ async fn without_its_store_each_process_counts_by_itself() {
 }
 
 #[tokio::test]
+async fn a_permit_of_the_store_that_is_released_without_it_is_free_here() {
+    let bench = Bench::with_store("domains: {}", &format!("redis://127.0.0.1:{}?timeout=50ms", free_port()));
+    assert_eq!(status(&renew(&bench, "other", "30s").await), 200);
+    assert_eq!([acquire(&bench, &named("a")).await, acquire(&bench, &named("b")).await], [201, 429]);
+    assert_eq!(status(&release(&bench, "other").await), 503, "the store has to hear of it");
+    assert_eq!(acquire(&bench, &named("b")).await, 201);
+    assert_eq!([status(&release(&bench, "a").await), status(&release(&bench, "other").await)], [204, 503]);
+}
+
+#[tokio::test]
 async fn what_was_acquired_without_the_store_is_still_held_when_it_comes() {
     let server = Server::prepare(&Setup::default());
     let bench = Bench::with_store("domains: {}", &format!("redis://127.0.0.1:{}?timeout=2s", server.port));

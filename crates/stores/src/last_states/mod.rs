@@ -4,6 +4,8 @@
 //! What is admitted here for calls that never reached the store is **owed** to it: it is debited once when the store is back,
 //! and until that debit is answered the key is decided here.
 //!
+//! Keys that callers bring, who choose them, have a room of their own, and what rules owe is debited before what callers owe.
+//!
 //! Each node admits at most what its limit, going on from the last state that it remembers, admits in that time.
 
 mod debit;
@@ -18,21 +20,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Decisions, Op, Report, State, Time};
+use tidegate_core::{Charge, Decision, Decisions, Op, Purpose, Report, State, Time};
 
 use crate::clock_offset::ClockOffset;
 
 pub use debit::Debit;
 use entry::Entry;
 
-/// Keys that are remembered of each store, at about 120 bytes each: 14 MB if all are in use. Of more, those that used least of
-/// their limits are forgotten.
-pub const LAST_STATES_MAX: usize = 64 * SHARD_KEYS_MAX;
+/// Keys of rules that are remembered of each store, and as many that callers bring, at about 120 bytes each: 14 MB if all are
+/// in use, and as much again. Of more, those that used least of their limits are forgotten.
+pub const LAST_STATES_MAX: usize = SHARDS * SHARD_KEYS_MAX;
 
 /// Keys of a shard: as many as a table of a power of two holds.
 const SHARD_KEYS_MAX: usize = 1_792;
 
-/// Locks that keys are divided among.
+/// Locks that keys of rules are divided among, and as many for those that callers bring.
 const SHARDS: usize = 64;
 
 /// Slices of a log that decides here. Exact logs may have thousands of entries, of a hundred thousand keys.
@@ -41,8 +43,10 @@ const LOG_SLICES: u64 = 30;
 /// Reports that are older than another one by less than this were overtaken on the way. Otherwise the clock was set back.
 const STALE_REPORT_MAX: Duration = Duration::from_secs(1);
 
-/// What stands for a key: a hash of its namespace, limit, tag and bytes.
+/// What stands for a key: a hash of its namespace, limit, tag and bytes. The first bit says whether a caller brought it.
 type Print = u128;
+
+const OF_CALLER: Print = 1 << 127;
 
 /// A part of the keys.
 #[derive(Debug, Default)]
@@ -59,7 +63,7 @@ pub struct LastStates {
     seeds: [RandomState; 2],
     /// Keys that owe units.
     owing: AtomicUsize,
-    /// The shard whose keys are debited next.
+    /// The shard whose keys are debited next, of rules and of callers.
     next_owing: AtomicUsize,
     /// Keys that are decided here until their debit is answered.
     held: AtomicUsize,
@@ -71,7 +75,7 @@ pub struct LastStates {
 impl Default for LastStates {
     fn default() -> LastStates {
         LastStates {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..2 * SHARDS).map(|_| Mutex::default()).collect(),
             seeds: [RandomState::new(), RandomState::new()],
             owing: AtomicUsize::new(0),
             next_owing: AtomicUsize::new(0),
@@ -187,12 +191,14 @@ impl LastStates {
         self.owing.load(Relaxed)
     }
 
-    /// Takes out the next debits, at most this many.
+    /// Takes out the next debits, at most this many: those of rules first.
     #[must_use]
     pub fn debits(self: &Arc<Self>, most: usize, now: Time) -> Vec<Debit> {
         let mut debits = Vec::new();
         let first = self.next_owing.fetch_add(1, Relaxed) % SHARDS;
-        for shard in self.shards.iter().cycle().skip(first).take(SHARDS) {
+        let (of_rules, of_callers) = self.shards.split_at(SHARDS);
+        let from_first = |shards| <[_]>::iter(shards).cycle().skip(first).take(SHARDS);
+        for shard in from_first(of_rules).chain(from_first(of_callers)) {
             let mut shard = lock(shard);
             let mut left = shard.owing.len();
             while debits.len() < most && left > 0 {
@@ -277,12 +283,17 @@ impl LastStates {
             charge.key.as_bytes().hash(&mut hasher);
             hasher.finish()
         });
-        u128::from(high) << 64 | u128::from(low)
+        let print = u128::from(high) << 64 | u128::from(low);
+        match charge.namespace.purpose() {
+            Some(Purpose::Caller | Purpose::RequestLimit) => print | OF_CALLER,
+            _ => print & !OF_CALLER,
+        }
     }
 
     fn shard(&self, print: Print) -> MutexGuard<'_, Shard> {
         let number = usize::try_from(print % SHARDS as u128).unwrap_or(0);
-        #[expect(clippy::indexing_slicing, reason = "the remainder is below the length")]
+        let number = if print & OF_CALLER == 0 { number } else { SHARDS + number };
+        #[expect(clippy::indexing_slicing, reason = "the remainder is below half of the length")]
         lock(&self.shards[number])
     }
 }

@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Algorithm, Charge, Decisions, DecisionsExt, Key, Limit, LimitNumbers, Op, Rate, Report, State, Time, decide,
+    Algorithm, Charge, Decisions, DecisionsExt, Key, Limit, LimitNumbers, Namespace, Op, Purpose, Rate, Report, State,
+    Time, decide,
 };
 
 use super::{LAST_STATES_MAX, LastStates, SHARD_KEYS_MAX};
@@ -223,6 +224,28 @@ fn keys_that_used_most_are_remembered_longest() {
         let left = states.decide(&Charge::new(Key::new(&key).unwrap(), &limit, Op::Peek), 1, false, at(1)).remaining();
         assert_eq!(left, 10, "{key}");
     }
+}
+
+#[test]
+fn keys_that_callers_bring_crowd_out_none_of_rules() {
+    let limit = Limit::fixed_window(100, Duration::from_secs(3_600)).unwrap();
+    let states = Arc::new(LastStates::default());
+    let rule = Namespace::named(Purpose::Rule, &["api", "per-user", ""]);
+    let callers = [Purpose::Caller, Purpose::RequestLimit].map(Namespace::of);
+    let names: Vec<String> = (0..500).map(|number| format!("user{number}")).collect();
+    let of_rule = |key, op| Charge::new(Key::new(key).unwrap(), &limit, op).within(&rule);
+    let take = |charge: &Charge<'_>| states.decide(charge, 1, true, at(0)).remaining();
+    names.iter().for_each(|key| assert_eq!(take(&of_rule(key, Op::Take(1))), 99));
+    for number in 0..3 * LAST_STATES_MAX {
+        let (key, namespace) = (format!("flood{number}"), &callers[number % 2]);
+        take(&Charge::new(Key::new(&key).unwrap(), &limit, Op::Take(90)).within(namespace));
+    }
+    names.iter().for_each(|key| assert_eq!(take(&of_rule(key, Op::Peek)), 99, "{key}"));
+    let mut debits = states.debits(names.len() + 1, at(1));
+    let of_rules =
+        debits.iter_mut().filter_map(|debit| Some(debit.charge()).filter(|charge| charge.op == Op::Debit(1)));
+    assert_eq!(of_rules.count(), names.len(), "rules are debited first");
+    assert_eq!(debits.len(), names.len() + 1, "then callers");
 }
 
 #[test]

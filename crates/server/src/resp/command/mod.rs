@@ -120,7 +120,7 @@ async fn execute(context: &mut Context<'_>, name: Name, command: &Command<'_>) {
         Name::Throttle => throttle::alone(context.door, context.session.via(), context.replies, command).await,
         Name::Check => check::run(context.door, context.session.via(), context.replies, command).await,
         Name::Acquire => permits::acquire(context.door, context.session.via(), context.replies, command).await,
-        Name::Renew => permits::renew(context.door, context.replies, command).await,
+        Name::Renew => permits::renew(context.door, context.session.via(), context.replies, command).await,
         Name::Release => permits::release(context.door, context.replies, command).await,
         Name::Del => keys::delete(context, command).await,
         Name::Exists => keys::exists(context, command).await,

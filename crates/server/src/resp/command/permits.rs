@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LIMIT_MAX};
+use tidegate_engine::bounds::PERMIT_LIMIT_MAX;
 use tidegate_engine::{PermitError, StoreError};
 
 use crate::bounds::NUMBER_BYTES_TOLD_MAX;
@@ -41,7 +41,7 @@ async fn try_acquire(
         _ => return Err(ACQUIRE_USAGE.to_owned()),
     };
     let limit = number("limit", command.get(2), PERMIT_LIMIT_MAX)?;
-    let lease = lease(command.get(3))?;
+    let lease = lease(door, command.get(3))?;
     let service = &door.service;
     let asked = service.acquire_permit(via, command.get(1), limit, lease, id).await;
     let acquired = asked.map_err(told)?;
@@ -60,9 +60,9 @@ async fn try_acquire(
     Ok(())
 }
 
-pub(super) async fn renew(door: &RespDoor, replies: &mut Replies, command: &Command<'_>) {
-    let renewed = match lease(command.get(3)) {
-        Ok(lease) => door.service.engine.renew_permit(command.get(1), command.get(2), lease).await.map_err(told),
+pub(super) async fn renew(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &Command<'_>) {
+    let renewed = match lease(door, command.get(3)) {
+        Ok(lease) => door.service.renew_permit(via, command.get(1), command.get(2), lease).await.map_err(told),
         Err(text) => Err(text),
     };
     match renewed {
@@ -78,8 +78,8 @@ pub(super) async fn release(door: &RespDoor, replies: &mut Replies, command: &Co
     }
 }
 
-fn lease(text: &[u8]) -> Result<Duration, String> {
-    let most = u64::try_from(PERMIT_LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
+fn lease(door: &RespDoor, text: &[u8]) -> Result<Duration, String> {
+    let most = u64::try_from(door.service.engine.permit_lease_max().as_millis()).unwrap_or(u64::MAX);
     number("lease_ms", text, most).map(Duration::from_millis)
 }
 

@@ -57,7 +57,7 @@ async fn ask(door: &RespDoor, via: Via<'_>, version: Version, command: &Command<
         Some(Name::Throttle) => throttle::alone(door, via, &mut replies, command).await,
         Some(Name::Check) => check::run(door, via, &mut replies, command).await,
         Some(Name::Acquire) => permits::acquire(door, via, &mut replies, command).await,
-        Some(Name::Renew) => permits::renew(door, &mut replies, command).await,
+        Some(Name::Renew) => permits::renew(door, via, &mut replies, command).await,
         Some(Name::Release) => permits::release(door, &mut replies, command).await,
         // Nothing else is added.
         _ => {}
