@@ -161,6 +161,28 @@ async fn what_is_not_spent_comes_back() {
 }
 
 #[tokio::test]
+async fn a_denial_tells_what_is_left_after_what_was_admitted_here() {
+    let server = Server::start(&Setup::default());
+    let [ann]: [Consistent; 1] = nodes(&server);
+    let wide = Limit::fixed_window(1_000, day()).unwrap();
+    let tight = Limit::fixed_window(1, Duration::from_secs(3_600)).unwrap();
+    for local in [Consistency::Leased, Consistency::Async] {
+        let name = format!("{local:?}");
+        let both = [shared(&name, &wide, Op::Take(1), local), shared(&name, &tight, Op::Take(1), Consistency::Exact)];
+        assert!(ann.charge(&Call::default(), &both).await.unwrap().is_allowed());
+        let denied = async || {
+            let told = ann.charge(&Call::default(), &both).await.unwrap();
+            assert!(!told.is_allowed());
+            told.first().unwrap().remaining()
+        };
+        let before = denied().await;
+        assert!(take(&ann, &name, &wide, 10, local).await);
+        let after = denied().await;
+        assert!(after + 10 <= before, "{local:?}: {before}, then {after}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_taken_here_goes_back_when_the_store_denies_the_rest() {
     let server = Server::start(&Setup::default());
     let [ann]: [Consistent; 1] = nodes(&server);
