@@ -88,6 +88,10 @@ pub const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 /// Most arguments of a command on the protocol of Redis: a DEL of many keys is cut into several.
 pub const ARGUMENTS_MAX: usize = 1024;
 
+/// Longest argument on the protocol of Redis that is answered with an error, though it is not kept: it is read and thrown
+/// away, so that the connection can go on with the next command. A longer one ends the connection.
+pub const SKIPPED_ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
+
 /// Longest command on the protocol of Redis. It is kept in memory until its last byte came.
 pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
