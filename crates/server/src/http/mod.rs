@@ -40,10 +40,12 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -119,6 +121,7 @@ impl HttpDoor {
     }
 
     /// Answers what a request asks for, by the table in `routes.rs`. What is rare is boxed: it needs no room in every request.
+        caller.pulse.asked();
     async fn route(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
         let (call, parameters) = routes::find(&parts.method, parts.uri.path())?;
         let service = &*self.service;
@@ -232,12 +235,29 @@ impl Door for HttpDoor {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         self.converse(&self.http, stream, peer, drain).await;
+                pulse::Next::Examine => match without_rest(http, connection) {
+                    Some(quiet) => connection = quiet,
+                    None => return,
+                },
     }
 
     async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         // Who takes longer is cut off.
         let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
     }
+}
+
+/// The same connection, which has answered and written everything, if no beginning of another request was read from it.
+/// hyper does not show what it has read, except at a connection's end.
+fn without_rest<S>(http: &http1::Builder, connection: http1::Connection<Io, S>) -> Option<http1::Connection<Io, S>>
+where
+    S: HttpService<Incoming, ResBody = Full<Bytes>>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let parts = connection.into_parts();
+    // Empty lines between requests are none of either.
+    let is_blank = parts.read_buf.iter().all(|byte| b"\r\n".contains(byte));
+    is_blank.then(|| http.serve_connection(parts.io, parts.service))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What is wrong is told: the field, its value and what would do. Nothing of it ends the server.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bench::{Bench, body, read_all, status, wrong};
@@ -258,6 +260,47 @@ async fn a_connection_between_requests_stays_open_for_a_while() {
     let bench = Bench::new();
     let mut stream = bench.connect().await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+/// The beginning of a request that came together with the one before is no pause between requests.
+#[tokio::test(start_paused = true)]
+async fn half_a_request_in_the_same_packet_is_not_waited_for_any_longer() {
+    let bench = Bench::new();
+    let check = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\n";
+    let whole = format!("{check}content-length: 26\r\n\r\n{{\"key\":\"a\",\"limit\":\"99/s\"}}");
+    let chunked =
+        format!("{check}transfer-encoding: chunked\r\n\r\n1a\r\n{{\"key\":\"a\",\"limit\":\"99/s\"}}\r\n0\r\n\r\n");
+    for first in ["GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", &whole, &chunked] {
+        for half in ["G", "GET / HT", "GET / HTTP/1.1\r\nx: ", "GET / HTTP/1.1\r\nhost: x\r\n", "\r\nGET"] {
+            let mut stream = bench.connect().await;
+            let started = tokio::time::Instant::now();
+            stream.write_all(format!("{first}{half}").as_bytes()).await.unwrap();
+            assert_eq!(status(&read_all(&mut stream).await), 200, "{first:?}");
+            assert!((10..=15).contains(&started.elapsed().as_secs()), "{half:?}: {:?}", started.elapsed());
+        }
+    }
+}
+
+/// That it was looked at meanwhile makes no difference to a client.
+#[tokio::test(start_paused = true)]
+async fn a_connection_goes_on_after_a_pause() {
+    let bench = Bench::new();
+    let mut stream = bench.connect().await;
+    let request = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    // Some old clients send an empty line behind a request.
+    for (pause, sent) in
+        [(0, format!("{request}\r\n")), (30, request.to_owned()), (80, request.repeat(2)), (30, request.to_owned())]
+    {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        while answers.matches("alive\n").count() < sent.matches("GET").count() {
+            let mut bytes = [0; 1024];
+            let count = stream.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "closed after {pause} s");
+            answers += std::str::from_utf8(&bytes[..count]).unwrap();
+        }
+    }
+}
+
     let started = tokio::time::Instant::now();
     assert_eq!(status(&read_all(&mut stream).await), 200);
     assert!((60..100).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
