@@ -41,6 +41,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderValue;
+use http::header::CONNECTION;
 use http::request::Parts;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -81,6 +83,8 @@ struct Caller {
     pulse: Arc<Pulse>,
 }
 
+    /// Whether it shall end.
+    drain: Drain,
 impl HttpDoor {
     /// Speaks HTTP in front of `service`.
     #[must_use]
@@ -112,7 +116,11 @@ impl HttpDoor {
     /// Answers a request.
     async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Reply, Infallible> {
         let (parts, body) = request.into_parts();
-        let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
+        let mut reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
+        if caller.drain.has_started() {
+            // The client hears that this was the last one before it can send another.
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.service.traffic.count(Protocol::Http);
         self.service.traffic.count_status(Protocol::Http, reply.status());
         answer::keep_map(parts.headers);
@@ -184,34 +192,27 @@ impl HttpDoor {
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
         let peer = Peer::new(&self.service.engine, peer);
-        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse) };
+        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), drain: drain.clone() };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
-            let look = bell::when_woken(async {
+            let starts_to_end = bell::when_woken(async {
                 tokio::select! {
                     () = drain.started(), if !is_ending => false,
                     () = tokio::time::sleep(HTTP_WATCH) => true,
                 }
             });
-            let look = tokio::select! {
+            let starts_to_end = tokio::select! {
                 biased;
                 // Errors are those of the client, who has been told or is gone.
                 _ = &mut connection => break,
-                look = look => look,
+                starts_to_end = starts_to_end => starts_to_end,
             };
-            if !look {
+            if starts_to_end {
+                // A request may be on its way: until the next look, the client is told to go with an answer.
                 is_ending = true;
-                // A request may have come that nobody has looked for yet: hyper would close the connection on it. What the
-                // sockets have to say is heard in between.
-                tokio::select! {
-                    biased;
-                    _ = &mut connection => break,
-                    () = tokio::task::yield_now() => {}
-                }
-                Pin::new(&mut connection).graceful_shutdown();
                 continue;
             }
             match silence.look(&pulse) {
@@ -233,6 +234,8 @@ impl Door for HttpDoor {
     const NAME: &'static str = Protocol::Http.name();
     const SPARE: usize = SPARE_CONNECTIONS;
 
+                // After a drain began, no client that is busy is quiet for that long.
+                pulse::Next::Wait if is_ending && !pulse.is_busy() => Pin::new(&mut connection).graceful_shutdown(),
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
         self.converse(&self.http, stream, peer, drain).await;
                 pulse::Next::Examine => match without_rest(http, connection) {
