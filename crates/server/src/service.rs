@@ -12,6 +12,7 @@ use tidegate_engine::Engine;
 use tokio::sync::watch;
 
 use crate::decision_log::DecisionLog;
+use crate::guesses::Guesses;
 use crate::http::Pages;
 use crate::protocol::Protocol;
 use crate::refusals::Refusals;
@@ -35,6 +36,8 @@ pub struct Service {
     pub(crate) tls_failures: Refusals,
     /// Passwords of Redis clients that were wrong.
     pub(crate) auth_failures: Refusals,
+    /// Wrong passwords of Redis clients.
+    pub(crate) password_guesses: Guesses,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -45,6 +48,7 @@ impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
+        let password_guesses = Guesses::new(engine.clock());
         Service {
             engine,
             ready: watch::Sender::new(false),
@@ -54,6 +58,7 @@ impl Service {
             tls: None,
             tls_failures: Refusals::default(),
             auth_failures: Refusals::default(),
+            password_guesses,
             pages: Pages::default(),
             decision_log: None,
         }

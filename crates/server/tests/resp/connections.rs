@@ -113,6 +113,32 @@ async fn an_argument_that_is_too_long_is_skipped() {
     assert_eq!(talk(None, input).await, format!("+OK\r\n{ERROR}{aborted}+PONG\r\n"));
 }
 
+#[tokio::test]
+async fn wrong_passwords_end_the_connection_and_slow_the_address() {
+    let server = Server::start(Some("secret"));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let later =
+        |seconds| format!("-WRONGPASS too many wrong passwords from this address; try again in {seconds} s\r\n");
+    let mut client = server.connect().await;
+    client.send("AUTH guess\r\nHELLO 3 AUTH default guess\r\n".repeat(50)).await;
+    assert_eq!(client.read_all().await, wrong.repeat(10));
+    for right in ["AUTH secret\r\n", "HELLO 2 AUTH default secret\r\n"] {
+        let mut client = server.connect().await;
+        client.send(format!("{right}QUIT\r\n")).await;
+        assert_eq!(client.read_all().await, later(6), "else a guess would not have to wait");
+    }
+    server.clock.advance(Duration::from_secs(6));
+    server.connect().await.expect("AUTH secret", "+OK\r\n").await;
+    // One connection has ten guesses, however slow.
+    let mut client = server.connect().await;
+    for _ in 0..10 {
+        client.expect("AUTH guess", wrong).await;
+        server.clock.advance(Duration::from_secs(6));
+    }
+    let rest = tokio::time::timeout(Duration::from_secs(5), client.read_all()).await;
+    assert_eq!(rest.as_deref(), Ok(""));
+}
+
 /// With time paused, a runtime that has nothing else to do jumps to the next instant that somebody waits for.
 #[tokio::test(start_paused = true)]
 async fn silence_ends_a_connection() {
