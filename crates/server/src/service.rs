@@ -36,7 +36,8 @@ pub struct Service {
     pub(crate) tls_failures: Refusals,
     /// Passwords of Redis clients that were wrong.
     pub(crate) auth_failures: Refusals,
-    /// Wrong passwords of Redis clients.
+    /// Wrong admin tokens, and wrong passwords of Redis clients.
+    pub(crate) token_guesses: Guesses,
     pub(crate) password_guesses: Guesses,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
@@ -48,7 +49,7 @@ impl Service {
     /// A service that is not ready yet.
     #[must_use]
     pub fn new(engine: Engine) -> Service {
-        let password_guesses = Guesses::new(engine.clock());
+        let (token_guesses, password_guesses) = (Guesses::new(engine.clock()), Guesses::new(engine.clock()));
         Service {
             engine,
             ready: watch::Sender::new(false),
@@ -58,6 +59,7 @@ impl Service {
             tls: None,
             tls_failures: Refusals::default(),
             auth_failures: Refusals::default(),
+            token_guesses,
             password_guesses,
             pages: Pages::default(),
             decision_log: None,

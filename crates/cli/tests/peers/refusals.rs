@@ -7,6 +7,7 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tidegate_testkit::http::ask;
 use tidegate_testkit::process::directory;
 use tidegate_testkit::tidegate::Tidegate;
 use tidegate_testkit::wait::eventually;
@@ -88,6 +89,15 @@ fn wrong_passwords_are_few_are_counted_and_some_are_logged_without_them() {
     assert!((1..60).contains(&told.len()), "{log}");
     assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
     assert!(!log.contains("guess") && !log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn a_server_may_take_no_reports() {
+    let report = r#"{"domain":"web","descriptors":[{}],"response":{"status":401}}"#;
+    let tidegate = Tidegate::start(&["--no-reports"]);
+    let answer = ask(tidegate.http, "POST", "/v1/report", &[], report);
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.contains("reports are switched off"), "{}", answer.body);
 }
 
 #[test]

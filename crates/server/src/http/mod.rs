@@ -57,7 +57,8 @@ use crate::linger;
 use crate::listener::Door;
 use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
-use answer::{Answered, Reply};
+use answer::{Answered, Failure, Reply};
+use guard::Admin;
 use pages::Kind;
 pub(crate) use pages::Pages;
 use pulse::{Io, Pulse, Silence};
@@ -72,6 +73,7 @@ pub struct HttpDoor {
     brief: http1::Builder,
     address: Option<SocketAddr>,
     admin_token: Option<String>,
+    takes_reports: bool,
 }
 
 /// What is known of a connection.
@@ -81,10 +83,10 @@ struct Caller {
     is_local: bool,
     /// What it does.
     pulse: Arc<Pulse>,
-}
-
     /// Whether it shall end.
     drain: Drain,
+}
+
 impl HttpDoor {
     /// Speaks HTTP in front of `service`.
     #[must_use]
@@ -98,7 +100,7 @@ impl HttpDoor {
         http.half_close(true);
         let mut brief = http.clone();
         brief.keep_alive(false);
-        HttpDoor { service, http, brief, address: None, admin_token: None }
+        HttpDoor { service, http, brief, address: None, admin_token: None, takes_reports: true }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
@@ -113,8 +115,15 @@ impl HttpDoor {
         HttpDoor { admin_token, ..self }
     }
 
+    /// The same, or one that takes no reports of what became of requests.
+    #[must_use]
+    pub fn with_reports(self, takes_reports: bool) -> HttpDoor {
+        HttpDoor { takes_reports, ..self }
+    }
+
     /// Answers a request.
     async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Reply, Infallible> {
+        caller.pulse.asked();
         let (parts, body) = request.into_parts();
         let mut reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
         if caller.drain.has_started() {
@@ -129,12 +138,14 @@ impl HttpDoor {
     }
 
     /// Answers what a request asks for, by the table in `routes.rs`. What is rare is boxed: it needs no room in every request.
-        caller.pulse.asked();
     async fn route(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
         let (call, parameters) = routes::find(&parts.method, parts.uri.path())?;
         let service = &*self.service;
         let query = parts.uri.query();
         let via = Via::from_peer(Protocol::Http, &caller.peer).with_headers(&parts.headers);
+        if call.trusts_the_caller() {
+            guard::refuse_other_sites(caller, &parts.headers)?;
+        }
         match call {
             Call::Check => {
                 let body = body::read(body).await?;
@@ -142,6 +153,7 @@ impl HttpDoor {
             }
             Call::CheckInQuery => timed(service, pin!(check::get(service, via, query))).await,
             Call::Auth => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
+            Call::Report if !self.takes_reports => Err(report::switched_off()),
             Call::Report => Box::pin(report::post(service, &body::read(body).await?)).await,
             Call::AcquirePermit => {
                 let body = body::read(body).await?;
@@ -157,7 +169,8 @@ impl HttpDoor {
             Call::Description => Ok(routes::openapi()),
             Call::EnvoyJson => {
                 let body = body::read(body).await?;
-                timed(service, Box::pin(reference::json(service, via, &body)).as_mut()).await
+                let admit = || self.admit(caller, parts);
+                timed(service, Box::pin(reference::json(service, via, &body, admit)).as_mut()).await
             }
             Call::EnvoyHealth => Ok(reference::ready(service, "OK", "")),
             Call::Overview => Ok(routes::page(&parts.headers, self.address)),
@@ -175,7 +188,7 @@ impl HttpDoor {
         body: Incoming,
     ) -> Answered {
         let service = &*self.service;
-        let admin = guard::admit(self.admin_token.as_deref(), caller, parts)?;
+        let admin = self.admit(caller, parts)?;
         match call {
             AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,
@@ -185,6 +198,11 @@ impl HttpDoor {
             AdminCall::SetMode => rules::set_mode(&admin, service, parameters, &body::read(body).await?),
             AdminCall::EnvoyLimits => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
         }
+    }
+
+    /// Lets administrators in.
+    fn admit(&self, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
+        guard::admit(&self.service, self.admin_token.as_deref(), caller, parts)
     }
 
     /// Serves a connection until it ends.
@@ -200,8 +218,8 @@ impl HttpDoor {
         loop {
             let starts_to_end = bell::when_woken(async {
                 tokio::select! {
-                    () = drain.started(), if !is_ending => false,
-                    () = tokio::time::sleep(HTTP_WATCH) => true,
+                    () = drain.started(), if !is_ending => true,
+                    () = tokio::time::sleep(HTTP_WATCH) => false,
                 }
             });
             let starts_to_end = tokio::select! {
@@ -216,37 +234,18 @@ impl HttpDoor {
                 continue;
             }
             match silence.look(&pulse) {
+                // After a drain began, no client that is busy is quiet for that long.
+                pulse::Next::Wait if is_ending && !pulse.is_busy() => Pin::new(&mut connection).graceful_shutdown(),
                 pulse::Next::Wait => {}
+                pulse::Next::Examine => match without_rest(http, connection) {
+                    Some(quiet) => connection = quiet,
+                    None => return,
+                },
                 pulse::Next::Finish => Pin::new(&mut connection).graceful_shutdown(),
                 pulse::Next::Drop => return,
             }
         }
         linger::close(connection.into_parts().io.into_stream()).await;
-    }
-}
-
-/// Answers whether something may pass, and counts how long that takes.
-async fn timed(service: &Service, answer: Pin<&mut impl Future<Output = Answered>>) -> Answered {
-    service.timed(Protocol::Http, answer).await
-}
-
-impl Door for HttpDoor {
-    const NAME: &'static str = Protocol::Http.name();
-    const SPARE: usize = SPARE_CONNECTIONS;
-
-                // After a drain began, no client that is busy is quiet for that long.
-                pulse::Next::Wait if is_ending && !pulse.is_busy() => Pin::new(&mut connection).graceful_shutdown(),
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        self.converse(&self.http, stream, peer, drain).await;
-                pulse::Next::Examine => match without_rest(http, connection) {
-                    Some(quiet) => connection = quiet,
-                    None => return,
-                },
-    }
-
-    async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        // Who takes longer is cut off.
-        let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
     }
 }
 
@@ -261,6 +260,25 @@ where
     // Empty lines between requests are none of either.
     let is_blank = parts.read_buf.iter().all(|byte| b"\r\n".contains(byte));
     is_blank.then(|| http.serve_connection(parts.io, parts.service))
+}
+
+/// Answers whether something may pass, and counts how long that takes.
+async fn timed(service: &Service, answer: Pin<&mut impl Future<Output = Answered>>) -> Answered {
+    service.timed(Protocol::Http, answer).await
+}
+
+impl Door for HttpDoor {
+    const NAME: &'static str = Protocol::Http.name();
+    const SPARE: usize = SPARE_CONNECTIONS;
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        self.converse(&self.http, stream, peer, drain).await;
+    }
+
+    async fn serve_briefly(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
+        // Who takes longer is cut off.
+        let _ = timeout(SPARE_TIME, self.converse(&self.brief, stream, peer, drain)).await;
+    }
 }
 
 #[cfg(test)]

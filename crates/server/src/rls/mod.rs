@@ -37,6 +37,7 @@ use tokio::time::timeout;
 use tonic::service::Routes;
 
 use self::calls::{Calls, Limits};
+pub(crate) use self::decode::gives_back;
 use self::owed::{Counted, Ledger};
 use crate::bounds::{
     DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,
@@ -58,6 +59,8 @@ pub struct RlsOptions {
     pub reflection: bool,
     /// Whether answers carry the metadata of rules.
     pub dynamic_metadata: bool,
+    /// Whether every client may give units back. Otherwise only those on this machine and those with a certificate may.
+    pub refunds: bool,
 }
 
 /// The door for Envoy.
@@ -73,9 +76,9 @@ impl RlsDoor {
     /// A door to this service.
     #[must_use]
     pub fn new(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
-        let RlsOptions { tls, reflection, dynamic_metadata } = options;
+        let RlsOptions { tls, reflection, dynamic_metadata, refunds } = options;
         RlsDoor {
-            limits: Arc::new(Limits { service, dynamic_metadata }),
+            limits: Arc::new(Limits { service, dynamic_metadata, refunds }),
             tls,
             reflection: if reflection { reflection::routes() } else { None },
             http2: http2_with_bounds(),
@@ -83,12 +86,12 @@ impl RlsDoor {
     }
 
     /// Serves a connection that is encrypted by now, or in the clear.
-    async fn converse<S>(&self, stream: S, peer: SocketAddr, mut drain: Drain)
+    async fn converse<S>(&self, stream: S, peer: SocketAddr, is_certified: bool, mut drain: Drain)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
-        let peer = Peer::new(&self.limits.service.engine, peer);
+        let peer = Peer { is_certified, ..Peer::new(&self.limits.service.engine, peer) };
         let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), peer, drain.clone()));
         // Each call is a task of its own: should one panic, the others and the connection go on.
         let ledger = Arc::new(Ledger::default());
@@ -118,7 +121,7 @@ impl Door for RlsDoor {
     const NAME: &'static str = Protocol::Grpc.name();
 
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, drain: Drain) {
-        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), peer, drain).await };
+        let Some(tls) = &self.tls else { return self.converse(WriteStall::new(stream), peer, false, drain).await };
         let greeted = timeout(STALL, async {
             // Load balancers knock to see whether somebody listens, and go without a word: nothing failed.
             if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
@@ -128,7 +131,10 @@ impl Door for RlsDoor {
         });
         let failed = |reason: &dyn fmt::Display| self.limits.service.note_tls_failure(Self::NAME, peer, reason);
         match greeted.await {
-            Ok(Ok(Some(stream))) => self.converse(stream, peer, drain).await,
+            Ok(Ok(Some(stream))) => {
+                let is_certified = stream.get_ref().1.peer_certificates().is_some();
+                self.converse(stream, peer, is_certified, drain).await;
+            }
             Ok(Ok(None)) => {}
             Ok(Err(error)) => failed(&error),
             Err(_) => failed(&"it took too long"),

@@ -5,6 +5,7 @@ mod answers;
 mod connections;
 mod encrypted;
 mod health;
+mod refunds;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use tidegate_core::{FakeClock, Time};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, load_text};
-use tidegate_server::{Drain, Drainer, Listener, RlsDoor, RlsOptions, Service};
+use tidegate_server::{Door, Drain, Drainer, Listener, RlsDoor, RlsOptions, Service};
+use tokio::net::TcpListener;
 use tonic::transport::Channel;
 
 /// Twenty and a half seconds after the start of a minute.
@@ -49,6 +51,21 @@ impl Server {
         let door = Arc::new(RlsDoor::new(Arc::clone(&service), door));
         tokio::spawn(async move { listener.accept(door, drain).await });
         Server { address, service, clock, drainer }
+    }
+
+    /// The address of a listener in front of the same service, whose clients seem to come from another machine.
+    async fn afar(&self, options: RlsOptions) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Arc::new(RlsDoor::new(Arc::clone(&self.service), options));
+        tokio::spawn(async move {
+            let (_drainer, drain) = Drainer::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let peer = "192.0.2.7:4711".parse().unwrap();
+                tokio::spawn(Arc::clone(&door).serve(stream, peer, drain.clone()));
+            }
+        });
+        address
     }
 
     async fn client(&self) -> RateLimitServiceClient<Channel> {
