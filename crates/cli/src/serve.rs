@@ -70,6 +70,12 @@ pub(crate) struct Args {
     /// The longest lease of a permit that callers get, like 10m; up to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = permit_lease)]
     permit_lease_max: Duration,
+    /// Let every gRPC client give units back (`is_negative_hits`), not only those on this machine or with a certificate
+    #[arg(long)]
+    grpc_refunds: bool,
+    /// Refuse reports of what became of requests (POST /v1/report), for rules that count no responses
+    #[arg(long)]
+    no_reports: bool,
     /// Seconds to stay open, unready, after being told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
@@ -233,6 +239,8 @@ fn options(args: Args, store: Store) -> Options {
         tls: args.tls.of_listeners(),
         reflection: args.reflection,
         dynamic_metadata: args.dynamic_metadata,
+        grpc_refunds: args.grpc_refunds,
+        reports: !args.no_reports,
         resp_password: args.password,
         admin_token: args.admin_token,
     }

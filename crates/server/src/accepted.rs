@@ -1,10 +1,12 @@
 //! Connections as front ends get them.
 
+use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
 use crate::stream::Stream;
+use crate::tls::Tls;
 
 /// A connection that a listener has accepted, greeted by TLS where the listener speaks that.
 #[derive(Debug)]
@@ -19,6 +21,14 @@ impl Accepted {
     #[must_use]
     pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
         Accepted { stream: Stream::plain(stream), address }
+    }
+
+    /// A connection that no listener has counted, greeted by TLS. Returns `None` if the client leaves without a word.
+    ///
+    /// # Errors
+    /// If TLS cannot be agreed on.
+    pub async fn greeted(stream: TcpStream, address: SocketAddr, tls: &Tls) -> io::Result<Option<Accepted>> {
+        Ok(Stream::greet(stream, tls).await?.map(|stream| Accepted { stream, address }))
     }
 
     /// Whether the client has shown a certificate of an authority that the listener trusts.

@@ -91,6 +91,10 @@ pub const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 /// Most arguments of a command on the protocol of Redis: a DEL of many keys is cut into several.
 pub const ARGUMENTS_MAX: usize = 1024;
 
+/// Longest argument on the protocol of Redis that is answered with an error, though it is not kept: it is read and thrown
+/// away, so that the connection can go on with the next command. A longer one ends the connection.
+pub const SKIPPED_ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
+
 /// Longest command on the protocol of Redis. It is kept in memory until its last byte came.
 pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
@@ -148,6 +152,19 @@ pub const PAGE_SHARED: Duration = Duration::from_secs(2);
 /// How long a connection has to take a page about all rules: as long as Prometheus gives a scrape. With the two above, at
 /// most [`PAGES_FRESH`] + ([`PAGE_SHARED`] + `PAGE_READ` + 2 × [`HTTP_WATCH`]) / [`PAGE_SHARED`] = 10 of a kind are held.
 pub const PAGE_READ: Duration = Duration::from_secs(10);
+
+/// Wrong secrets that an address may try at once, and the time in which that many more become possible: nobody mistypes
+/// more often, and at ten a minute a password of eight letters takes many thousand years.
+pub const GUESSES_MAX: u64 = 10;
+
+/// See [`GUESSES_MAX`].
+pub const GUESSES_PERIOD: Duration = Duration::from_secs(60);
+
+/// Addresses whose wrong secrets are counted exactly. Of further ones some may have to wait for others.
+pub const GUESSING_ADDRESSES: usize = 4_096;
+
+/// Wrong passwords after which the connection of a Redis client is closed.
+pub const WRONG_PASSWORDS_MAX: u32 = 10;
 
 /// Most bytes of the head of an HTTP request: twice what common proxies let pass. More than 100 headers are refused too.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;

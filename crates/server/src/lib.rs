@@ -29,6 +29,7 @@ mod checks;
 mod decision_log;
 mod descriptors;
 mod drain;
+mod guesses;
 mod headers;
 mod http;
 mod lanes;

@@ -63,13 +63,15 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Who it is among those who bring limits.
     pub(crate) caller: Caller,
+    /// Whether it has shown a certificate that is trusted here.
+    pub(crate) is_certified: bool,
 }
 
 impl Peer {
     /// The other end of a connection to a service.
     pub(crate) fn new(engine: &Engine, address: SocketAddr) -> Peer {
         let address = address.ip().to_canonical();
-        Peer { address, caller: engine.caller(address) }
+        Peer { address, caller: engine.caller(address), is_certified: false }
     }
 }
 

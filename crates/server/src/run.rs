@@ -63,6 +63,10 @@ pub struct Options {
     pub reflection: bool,
     /// Whether answers to Envoy carry the metadata of rules.
     pub dynamic_metadata: bool,
+    /// Whether every gRPC client may give units back, and not only those on this machine or with a certificate.
+    pub grpc_refunds: bool,
+    /// Whether reports of what became of requests are taken.
+    pub reports: bool,
     /// What AUTH has to say.
     pub resp_password: Option<String>,
     /// What administrators have to say.
@@ -159,9 +163,14 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let worker = Worker {
         listeners: Arc::new(listeners),
         service: Arc::clone(&service),
-        rls: RlsOptions { reflection: options.reflection, dynamic_metadata: options.dynamic_metadata },
+        rls: RlsOptions {
+            reflection: options.reflection,
+            dynamic_metadata: options.dynamic_metadata,
+            refunds: options.grpc_refunds,
+        },
         resp: Arc::new(RespDoor::new(Arc::clone(&service)).with_password(options.resp_password)),
         admin_token: options.admin_token,
+        reports: options.reports,
         drain,
         stop,
         has_connected,
@@ -263,6 +272,7 @@ struct Worker {
     /// One for all threads: it numbers and counts its clients.
     resp: Arc<RespDoor>,
     admin_token: Option<String>,
+    reports: bool,
     drain: Drain,
     /// Closed once everybody has finished or time is up.
     stop: watch::Receiver<()>,
@@ -289,12 +299,12 @@ impl Worker {
     }
 
     async fn serve(self) {
-        let Worker { listeners, service, rls, resp, admin_token, drain, mut stop, has_connected } = self;
+        let Worker { listeners, service, rls, resp, admin_token, reports, drain, mut stop, has_connected } = self;
         cache_http_date().await;
         service.engine.connect(CONNECT_PATIENCE).await;
         let _ = has_connected.send(()).await;
         drop(has_connected);
-        let mut http = HttpDoor::new(Arc::clone(&service)).with_admin_token(admin_token);
+        let mut http = HttpDoor::new(Arc::clone(&service)).with_admin_token(admin_token).with_reports(reports);
         if let Ok(address) = listeners.http.address() {
             http = http.listening_on(address);
         }

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::bounds::REFUSAL_LINES;
 use crate::decision_log::DecisionLog;
+use crate::guesses::Guesses;
 use crate::http::Pages;
 use crate::log_writer::LogProgress;
 use crate::protocol::Protocol;
@@ -38,6 +39,9 @@ pub struct Service {
     broken_connections: LogLimiter,
     /// What became of the lines of the log.
     pub(crate) log: LogProgress,
+    /// Wrong admin tokens, and wrong passwords of Redis clients.
+    pub(crate) token_guesses: Guesses,
+    pub(crate) password_guesses: Guesses,
     /// Pages about all rules that are being read.
     pub(crate) pages: Pages,
     /// Where decisions are written, if anywhere.
@@ -49,6 +53,7 @@ impl Service {
     #[must_use]
     pub fn new(engine: Engine) -> Service {
         let clock = engine.clock().clone();
+        let (token_guesses, password_guesses) = (Guesses::new(engine.clock()), Guesses::new(engine.clock()));
         Service {
             ready: watch::Sender::new(false),
             config_loads: AtomicU64::new(0),
@@ -58,6 +63,8 @@ impl Service {
             admin_refusals: LogLimiter::new(REFUSAL_LINES, clock.clone()),
             broken_connections: LogLimiter::new(REFUSAL_LINES, clock),
             log: LogProgress::default(),
+            token_guesses,
+            password_guesses,
             pages: Pages::default(),
             decision_log: None,
             engine,

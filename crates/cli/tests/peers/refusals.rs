@@ -7,6 +7,7 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tidegate_testkit::http::ask;
 use tidegate_testkit::process::directory;
 use tidegate_testkit::tidegate::Tidegate;
 use tidegate_testkit::wait::eventually;
@@ -39,6 +40,11 @@ fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
+/// How often the answer has this text.
+fn count(answer: &[u8], text: &str) -> u32 {
+    String::from_utf8_lossy(answer).matches(text).count().try_into().unwrap()
+}
+
 fn lines_of(log: &str, said: &str) -> Vec<String> {
     log.lines().filter(|line| line.contains(said)).map(str::to_owned).collect()
 }
@@ -61,21 +67,37 @@ fn tls_handshakes_that_fail_are_counted_and_some_are_logged() {
 }
 
 #[test]
-fn wrong_passwords_are_counted_and_some_are_logged_without_them() {
+fn wrong_passwords_are_few_are_counted_and_some_are_logged_without_them() {
     let tidegate = Tidegate::start(&["--password", "open-sesame"]);
-    for _ in 0..20 {
+    // Neither a right one, nor none at all, is wrong.
+    let right = say(tidegate.resp, b"PING\r\nAUTH open-sesame\r\nQUIT\r\n");
+    assert_eq!(count(&right, "+OK\r\n"), 2);
+    let (mut wrong, mut too_many) = (0, 0);
+    for _ in 0..60 {
         let answer =
             say(tidegate.resp, b"AUTH guess-one\r\nAUTH guess-two x\r\nHELLO 3 AUTH default guess-three\r\nQUIT\r\n");
-        assert_eq!(String::from_utf8(answer).unwrap().matches("-WRONGPASS ").count(), 3);
+        wrong += count(&answer, "-WRONGPASS invalid username-password pair");
+        too_many += count(&answer, "-WRONGPASS too many wrong passwords from this address; try again in ");
     }
-    // Neither a right one, nor none at all, is wrong.
-    say(tidegate.resp, b"PING\r\nAUTH open-sesame\r\nQUIT\r\n");
-    assert_eq!(tidegate.metric("tidegate_auth_failures_total"), Some(60.0));
+    // Ten at once, and one more every six seconds, of which this takes few.
+    assert!((10..=20).contains(&wrong), "{wrong}");
+    assert!((40..=57).contains(&too_many), "{too_many}");
+    let counted = tidegate.metric("tidegate_auth_failures_total");
+    assert_eq!(counted, Some(f64::from(wrong + too_many)));
     let log = tidegate.process.log();
     let told = lines_of(&log, "a wrong password");
     assert!((1..60).contains(&told.len()), "{log}");
     assert!(told[0].contains(" WARN ") && told[0].contains("peer=127.0.0.1:"), "{log}");
     assert!(!log.contains("guess") && !log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn a_server_may_take_no_reports() {
+    let report = r#"{"domain":"web","descriptors":[{}],"response":{"status":401}}"#;
+    let tidegate = Tidegate::start(&["--no-reports"]);
+    let answer = ask(tidegate.http, "POST", "/v1/report", &[], report);
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.contains("reports are switched off"), "{}", answer.body);
 }
 
 #[test]

@@ -129,6 +129,21 @@ impl Failure {
         Failure { header: Some((WWW_AUTHENTICATE, challenge)), ..Failure::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
+    /// The caller has tried too many wrong tokens, and may try again after this long.
+    pub(super) fn too_many_guesses(wait: Duration) -> Failure {
+        let seconds = headers::seconds(wait).max(1);
+        let detail = format!("authorization: too many wrong tokens from this address; try again in {seconds} s");
+        Failure {
+            header: Some((RETRY_AFTER, HeaderValue::from(seconds))),
+            ..Failure::new(StatusCode::TOO_MANY_REQUESTS, detail)
+        }
+    }
+
+    /// The same, with what the request was refused for.
+    pub(super) fn about(self, what: &str) -> Failure {
+        Failure { detail: format!("{what}: {}", self.detail), ..self }
+    }
+
     /// The same, and no further request is read from the connection.
     pub(super) fn closing(self) -> Failure {
         Failure { header: Some((CONNECTION, HeaderValue::from_static("close"))), ..self }

@@ -42,10 +42,14 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::CONNECTION;
 use http::request::Parts;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use tokio::time::timeout;
 
 use crate::accepted::Accepted;
@@ -55,8 +59,9 @@ use crate::linger;
 use crate::listener::Door;
 use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
-use answer::{Answered, Reply};
+use answer::{Answered, Failure, Reply};
 pub(crate) use date::cache as cache_http_date;
+use guard::Admin;
 use pages::Kind;
 pub(crate) use pages::Pages;
 use pulse::{Io, Pulse, Silence};
@@ -71,6 +76,7 @@ pub struct HttpDoor {
     brief: http1::Builder,
     address: Option<SocketAddr>,
     admin_token: Option<String>,
+    takes_reports: bool,
 }
 
 /// What is known of a connection.
@@ -80,6 +86,8 @@ struct Caller {
     is_local: bool,
     /// What it does.
     pulse: Arc<Pulse>,
+    /// Whether it shall end.
+    drain: Drain,
 }
 
 impl HttpDoor {
@@ -95,7 +103,7 @@ impl HttpDoor {
         http.half_close(true);
         let mut brief = http.clone();
         brief.keep_alive(false);
-        HttpDoor { service, http, brief, address: None, admin_token: None }
+        HttpDoor { service, http, brief, address: None, admin_token: None, takes_reports: true }
     }
 
     /// The same behind a listener of this address. Without a token, administrators get in on loopback only.
@@ -110,10 +118,21 @@ impl HttpDoor {
         HttpDoor { admin_token, ..self }
     }
 
+    /// The same, or one that takes no reports of what became of requests.
+    #[must_use]
+    pub fn with_reports(self, takes_reports: bool) -> HttpDoor {
+        HttpDoor { takes_reports, ..self }
+    }
+
     /// Answers a request.
     async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Reply, Infallible> {
+        caller.pulse.asked();
         let (parts, body) = request.into_parts();
-        let reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
+        let mut reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
+        if caller.drain.has_started() {
+            // The client hears that this was the last one before it can send another.
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.service.traffic.count(Protocol::Http);
         self.service.traffic.count_status(Protocol::Http, reply.status());
         answer::keep_map(parts.headers);
@@ -127,6 +146,9 @@ impl HttpDoor {
         let service = &*self.service;
         let query = parts.uri.query();
         let via = Via::from_peer(Protocol::Http, &caller.peer).with_headers(&parts.headers);
+        if call.trusts_the_caller() {
+            guard::refuse_other_sites(caller, &parts.headers)?;
+        }
         match call {
             Call::Check => {
                 let body = body::read(body).await?;
@@ -134,6 +156,7 @@ impl HttpDoor {
             }
             Call::CheckInQuery => timed(service, pin!(check::get(service, via, query))).await,
             Call::Auth => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
+            Call::Report if !self.takes_reports => Err(report::switched_off()),
             Call::Report => Box::pin(report::post(service, &body::read(body).await?)).await,
             Call::AcquirePermit => {
                 let body = body::read(body).await?;
@@ -151,7 +174,8 @@ impl HttpDoor {
             Call::Description => Ok(routes::openapi()),
             Call::EnvoyJson => {
                 let body = body::read(body).await?;
-                timed(service, Box::pin(reference::json(service, via, &body)).as_mut()).await
+                let admit = || self.admit(caller, parts);
+                timed(service, Box::pin(reference::json(service, via, &body, admit)).as_mut()).await
             }
             Call::EnvoyHealth => Ok(reference::ready(service, "OK", "")),
             Call::Overview => Ok(routes::page(&parts.headers, self.address)),
@@ -169,7 +193,7 @@ impl HttpDoor {
         body: Incoming,
     ) -> Answered {
         let service = &*self.service;
-        let admin = guard::admit(service, self.admin_token.as_deref(), caller, parts)?;
+        let admin = self.admit(caller, parts)?;
         match call {
             AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,
@@ -181,50 +205,67 @@ impl HttpDoor {
         }
     }
 
+    /// Lets administrators in.
+    fn admit(&self, caller: &Caller, parts: &Parts) -> Result<Admin, Failure> {
+        guard::admit(&self.service, self.admin_token.as_deref(), caller, parts)
+    }
+
     /// Serves a connection until it ends.
     async fn converse(&self, http: &http1::Builder, accepted: Accepted, mut drain: Drain) {
         let Accepted { stream, address } = accepted;
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
         let peer = Peer::new(&self.service.engine, address);
-        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse) };
+        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), drain: drain.clone() };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();
         let mut is_ending = false;
         loop {
-            let look = bell::when_woken(async {
+            let starts_to_end = bell::when_woken(async {
                 tokio::select! {
-                    () = drain.started(), if !is_ending => false,
-                    () = tokio::time::sleep(HTTP_WATCH) => true,
+                    () = drain.started(), if !is_ending => true,
+                    () = tokio::time::sleep(HTTP_WATCH) => false,
                 }
             });
-            let look = tokio::select! {
+            let starts_to_end = tokio::select! {
                 biased;
                 // Errors are those of the client, who has been told or is gone.
                 _ = &mut connection => break,
-                look = look => look,
+                starts_to_end = starts_to_end => starts_to_end,
             };
-            if !look {
+            if starts_to_end {
+                // A request may be on its way: until the next look, the client is told to go with an answer.
                 is_ending = true;
-                // A request may have come that nobody has looked for yet: hyper would close the connection on it. What the
-                // sockets have to say is heard in between.
-                tokio::select! {
-                    biased;
-                    _ = &mut connection => break,
-                    () = tokio::task::yield_now() => {}
-                }
-                Pin::new(&mut connection).graceful_shutdown();
                 continue;
             }
             match silence.look(&pulse) {
+                // After a drain began, no client that is busy is quiet for that long.
+                pulse::Next::Wait if is_ending && !pulse.is_busy() => Pin::new(&mut connection).graceful_shutdown(),
                 pulse::Next::Wait => {}
+                pulse::Next::Examine => match without_rest(http, connection) {
+                    Some(quiet) => connection = quiet,
+                    None => return,
+                },
                 pulse::Next::Finish => Pin::new(&mut connection).graceful_shutdown(),
                 pulse::Next::Drop => return,
             }
         }
         linger::close(connection.into_parts().io.into_stream()).await;
     }
+}
+
+/// The same connection, which has answered and written everything, if no beginning of another request was read from it.
+/// hyper does not show what it has read, except at a connection's end.
+fn without_rest<S>(http: &http1::Builder, connection: http1::Connection<Io, S>) -> Option<http1::Connection<Io, S>>
+where
+    S: HttpService<Incoming, ResBody = Full<Bytes>>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let parts = connection.into_parts();
+    // Empty lines between requests are none of either.
+    let is_blank = parts.read_buf.iter().all(|byte| b"\r\n".contains(byte));
+    is_blank.then(|| http.serve_connection(parts.io, parts.service))
 }
 
 /// Answers whether something may pass, and counts how long that takes.

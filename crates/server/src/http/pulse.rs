@@ -22,6 +22,8 @@ pub(super) struct Pulse {
     answers: AtomicU64,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
+    /// Whether a request was read that is not answered yet.
+    is_answering: AtomicBool,
     /// Whether bytes wait that it does not take: for how long they may, `write_stall.rs` knows.
     blocked: AtomicBool,
     /// Pages that were given to it, and those that it has taken whole.
@@ -30,11 +32,22 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
+    /// A request was read, but perhaps for its body.
+    pub(super) fn asked(&self) {
+        self.is_answering.store(true, Ordering::Relaxed);
+    }
+
     /// A request was answered.
     pub(super) fn answered(&self) {
         // Only the connection's own task counts, so that no two can be lost to each other.
         self.answers.store(self.answers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
+        self.is_answering.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a request is under way, as far as can be known from what was read.
+    pub(super) fn is_busy(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) || self.is_answering.load(Ordering::Relaxed)
     }
 
     /// Notes whether it takes what is written. While it does, this only reads.
@@ -80,6 +93,9 @@ pub(super) struct Silence {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Wait,
+    /// It seems to wait for a request. If the beginning of one was read with the request before, it is in the middle of
+    /// something all the same.
+    Examine,
     /// It waits for a request that does not come.
     Finish,
     /// It is in the middle of something, or did not finish when told to.
@@ -94,7 +110,7 @@ impl Silence {
         }
         // Who has just connected has a request to make.
         let answers = pulse.answers.load(Ordering::Relaxed);
-        let is_waiting = answers > 0 && !pulse.heard.load(Ordering::Relaxed);
+        let is_waiting = answers > 0 && !pulse.is_busy();
         // Who does not take an answer yet is in the middle of it, however little was read since.
         if pulse.is_blocked() || (answers, is_waiting) != (self.answers, self.is_waiting) {
             (self.answers, self.is_waiting, self.length) = (answers, is_waiting, Duration::ZERO);
@@ -104,6 +120,8 @@ impl Silence {
         match is_waiting {
             true if self.length >= HTTP_IDLE + HTTP_WATCH => Next::Drop,
             true if self.length >= HTTP_IDLE => Next::Finish,
+            // Once, as soon as it has been quiet for so long.
+            true if self.length >= STALL && self.length < STALL + HTTP_WATCH => Next::Examine,
             // A body that does not come is complained of after exactly so long, and that must get through.
             false if self.length > STALL => Next::Drop,
             _ => Next::Wait,
@@ -187,7 +205,7 @@ mod tests {
     use super::*;
 
     /// Looks until something else than waiting comes out, and tells after how long.
-    fn end(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
+    fn next(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
         let mut length = Duration::ZERO;
         loop {
             length += HTTP_WATCH;
@@ -195,6 +213,17 @@ mod tests {
                 Next::Wait => {}
                 next => return (length, next),
             }
+        }
+    }
+
+    /// Looks until the connection has to end. No beginning of a request is found in it.
+    fn end(silence: &mut Silence, pulse: &Pulse) -> (Duration, Next) {
+        match next(silence, pulse) {
+            (length, Next::Examine) => {
+                let (more, next) = next(silence, pulse);
+                (length + more, next)
+            }
+            ended => ended,
         }
     }
 
@@ -218,6 +247,29 @@ mod tests {
         assert_eq!(next, Next::Finish, "between requests");
         assert!(length >= HTTP_IDLE && length <= HTTP_IDLE + 2 * HTTP_WATCH, "{length:?}");
         assert_eq!(silence.look(&pulse), Next::Drop, "it did not finish when told to");
+    }
+
+    #[test]
+    fn what_was_read_with_the_last_request_is_looked_at_once() {
+        let (pulse, mut silence) = (Pulse::default(), Silence::default());
+        pulse.answered();
+        for _ in 0..3 {
+            let (length, next_is) = next(&mut silence, &pulse);
+            assert_eq!(next_is, Next::Examine);
+            assert!(length >= STALL && length < STALL + Duration::from_secs(5), "{length:?}");
+            let (length, next_is) = next(&mut silence, &pulse);
+            assert_eq!(next_is, Next::Finish);
+            assert!(length > HTTP_IDLE - STALL - 2 * HTTP_WATCH, "{length:?}");
+            pulse.answered();
+        }
+    }
+
+    #[test]
+    fn a_request_whose_answer_takes_long_is_no_pause() {
+        let (pulse, mut silence) = (Pulse::default(), Silence::default());
+        pulse.answered();
+        pulse.asked();
+        assert_eq!(next(&mut silence, &pulse).1, Next::Drop);
     }
 
     #[test]
@@ -259,7 +311,7 @@ mod tests {
         let (pulse, mut silence) = (Pulse::default(), Silence::default());
         pulse.answered();
         for _ in 0..20 {
-            assert_eq!(silence.look(&pulse), Next::Wait);
+            assert!([Next::Wait, Next::Examine].contains(&silence.look(&pulse)));
         }
         hear(&pulse);
         let (length, next) = end(&mut silence, &pulse);

@@ -18,6 +18,12 @@ struct Reported {
     counted: usize,
 }
 
+/// This server takes no reports.
+pub(super) fn switched_off() -> Failure {
+    let detail = "path: reports are switched off; start the server without --no-reports to send them";
+    Failure::new(StatusCode::NOT_FOUND, detail)
+}
+
 /// Counts what became of a request, for the rules that count responses.
 pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;

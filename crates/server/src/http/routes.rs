@@ -33,6 +33,15 @@ pub(super) enum Call {
     Admin(AdminCall),
 }
 
+impl Call {
+    /// Whether it changes counts or permits on the word of the caller alone: then a web page of another site must not be
+    /// able to make it. What a proxy asks has the headers of its client, and administrators have checks of their own.
+    pub(super) fn trusts_the_caller(self) -> bool {
+        use Call::{AcquirePermit, Check, CheckInQuery, EnvoyJson, ReleasePermit, RenewPermit, Report};
+        matches!(self, Check | CheckInQuery | Report | AcquirePermit | RenewPermit | ReleasePermit | EnvoyJson)
+    }
+}
+
 /// What only administrators may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminCall {

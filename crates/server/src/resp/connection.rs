@@ -96,6 +96,10 @@ impl Connection<'_> {
                     taken += length;
                     command::run(&mut Context { door, session, replies }, &command).await;
                 }
+                Ok(Parsed::TooLong(length)) => {
+                    taken += length;
+                    command::refuse_too_long(&mut Context { door, session, replies }).await;
+                }
                 Ok(Parsed::Nothing(length)) => taken += length,
                 Ok(Parsed::Incomplete) => break,
                 Err(error) => {
@@ -136,7 +140,7 @@ impl Connection<'_> {
     fn waits_for(&self) -> Waits {
         if !self.session.authenticated || self.session.commands == 0 {
             Waits::Start
-        } else if self.input.bytes.is_empty() {
+        } else if self.input.bytes.is_empty() && !self.parser.is_skipping() {
             Waits::Next
         } else {
             Waits::Rest(self.session.commands)

@@ -90,6 +90,10 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                         commands.push(command.from(0).map(<[u8]>::to_vec).collect());
                         kept.drain(..length);
                     }
+                    Ok(parse::Parsed::TooLong(length)) => {
+                        commands.push(Vec::new());
+                        kept.drain(..length);
+                    }
                     Ok(parse::Parsed::Nothing(length)) => drop(kept.drain(..length)),
                     Ok(parse::Parsed::Incomplete) => break,
                     Err(_) => return (commands, true),

@@ -6,7 +6,7 @@
 
 use crate::bounds::{
     ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, LENGTH_DIGITS_MAX,
-    UNAUTHENTICATED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
+    SKIPPED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
 };
 
 use super::inline;
@@ -78,7 +78,9 @@ pub(crate) enum ProtocolError {
 pub(crate) enum Parsed<'a> {
     /// A command, and how many bytes it took.
     Command(Command<'a>, usize),
-    /// Nothing to answer, as a blank line, and how many bytes it took.
+    /// The end of a command that was too long to be kept, and how many bytes that took.
+    TooLong(usize),
+    /// Nothing to answer, as a blank line or a part of a command that is too long, and how many bytes it took.
     Nothing(usize),
     /// A command that is not complete yet.
     Incomplete,
@@ -95,11 +97,18 @@ pub(crate) struct Parser {
     missing: usize,
     /// How far the command was read.
     at: usize,
+    /// What is skipped, if the command is too long to be kept.
+    skipping: Option<Skipped>,
     /// The arguments of a typed line.
     unquoted: Vec<u8>,
 }
 
 impl Parser {
+    /// Whether it is in the middle of a command whose first bytes were taken already.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping.is_some()
+    }
+
     /// Reads the next command from all bytes that were not taken yet.
     #[inline]
     pub(crate) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Parsed<'a>, ProtocolError> {
@@ -113,10 +122,12 @@ impl Parser {
                 },
                 Some(_) => return self.inline(bytes),
             }
+        } else if self.skipping.is_some() {
+            return self.skip(bytes);
         }
         while self.missing > 0 {
             if !self.argument(bytes)? {
-                return Ok(Parsed::Incomplete);
+                return if self.skipping.is_some() { self.skip(bytes) } else { Ok(Parsed::Incomplete) };
             }
         }
         let length = std::mem::take(&mut self.at);
@@ -144,29 +155,20 @@ impl Parser {
         Ok(Started::Array)
     }
 
-    /// Reads one argument; false if it is not there whole.
+    /// Reads one argument; false if it is not there whole, or is to be skipped.
     #[inline]
     fn argument(&mut self, bytes: &[u8]) -> Result<bool, ProtocolError> {
-        match bytes.get(self.at) {
-            None => return Ok(false),
-            Some(b'$') => {}
-            Some(other) => return Err(ProtocolError::NoBulk(*other)),
-        }
-        let (length, start) = match number(bytes, self.at + 1) {
-            Number::Is(length, start) => (length, start),
-            Number::Incomplete => return Ok(false),
-            Number::Invalid => return Err(ProtocolError::BulkLength),
-        };
-        let length = match usize::try_from(length) {
-            Ok(length) if length <= ARGUMENT_BYTES_MAX => length,
-            _ => return Err(ProtocolError::BulkLength),
-        };
+        let Some((length, start)) = length_of_argument(bytes, self.at)? else { return Ok(false) };
         if length > UNAUTHENTICATED_ARGUMENT_BYTES_MAX && !self.authenticated {
             return Err(ProtocolError::UnauthenticatedBulkLength);
         }
         let end = start + length;
-        if end + 2 > COMMAND_BYTES_MAX {
-            return Err(ProtocolError::TooBig);
+        if length > ARGUMENT_BYTES_MAX || end + 2 > COMMAND_BYTES_MAX {
+            if !self.authenticated {
+                return Err(ProtocolError::TooBig);
+            }
+            (self.at, self.skipping) = (start, Some(Skipped::Argument { bytes_left: length }));
+            return Ok(false);
         }
         match bytes.get(end..end + 2) {
             None => return Ok(false),
@@ -177,6 +179,44 @@ impl Parser {
         self.at = end + 2;
         self.missing -= 1;
         Ok(true)
+    }
+
+    /// Skips the rest of a command that is too long, as far as it came: of its arguments only the lengths are looked at.
+    #[cold]
+    fn skip<'a>(&mut self, bytes: &[u8]) -> Result<Parsed<'a>, ProtocolError> {
+        let mut at = std::mem::take(&mut self.at);
+        while let Some(skipped) = self.skipping {
+            let next = match skipped {
+                Skipped::Argument { bytes_left: 0 } => match bytes.get(at..at + 2) {
+                    None => break,
+                    Some(b"\r\n") => {
+                        at += 2;
+                        self.missing -= 1;
+                        (self.missing > 0).then_some(Skipped::Length)
+                    }
+                    Some(_) => return Err(ProtocolError::NoLineEnd),
+                },
+                Skipped::Argument { bytes_left } => {
+                    let taken = bytes_left.min(bytes.len() - at);
+                    if taken == 0 {
+                        break;
+                    }
+                    at += taken;
+                    Some(Skipped::Argument { bytes_left: bytes_left - taken })
+                }
+                Skipped::Length => {
+                    let Some((length, start)) = length_of_argument(bytes, at)? else { break };
+                    at = start;
+                    Some(Skipped::Argument { bytes_left: length })
+                }
+            };
+            self.skipping = next;
+        }
+        Ok(match (self.skipping, at) {
+            (None, at) => Parsed::TooLong(at),
+            (Some(_), 0) => Parsed::Incomplete,
+            (Some(_), at) => Parsed::Nothing(at),
+        })
     }
 
     /// Reads a typed line.
@@ -208,6 +248,34 @@ impl Parser {
             return Ok(Parsed::Nothing(end + 1));
         }
         Ok(Parsed::Command(Command::new(&self.unquoted, &self.spans), end + 1))
+    }
+}
+
+/// What comes next of a command that is skipped.
+#[derive(Clone, Copy)]
+enum Skipped {
+    /// So much of an argument, and its line end.
+    Argument { bytes_left: usize },
+    /// The length of an argument.
+    Length,
+}
+
+/// Reads the length of the argument that begins at a byte, and where its first byte is; none if it is not there whole.
+#[inline]
+fn length_of_argument(bytes: &[u8], at: usize) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match bytes.get(at) {
+        None => return Ok(None),
+        Some(b'$') => {}
+        Some(other) => return Err(ProtocolError::NoBulk(*other)),
+    }
+    let (length, start) = match number(bytes, at + 1) {
+        Number::Is(length, start) => (length, start),
+        Number::Incomplete => return Ok(None),
+        Number::Invalid => return Err(ProtocolError::BulkLength),
+    };
+    match usize::try_from(length) {
+        Ok(length) if length <= SKIPPED_ARGUMENT_BYTES_MAX => Ok(Some((length, start))),
+        _ => Err(ProtocolError::BulkLength),
     }
 }
 

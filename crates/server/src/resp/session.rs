@@ -16,6 +16,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     /// Whether the password was said, or need not be.
     pub(crate) authenticated: bool,
+    /// Wrong passwords that were said.
+    pub(crate) wrong_passwords: u32,
     /// What the client calls itself; empty if it does not.
     pub(crate) name: Vec<u8>,
     pub(crate) library_name: Vec<u8>,
@@ -39,6 +41,7 @@ impl Session {
             address,
             peer,
             authenticated,
+            wrong_passwords: 0,
             name: Vec::new(),
             library_name: Vec::new(),
             library_version: Vec::new(),

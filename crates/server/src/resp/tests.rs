@@ -8,7 +8,8 @@ use crate::bounds::{ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX};
 
 type Commands = Vec<Vec<Vec<u8>>>;
 
-/// Feeds pieces as a connection does, and tells the commands, the error, and the most bytes that were kept.
+/// Feeds pieces as a connection does, and tells the commands, the error, and the most bytes that were kept. A command that
+/// was too long to be kept has no arguments.
 fn feed<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     authenticated: bool,
@@ -24,7 +25,14 @@ fn feed<'a>(
                     commands.push(command.from(0).map(<[u8]>::to_vec).collect());
                     kept.drain(..length);
                 }
-                Ok(Parsed::Nothing(length)) => drop(kept.drain(..length)),
+                Ok(Parsed::TooLong(length)) => {
+                    commands.push(Vec::new());
+                    kept.drain(..length);
+                }
+                Ok(Parsed::Nothing(length)) => {
+                    assert!(length > 0, "it would be asked again for ever");
+                    kept.drain(..length);
+                }
                 Ok(Parsed::Incomplete) => break,
                 Err(error) => return (commands, Some(error), most),
             }
@@ -134,7 +142,7 @@ fn typed_lines() {
 fn what_is_not_a_command() {
     let check = |bytes: &[u8], expected: &str| {
         let error = parse(bytes).1.map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some(expected), "{:?}", bytes.escape_ascii().to_string());
+        assert_eq!(error.as_deref().unwrap_or_default(), expected, "{:?}", bytes.escape_ascii().to_string());
     };
     check(b"*x\r\n", "invalid multibulk length");
     check(b"*\r\n", "invalid multibulk length");
@@ -145,7 +153,8 @@ fn what_is_not_a_command() {
     check(b"*1\r\n:1\r\n", "expected '$', got ':'");
     check(b"*1\r\n\r\n", "expected '$', got '\\r'");
     check(b"*1\r\n$-1\r\n", "invalid bulk length");
-    check(b"*1\r\n$65537\r\n", "invalid bulk length");
+    check(b"*1\r\n$1048577\r\n", "invalid bulk length");
+    check(b"*2\r\n$65537\r\n", "");
     check(b"*1\r\n$x\r\n", "invalid bulk length");
     check(b"*1\r\n$4\r\nPINGXX", "expected CRLF after an argument");
     check(b"ECHO \"a\n", "unbalanced quotes in request");
@@ -153,8 +162,46 @@ fn what_is_not_a_command() {
     check(b"ECHO 'a\n", "unbalanced quotes in request");
     check(&vec![b'a'; INLINE_BYTES_MAX + 1], "too big inline request");
     check(&[&b"a ".repeat(ARGUMENTS_MAX + 1)[..], b"\n"].concat(), "too big inline request");
-    let large = encode(&vec![vec![b'a'; 60_000]; 3]);
-    check(&large, "too big request");
+}
+
+#[test]
+fn commands_that_are_too_long_are_skipped() {
+    let ping = encode(&[b"PING".to_vec()]);
+    let check = |lengths: &[usize], expected: Option<&str>| {
+        let long = encode(&lengths.iter().map(|length| vec![b'\r'; *length]).collect::<Vec<_>>());
+        let bytes = [&ping[..], &long, &ping, &long, &ping].concat();
+        let (whole, error) = parse(&bytes);
+        if let Some(expected) = expected {
+            assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(expected), "{lengths:?}");
+            return;
+        }
+        let [ping, skipped] = [vec![b"PING".to_vec()], vec![]];
+        assert_eq!(
+            (whole, error),
+            (vec![ping.clone(), skipped.clone(), ping.clone(), skipped, ping], None),
+            "{lengths:?}"
+        );
+        for size in [1, 7, 4_096] {
+            let (commands, error, most) = feed(bytes.chunks(size), true);
+            assert_eq!((commands.len(), error), (5, None), "{lengths:?} by {size}");
+            assert!(most <= COMMAND_BYTES_MAX, "{most}");
+        }
+    };
+    check(&[65_537], None);
+    check(&[4, 65_537], None);
+    check(&[4, 65_537, 0, 3], None);
+    check(&[4, 1_048_576, 1_048_576, 65_537], None);
+    check(&[60_000, 60_000, 60_000], None);
+    check(&[4, 1_048_577], Some("invalid bulk length"));
+    check(&[4, 70_000, 1_048_577], Some("invalid bulk length"));
+    for (broken, expected) in [
+        (&b"xx"[..], "expected CRLF after an argument"),
+        (b"\r\nx", "expected '$', got 'x'"),
+        (b"\r\n$-1\r\n", "invalid bulk length"),
+    ] {
+        let bytes = [b"*2\r\n$65537\r\n", &[b'a'; 65_537][..], broken].concat();
+        assert_eq!(parse(&bytes).1.map(|error| error.to_string()).as_deref(), Some(expected));
+    }
 }
 
 #[test]
@@ -166,6 +213,8 @@ fn strangers_may_send_less() {
     check(b"*10\r\n$16384\r\n", None);
     check(b"*11\r\n", Some("unauthenticated multibulk length"));
     check(b"*1\r\n$16385\r\n", Some("unauthenticated bulk length"));
+    let large = encode(&vec![vec![b'a'; 16_384]; 9]);
+    check(&large, Some("too big request"));
 }
 
 #[test]

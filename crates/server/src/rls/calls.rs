@@ -112,15 +112,31 @@ fn refusal(error: &RequestError) -> Status {
 pub(super) struct Limits {
     pub(super) service: Arc<Service>,
     pub(super) dynamic_metadata: bool,
+    /// Whether every client may give units back.
+    pub(super) refunds: bool,
 }
 
 impl Limits {
+    /// Refuses to let strangers give units back: nothing would limit them any more.
+    fn authorise(&self, message: &RateLimitRequest, peer: &Peer) -> Result<(), Status> {
+        match decode::gives_back(message) {
+            Some(number) if !(self.refunds || peer.is_certified || peer.address.is_loopback()) => {
+                Err(Status::permission_denied(format!(
+                    "descriptors[{number}].is_negative_hits: this client may not give units back; show a client \
+                     certificate, ask from this machine, or start the server with --grpc-refunds"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn answer(&self, request: http::Request<Incoming>, peer: &Peer, deadline: Instant) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
             let (parts, body) = request.into_parts();
             let via = Via::from_peer(Protocol::Grpc, peer).with_headers(&parts.headers);
             let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
+            self.authorise(&message, peer)?;
             let deadline = Some(deadline.into_std());
             let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata, deadline));
             self.service.timed(Protocol::Grpc, answer).await

@@ -66,6 +66,11 @@ pub(super) fn request<'a>(
     Ok(Request { domain: &message.domain, descriptors, http: None, cost: cost(message) })
 }
 
+/// The number of the first descriptor that gives units back, if there is one.
+pub(crate) fn gives_back(message: &RateLimitRequest) -> Option<usize> {
+    message.descriptors.iter().position(|descriptor| descriptor.is_negative_hits)
+}
+
 /// Of the whole message 0 cannot be told from nothing, and counts 1.
 fn cost(message: &RateLimitRequest) -> u64 {
     u64::from(message.hits_addend.max(1))

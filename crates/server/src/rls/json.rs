@@ -17,24 +17,15 @@ use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"42"}]}]}"#;
 
-/// Why a message in JSON was not decided.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JsonError {
-    #[error(transparent)]
-    Field(#[from] FieldError),
-    #[error("{}", .0.message())]
-    Refused(#[from] Status),
-}
-
 /// The answer to a message in JSON.
 pub(crate) struct JsonAnswer {
     pub(crate) is_over_limit: bool,
     pub(crate) body: Vec<u8>,
 }
 
-/// Answers a message in JSON.
-pub(crate) async fn answer(service: &Service, via: Via<'_>, body: &str) -> Result<JsonAnswer, JsonError> {
-    let response = decide(service, via, &message(body)?, false, None).await?;
+/// Answers a message, in JSON. Whether the client may give units back is up to the caller.
+pub(crate) async fn answer(service: &Service, via: Via<'_>, message: &RateLimitRequest) -> Result<JsonAnswer, Status> {
+    let response = decide(service, via, message, false, None).await?;
     Ok(JsonAnswer {
         is_over_limit: response.overall_code == Code::OverLimit as i32,
         // Numbers and text always are JSON.
@@ -42,7 +33,8 @@ pub(crate) async fn answer(service: &Service, via: Via<'_>, body: &str) -> Resul
     })
 }
 
-fn message(body: &str) -> Result<RateLimitRequest, FieldError> {
+/// Reads a message in JSON.
+pub(crate) fn message(body: &str) -> Result<RateLimitRequest, FieldError> {
     let mut fields = Fields::parse("body", body, EXAMPLE)?;
     let domain = fields.text("domain", "use text")?.unwrap_or_default().into_owned();
     let descriptors = match fields.take("descriptors") {

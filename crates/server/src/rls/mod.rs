@@ -33,6 +33,7 @@ use tokio::time::timeout;
 use tonic::service::Routes;
 
 use self::calls::{Calls, Limits};
+pub(crate) use self::decode::gives_back;
 use self::owed::{Counted, Ledger};
 use crate::accepted::Accepted;
 use crate::bounds::{
@@ -51,6 +52,8 @@ pub struct RlsOptions {
     pub reflection: bool,
     /// Whether answers carry the metadata of rules.
     pub dynamic_metadata: bool,
+    /// Whether every client may give units back. Otherwise only those on this machine and those with a certificate may.
+    pub refunds: bool,
 }
 
 /// The door for Envoy.
@@ -65,9 +68,9 @@ impl RlsDoor {
     /// A door to this service.
     #[must_use]
     pub fn new(service: Arc<Service>, options: RlsOptions) -> RlsDoor {
-        let RlsOptions { reflection, dynamic_metadata } = options;
+        let RlsOptions { reflection, dynamic_metadata, refunds } = options;
         RlsDoor {
-            limits: Arc::new(Limits { service, dynamic_metadata }),
+            limits: Arc::new(Limits { service, dynamic_metadata, refunds }),
             reflection: if reflection { reflection::routes() } else { None },
             http2: http2_with_bounds(),
         }
@@ -75,9 +78,10 @@ impl RlsDoor {
 
     /// Serves a connection until it ends.
     async fn converse(&self, accepted: Accepted, mut drain: Drain) {
+        let is_certified = accepted.has_certificate();
         let Accepted { stream, address } = accepted;
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
-        let peer = Peer::new(&self.limits.service.engine, address);
+        let peer = Peer { is_certified, ..Peer::new(&self.limits.service.engine, address) };
         let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), peer, drain.clone()));
         // Each call is a task of its own: should one panic, the others and the connection go on.
         let ledger = Arc::new(Ledger::default());

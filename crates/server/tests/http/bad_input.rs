@@ -1,5 +1,7 @@
 //! What is wrong is told: the field, its value and what would do. Nothing of it ends the server.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bench::{Bench, body, read_all, status, wrong};
@@ -83,7 +85,8 @@ async fn checks_that_cannot_be_read() {
         table += &format!("{shown}\n  {}\n", wrong(&answer));
     }
     insta::assert_snapshot!(table);
-    let not_utf8 = b"POST /v1/check HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\n{\xff}";
+    let not_utf8 =
+        b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 3\r\n\r\n{\xff}";
     assert_eq!(wrong(&bench.raw(not_utf8).await), "400 body: not UTF-8 after byte 1; write JSON in UTF-8");
     assert_eq!(status(&bench.get("/healthz").await), 200, "it lives");
 }
@@ -173,7 +176,7 @@ async fn paths_and_methods() {
 #[tokio::test]
 async fn bodies_that_are_too_large() {
     let bench = Bench::new();
-    let head = "POST /v1/check HTTP/1.1\r\nhost: x\r\n";
+    let head = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\n";
     let promised = bench.raw(format!("{head}content-length: 9999999999\r\n\r\n")).await;
     assert_eq!(wrong(&promised), "413 body: too large; send at most 262144 bytes");
     let mut chunked = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
@@ -217,8 +220,9 @@ async fn heads_that_are_too_large_or_broken() {
 async fn several_requests_on_one_connection() {
     let bench = Bench::new();
     let body_text = r#"{"key":"a","limit":"2/minute"}"#;
-    let one = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body_text}", body_text.len());
-    let bad = "POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{]";
+    let one =
+        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body_text}", body_text.len());
+    let bad = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{]";
     let last = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answers = bench.raw(format!("{one}{bad}{one}{one}{last}")).await;
     let statuses: Vec<u16> = answers.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
@@ -236,7 +240,10 @@ async fn silent_connections_are_closed() {
         assert!(started.elapsed().as_secs() <= 15, "{start:?}");
     }
     let mut stream = bench.connect().await;
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{\"key\":").await.unwrap();
+    stream
+        .write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{\"key\":")
+        .await
+        .unwrap();
     assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not there after 10 s; send it at once");
 }
 
@@ -251,6 +258,47 @@ async fn half_a_request_after_others_is_not_waited_for_any_longer() {
     let started = tokio::time::Instant::now();
     assert_eq!(read_all(&mut stream).await, "");
     assert!((10..=15).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+}
+
+/// The beginning of a request that came together with the one before is no pause between requests.
+#[tokio::test(start_paused = true)]
+async fn half_a_request_in_the_same_packet_is_not_waited_for_any_longer() {
+    let bench = Bench::new();
+    let check = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\n";
+    let whole = format!("{check}content-length: 26\r\n\r\n{{\"key\":\"a\",\"limit\":\"99/s\"}}");
+    let chunked =
+        format!("{check}transfer-encoding: chunked\r\n\r\n1a\r\n{{\"key\":\"a\",\"limit\":\"99/s\"}}\r\n0\r\n\r\n");
+    for first in ["GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", &whole, &chunked] {
+        for half in ["G", "GET / HT", "GET / HTTP/1.1\r\nx: ", "GET / HTTP/1.1\r\nhost: x\r\n", "\r\nGET"] {
+            let mut stream = bench.connect().await;
+            let started = tokio::time::Instant::now();
+            stream.write_all(format!("{first}{half}").as_bytes()).await.unwrap();
+            assert_eq!(status(&read_all(&mut stream).await), 200, "{first:?}");
+            assert!((10..=15).contains(&started.elapsed().as_secs()), "{half:?}: {:?}", started.elapsed());
+        }
+    }
+}
+
+/// That it was looked at meanwhile makes no difference to a client.
+#[tokio::test(start_paused = true)]
+async fn a_connection_goes_on_after_a_pause() {
+    let bench = Bench::new();
+    let mut stream = bench.connect().await;
+    let request = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    // Some old clients send an empty line behind a request.
+    for (pause, sent) in
+        [(0, format!("{request}\r\n")), (30, request.to_owned()), (80, request.repeat(2)), (30, request.to_owned())]
+    {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        while answers.matches("alive\n").count() < sent.matches("GET").count() {
+            let mut bytes = [0; 1024];
+            let count = stream.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "closed after {pause} s");
+            answers += std::str::from_utf8(&bytes[..count]).unwrap();
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,10 @@ impl Bench {
         Bench::start(RULES, false, |door| door.with_admin_token(Some(token.to_owned())))
     }
 
+    pub(crate) fn without_reports() -> Bench {
+        Bench::start(RULES, false, |door| door.with_reports(false))
+    }
+
     pub(crate) fn with(rules: &str) -> Bench {
         Bench::start(rules, false, |door| door)
     }

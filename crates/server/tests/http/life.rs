@@ -1,8 +1,11 @@
 //! How connections end: when the server stops, and when clients have no more to send.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 
 use crate::bench::{Bench, read_all, status};
 
@@ -16,8 +19,10 @@ async fn what_is_under_way_is_finished() {
     assert_eq!(&first, b"HTTP/1.1 200");
     let mut busy = bench.connect().await;
     let (start, end) = r#"{"key":"a","limit":"1/s"}"#.split_at(10);
-    let head =
-        format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{start}", start.len() + end.len());
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{start}",
+        start.len() + end.len()
+    );
     busy.write_all(head.as_bytes()).await.unwrap();
     // Both are known to the server before it is told to stop.
     while !bench.get("/metrics").await.contains("tidegate_connections{listener=\"http\"} 3") {
@@ -31,6 +36,56 @@ async fn what_is_under_way_is_finished() {
     assert!(tokio::net::TcpStream::connect(bench.address).await.is_err(), "nobody listens any more");
 }
 
+/// The end comes between two requests of all of them, as in life: each client hears of it with an answer.
+#[tokio::test]
+async fn no_busy_connection_loses_a_request() {
+    let bench = Bench::new();
+    let asked = Arc::new(AtomicU64::new(0));
+    let clients: Vec<_> = (0..80)
+        .map(|number| {
+            let (address, asked) = (bench.address, Arc::clone(&asked));
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
+                loop {
+                    let request = "GET /v1/check?key=a&rate=1000000/s HTTP/1.1\r\nhost: localhost\r\n\r\n";
+                    stream.write_all(request.as_bytes()).await.unwrap();
+                    let (head, is_last) = read_answer(&mut stream).await;
+                    assert_eq!(head.get(..12), Some("HTTP/1.1 200"), "a request was lost: {head:?}");
+                    if is_last {
+                        return;
+                    }
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    // Some are between two requests when the end comes.
+                    tokio::time::sleep(Duration::from_millis(number % 8)).await;
+                }
+            })
+        })
+        .collect();
+    while asked.load(Ordering::Relaxed) < 1_000 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    bench.drainer.start();
+    for client in clients {
+        client.await.unwrap();
+    }
+    tokio::time::timeout(Duration::from_secs(5), bench.drainer.finished()).await.unwrap();
+}
+
+/// Reads an answer: its head, and whether it is the last of its connection.
+async fn read_answer(stream: &mut BufReader<TcpStream>) -> (String, bool) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.unwrap_or_default() == 0 {
+            break;
+        }
+    }
+    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+    let length = header("content-length: ").map_or(0, |length| length.parse().unwrap());
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    let is_last = header("connection: ") == Some("close");
+    (head, is_last)
+}
+
 #[tokio::test]
 async fn who_has_sent_everything_and_says_so_is_answered() {
     use std::io::{Read, Write};
@@ -38,7 +93,7 @@ async fn who_has_sent_everything_and_says_so_is_answered() {
     let bench = Bench::new();
     let address = bench.address;
     let body = r#"{"key":"a","limit":"1000/s"}"#;
-    let request = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     // On another thread: whether the request is answered or its end is heard first is up to the system.
     let clients = tokio::task::spawn_blocking(move || {
         for _ in 0..500 {

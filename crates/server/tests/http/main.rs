@@ -6,6 +6,7 @@ mod auth;
 mod bad_input;
 mod bench;
 mod check;
+mod doors;
 mod life;
 mod operate;
 mod permits;

@@ -89,6 +89,56 @@ async fn strangers_may_send_less() {
     assert_eq!(reply, "+OK\r\n");
 }
 
+/// Nothing of an argument that is too long is kept, and the connection goes on behind it.
+#[tokio::test]
+async fn an_argument_that_is_too_long_is_skipped() {
+    const ERROR: &str = "-ERR command too long; send at most 65536 bytes in an argument and 131072 in a command\r\n";
+    let long = |length: usize| {
+        format!("*5\r\n$11\r\nCL.THROTTLE\r\n${length}\r\n{}\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", "k".repeat(length))
+    };
+    let decided = "*5\r\n:0\r\n:100\r\n:99\r\n:-1\r\n:1\r\n";
+    for length in [65_537, 1_048_576] {
+        let input = format!("{THROTTLE}{}PING\r\n", long(length));
+        assert_eq!(talk(None, input).await, format!("{decided}{ERROR}+PONG\r\n"));
+    }
+    let input = format!("AUTH secret\r\n{}PING\r\n", long(70_000));
+    assert_eq!(talk(Some("secret"), input).await, format!("+OK\r\n{ERROR}+PONG\r\n"));
+    let reply = talk(Some("secret"), &long(70_000)[..100]).await;
+    assert_eq!(reply, "-ERR Protocol error: unauthenticated bulk length\r\n");
+    let reply = talk(None, &long(1_048_577)[..100]).await;
+    assert_eq!(reply, "-ERR Protocol error: invalid bulk length\r\n");
+    // A transaction is not run without one of its commands.
+    let input = format!("MULTI\r\n{}EXEC\r\nPING\r\n", long(70_000));
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(talk(None, input).await, format!("+OK\r\n{ERROR}{aborted}+PONG\r\n"));
+}
+
+#[tokio::test]
+async fn wrong_passwords_end_the_connection_and_slow_the_address() {
+    let server = Server::start(Some("secret"));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let later =
+        |seconds| format!("-WRONGPASS too many wrong passwords from this address; try again in {seconds} s\r\n");
+    let mut client = server.connect().await;
+    client.send("AUTH guess\r\nHELLO 3 AUTH default guess\r\n".repeat(50)).await;
+    assert_eq!(client.read_all().await, wrong.repeat(10));
+    for right in ["AUTH secret\r\n", "HELLO 2 AUTH default secret\r\n"] {
+        let mut client = server.connect().await;
+        client.send(format!("{right}QUIT\r\n")).await;
+        assert_eq!(client.read_all().await, later(6), "else a guess would not have to wait");
+    }
+    server.clock.advance(Duration::from_secs(6));
+    server.connect().await.expect("AUTH secret", "+OK\r\n").await;
+    // One connection has ten guesses, however slow.
+    let mut client = server.connect().await;
+    for _ in 0..10 {
+        client.expect("AUTH guess", wrong).await;
+        server.clock.advance(Duration::from_secs(6));
+    }
+    let rest = tokio::time::timeout(Duration::from_secs(5), client.read_all()).await;
+    assert_eq!(rest.as_deref(), Ok(""));
+}
+
 /// With time paused, a runtime that has nothing else to do jumps to the next instant that somebody waits for.
 #[tokio::test(start_paused = true)]
 async fn silence_ends_a_connection() {
@@ -103,6 +153,8 @@ async fn silence_ends_a_connection() {
     check(None, "\r\n", 10).await;
     check(None, "*1\r\n$4\r\nPI", 10).await;
     check(None, "PING\r\n*1\r\n$4\r\nPI", 10).await;
+    check(None, &format!("PING\r\n*2\r\n$70000\r\n{}", "a".repeat(60_000)), 10).await;
+    check(None, &format!("PING\r\n*2\r\n$70000\r\n{}\r\n", "a".repeat(70_000)), 10).await;
     check(None, "PING\r\n", 3600).await;
     check(Some("secret"), "PING\r\n", 10).await;
     check(Some("secret"), "AUTH secret\r\n", 3600).await;

@@ -12,7 +12,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::Server;
+use super::{Server, refunds};
 
 /// A directory with the files of a server.
 struct Files {
@@ -92,6 +92,27 @@ async fn clients_must_say_who_they_are() {
     ] {
         assert_eq!(is_answered(&server, &files.authority, identity).await, expected, "{name}");
     }
+}
+
+/// A client from another machine that TLS encrypts, with an identity or without one.
+async fn refund(clients: Option<&Authority>, identity: Option<(String, String)>) -> Result<u32, String> {
+    let (files, server) = (Files::new(), refunds::server());
+    let address = server.afar(RlsOptions::default(), Some(files.tls(clients))).await;
+    let pem = Certificate::from_pem(&files.authority.pem);
+    let mut tls = ClientTlsConfig::new().ca_certificate(pem).domain_name("localhost");
+    if let Some((certificate, key)) = identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    let endpoint = Channel::from_shared(format!("https://{address}")).unwrap().tls_config(tls).unwrap();
+    refunds::left_after_a_refund(endpoint.connect().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_certificate_lets_clients_give_units_back() {
+    let clients = Authority::new("clients");
+    assert_eq!(refund(Some(&clients), Some(clients.sign(4000))).await, Ok(3));
+    let refused = refund(None, Some(clients.sign(4000))).await.unwrap_err();
+    assert!(refused.contains("is_negative_hits"), "a certificate that nobody asked for says nothing: {refused}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod answers;
 mod connections;
 mod encrypted;
 mod health;
+mod refunds;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use tidegate_core::{FakeClock, Time};
 use tidegate_engine::{Engine, Options};
 use tidegate_policy::{LoadOptions, load_text};
-use tidegate_server::{Drain, Drainer, Listener, RlsDoor, RlsOptions, Service, Tls};
+use tidegate_server::{Accepted, Door, Drain, Drainer, Listener, RlsDoor, RlsOptions, Service, Tls};
+use tokio::net::TcpListener;
 use tonic::transport::Channel;
 
 /// Twenty and a half seconds after the start of a minute.
@@ -54,6 +56,28 @@ impl Server {
         let door = Arc::new(RlsDoor::new(Arc::clone(&service), door));
         tokio::spawn(async move { listener.accept(door, drain).await });
         Server { address, service, clock, drainer }
+    }
+
+    /// The address of a listener in front of the same service, whose clients seem to come from another machine.
+    async fn afar(&self, options: RlsOptions, tls: Option<Arc<Tls>>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Arc::new(RlsDoor::new(Arc::clone(&self.service), options));
+        tokio::spawn(async move {
+            let (_drainer, drain) = Drainer::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (peer, door, drain, tls) =
+                    ("192.0.2.7:4711".parse().unwrap(), Arc::clone(&door), drain.clone(), tls.clone());
+                tokio::spawn(async move {
+                    let accepted = match tls {
+                        Some(tls) => Accepted::greeted(stream, peer, &tls).await.unwrap().unwrap(),
+                        None => Accepted::in_the_clear(stream, peer),
+                    };
+                    door.serve(accepted, drain).await;
+                });
+            }
+        });
+        address
     }
 
     async fn client(&self) -> RateLimitServiceClient<Channel> {

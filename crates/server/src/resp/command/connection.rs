@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use crate::bounds::{CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_TOLD_MAX};
+use crate::bounds::{CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_TOLD_MAX, WRONG_PASSWORDS_MAX};
+use crate::guesses::Attempt;
+use crate::headers;
 
 use super::super::parse::Command;
 use super::super::reply::{Shown, Version};
@@ -37,9 +39,7 @@ fn greet(context: &mut Context<'_>, command: &Command<'_>) -> Result<(), String>
         let left = command.len() - at;
         let option = command.get(at);
         if option.eq_ignore_ascii_case(b"AUTH") && left > 2 {
-            if !authenticate(context, Some(command.get(at + 1)), command.get(at + 2)) {
-                return Err(WRONG_PASSWORD.to_owned());
-            }
+            authenticate(context, Some(command.get(at + 1)), command.get(at + 2))?;
             authenticated = true;
             at += 3;
         } else if option.eq_ignore_ascii_case(b"SETNAME") && left > 1 {
@@ -94,21 +94,35 @@ pub(super) fn auth(context: &mut Context<'_>, command: &Command<'_>) {
              configuration is correct?",
         );
     }
-    if authenticate(context, user, password) {
-        context.session.authenticated = true;
-        context.replies.ok();
-    } else {
-        context.replies.error(WRONG_PASSWORD);
+    match authenticate(context, user, password) {
+        Ok(()) => {
+            context.session.authenticated = true;
+            context.replies.ok();
+        }
+        Err(text) => context.replies.error(text),
     }
 }
 
-/// Whether this user with this password may do all. If not, that is counted and logged.
-fn authenticate(context: &Context<'_>, user: Option<&[u8]>, given: &[u8]) -> bool {
-    let is_right = is_password(context.door.password.as_deref(), user, given);
-    if !is_right {
-        context.door.service.note_auth_failure(context.session.address);
-    }
-    is_right
+/// Lets this user with this password do all. If the password is wrong, that is counted and logged, and too many of them
+/// end the connection. An address that has tried too many has to wait, whichever password it says next.
+fn authenticate(context: &mut Context<'_>, user: Option<&[u8]>, given: &[u8]) -> Result<(), String> {
+    let (door, session) = (context.door, &mut *context.session);
+    let is_right = || is_password(door.password.as_deref(), user, given);
+    let text = match door.service.password_guesses.attempt(session.peer.address, is_right) {
+        Attempt::Right => return Ok(()),
+        Attempt::Wrong => {
+            session.wrong_passwords += 1;
+            session.ends |= session.wrong_passwords >= WRONG_PASSWORDS_MAX;
+            WRONG_PASSWORD.to_owned()
+        }
+        Attempt::TooMany(wait) => {
+            session.ends = true;
+            let seconds = headers::seconds(wait).max(1);
+            format!("WRONGPASS too many wrong passwords from this address; try again in {seconds} s")
+        }
+    };
+    door.service.note_auth_failure(session.address);
+    Err(text)
 }
 
 /// Whether that is the password of the one user there is; where none is set, anything does for it.

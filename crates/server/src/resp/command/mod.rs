@@ -22,7 +22,7 @@ pub(super) mod throttle;
 mod together;
 mod transaction;
 
-use crate::bounds::COMMAND_BYTES_TOLD_MAX;
+use crate::bounds::{ARGUMENT_BYTES_MAX, COMMAND_BYTES_MAX, COMMAND_BYTES_TOLD_MAX};
 
 use super::RespDoor;
 use super::parse::Command;
@@ -56,6 +56,17 @@ pub(super) async fn run(context: &mut Context<'_>, command: &Command<'_>) {
     }
     throttle::settle(context);
     run_any(context, command).await;
+}
+
+/// Answers a command that was too long to be kept.
+#[cold]
+pub(super) async fn refuse_too_long(context: &mut Context<'_>) {
+    context.session.commands += 1;
+    settle(context).await;
+    let text = format_args!(
+        "ERR command too long; send at most {ARGUMENT_BYTES_MAX} bytes in an argument and {COMMAND_BYTES_MAX} in a command"
+    );
+    refuse(context, text);
 }
 
 /// Answers all commands that were not answered at once.
