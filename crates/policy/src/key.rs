@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use crate::expression::{Expression, KeyText};
 use crate::matching::{client_address, in_lower_case, without_dot};
 use crate::network::truncate;
+use crate::path::fold;
 use crate::policy::Question;
 use crate::rule::{KeyMade, Rule};
+use crate::schema::PathCase;
 
 /// A part of a key.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(crate) enum Part {
     },
     Method,
     Host,
-    Path,
+    Path(PathCase),
     Entry(Box<str>),
     EntryAt(usize),
     Header(Box<str>),
@@ -57,7 +59,7 @@ impl Rule {
             // Whichever stands there.
             Part::EntryAt(_) => true,
             Part::Expression(expression) => expression.looks_at_entry(name),
-            Part::Address { .. } | Part::Method | Part::Host | Part::Path => false,
+            Part::Address { .. } | Part::Method | Part::Host | Part::Path(_) => false,
             Part::Header(_) | Part::Cookie(_) | Part::Query(_) | Part::Fixed(_) => false,
         };
         self.matching.looks_at_entry(name)
@@ -141,7 +143,8 @@ impl Part {
         match self {
             Part::Method => question.http.map(|http| borrowed(http.method)),
             Part::Host => question.http.map(|http| in_lower_case(without_dot(http.host))),
-            Part::Path => question.http.map(|http| borrowed(http.path)),
+            Part::Path(PathCase::Exact) => question.http.map(|http| Cow::Borrowed(http.path_forms().key())),
+            Part::Path(PathCase::Ignore) => question.http.map(|http| fold(http.path_forms().key())),
             Part::Entry(name) => {
                 question.entries.iter().find(|entry| *entry.key == **name).map(|entry| borrowed(entry.value))
             }
