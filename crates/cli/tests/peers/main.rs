@@ -23,6 +23,7 @@ mod grpc_python;
 mod guide;
 mod nginx;
 mod open_files;
+mod paths;
 mod readme;
 mod redis_clients;
 mod refusals;
