@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use tidegate_policy::{Clients, Http, HttpParts, Policy, canonical_path, without_port};
+use tidegate_policy::{Clients, Http, HttpParts, PathForms, Policy, without_port};
 
 /// An HTTP request in the form in which rules compare it.
 ///
@@ -42,7 +42,7 @@ use tidegate_policy::{Clients, Http, HttpParts, Policy, canonical_path, without_
 pub struct HttpRequest<'a> {
     method: &'a str,
     host: Cow<'a, str>,
-    path: Cow<'a, str>,
+    path: PathForms<'a>,
     query: &'a str,
     headers: Vec<(&'a str, &'a str)>,
 }
@@ -54,7 +54,7 @@ pub struct HttpTarget<'a> {
     pub method: &'a str,
     /// The host.
     pub host: HttpHost<'a>,
-    /// The path, without the query, in whatever form the client wrote it.
+    /// The path, without the query, as the client wrote it: not decoded, since that can be done once only.
     pub path: &'a str,
     /// What follows the question mark.
     pub query: &'a str,
@@ -104,7 +104,7 @@ impl<'a> HttpRequest<'a> {
         HttpRequest {
             method: method.as_str(),
             host: if parts.host { HttpHost::received(uri, headers).canonical() } else { Cow::default() },
-            path: if parts.path { canonical_path(uri.path()) } else { Cow::default() },
+            path: if parts.path { PathForms::new(uri.path()) } else { PathForms::default() },
             query: uri.query().unwrap_or_default(),
             headers: if parts.headers { header_texts(headers) } else { Vec::new() },
         }
@@ -128,7 +128,7 @@ impl<'a> HttpRequest<'a> {
         HttpRequest {
             method: target.method,
             host: target.host.canonical(),
-            path: canonical_path(target.path),
+            path: PathForms::new(target.path),
             query: target.query,
             headers,
         }
@@ -147,7 +147,8 @@ impl<'a> HttpRequest<'a> {
         Http {
             method: self.method,
             host: &self.host,
-            path: &self.path,
+            path: self.path.canonical(),
+            odd_path: self.path.odd(),
             query: self.query,
             headers: &self.headers,
             address,
@@ -224,6 +225,21 @@ mod tests {
         assert_eq!(seen(&HttpRequest::of_parts(&parts, HttpParts::default())), "PUT|||b|");
         let path = HttpParts { path: true, ..HttpParts::default() };
         assert_eq!(seen(&HttpRequest::of_parts(&parts, path)), "PUT||/a|b|");
+    }
+
+    /// What no server reads in another way is compared as it stands, and the other forms are not made.
+    #[test]
+    fn odd_paths_have_further_forms() {
+        for (uri, expected) in
+            [("/login?/../x", None), ("/%6cogin", None), ("/x/..%2flogin", Some((&b"/login"[..], &b"/x/../login"[..])))]
+        {
+            let parts = parts(uri, &[]);
+            let request = HttpRequest::of_parts(&parts, HttpParts::ALL);
+            let http = request.http(None);
+            assert_eq!(http.odd_path.map(|odd| (odd.decoded(), odd.unresolved())), expected, "{uri}");
+            let unread = HttpRequest::of_parts(&parts, HttpParts::default());
+            assert_eq!(unread.http(None).odd_path, None, "{uri}");
+        }
     }
 
     /// A description is the caller's own word: its host stays as it is, also in rules that were written for that.

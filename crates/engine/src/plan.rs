@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Charge, Consistency, Key, Limit, MemoryStore, Namespace, Op, Placement};
 use tidegate_policy::{
-    Action, Ask, Count, Descriptor, DomainId, FoundRules, KeyMade, Missing, Mode, OnStoreFailure, OwnLimit, Question,
-    Request, Rule, RuleId, RuleLimit,
+    Action, Ask, Count, Descriptor, DomainId, FoundRules, Http, KeyMade, Missing, Mode, OnStoreFailure, OwnLimit,
+    Question, Request, Rule, RuleId, RuleLimit,
 };
 
 use crate::active::Active;
@@ -153,7 +153,7 @@ impl Plan {
                 }
             }
         }
-        plan.drop_replaced(active);
+        plan.drop_replaced(active, request.http);
         Ok(plan)
     }
 
@@ -236,6 +236,8 @@ impl Plan {
             return Ok(());
         }
         let enforced = mode == Mode::Enforce;
+        // What may belong elsewhere passes by no quota but only if all are left.
+        let quota = rule.quota && rule.is_sure_of(question.http);
         let first = Planned {
             descriptor,
             rule: Some(id),
@@ -244,9 +246,9 @@ impl Plan {
             key: 0..0,
             step: Step::Unlimited,
             cost: question.cost,
-            veto: enforced && !rule.quota,
+            veto: enforced && !quota,
             mode,
-            quota: enforced && rule.quota,
+            quota: enforced && quota,
             store: 0,
             looks: Looks::default(),
             tag: 0..0,
@@ -366,15 +368,15 @@ impl Plan {
         Ok(asked.ok().and_then(|decision| decision.retry_after()).unwrap_or_default())
     }
 
-    /// Drops the limits that a rule beside them replaces.
-    fn drop_replaced(&mut self, active: &Active) {
+    /// Drops the limits that a rule beside them replaces, if the rule is sure to be for this request.
+    fn drop_replaced(&mut self, active: &Active, http: Option<&Http<'_>>) {
         let rules = active.policy.rules();
         let rule_of = |planned: &Planned| planned.rule.and_then(|id| rules.get(id.index()));
         let replacing: Vec<(RuleId, &Rule)> = self
             .planned
             .iter()
             .filter_map(|planned| Some((planned.rule?, rule_of(planned)?)))
-            .filter(|(_, rule)| !rule.replaces.is_empty())
+            .filter(|(_, rule)| !rule.replaces.is_empty() && rule.is_sure_of(http))
             .collect();
         if replacing.is_empty() {
             return;

@@ -3,6 +3,7 @@
 use crate::matching::{Entries, Matching, Named};
 use crate::network::Network;
 use crate::pattern::{Glob, Pattern, Set};
+use crate::schema::PathCase;
 
 /// Something that a request has whenever a rule applies to it. Those that cost less to look up come first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +31,8 @@ pub(crate) enum Place {
     Method,
     Host,
     Path,
+    /// The path without the difference between capital and small letters.
+    FoldedPath,
 }
 
 /// The ways to look a rule up: of each, a request has at least one anchor whenever the rule applies to it.
@@ -42,7 +45,11 @@ pub(crate) fn ways(matching: &Matching) -> Vec<Vec<Anchor>> {
             ways.extend(all.iter().map(|named| way(&named.value, || entry(named))));
         }
     }
-    let values = [(&matching.method, Place::Method), (&matching.host, Place::Host), (&matching.path, Place::Path)];
+    let path = match matching.path_case {
+        PathCase::Exact => Place::Path,
+        PathCase::Ignore => Place::FoldedPath,
+    };
+    let values = [(&matching.method, Place::Method), (&matching.host, Place::Host), (&matching.path, path)];
     for (pattern, place) in values {
         ways.extend(pattern.iter().map(|pattern| way(pattern, || place.clone())));
     }

@@ -176,7 +176,7 @@ impl Compiler<'_, '_> {
             matching: self.matching(&rule.matching, &at("match")),
             key: match &rule.counted_by {
                 Some(counted_by) => counted_parts(counted_by),
-                None => self.key(rule.key.as_slice(), &at("key")),
+                None => self.key(rule, &at("key")),
             },
             cost: rule.cost.as_ref().and_then(|source| self.expression(source, Purpose::Cost, &at("cost"))),
             count: rule.count.as_ref().and_then(|source| self.expression(source, Purpose::Count, &at("count"))),
@@ -276,19 +276,21 @@ impl Compiler<'_, '_> {
         Some(ToldAs { name: written.name.as_deref().unwrap_or_default().into(), shown: Shown { units: 0, period_ns } })
     }
 
-    fn key(&mut self, parts: &[schema::KeyPart], pointer: &str) -> Box<[Part]> {
+    fn key(&mut self, rule: &schema::Rule, pointer: &str) -> Box<[Part]> {
+        let parts = rule.key.as_slice();
         if parts.len() > KEY_PARTS_MAX {
             let message = format!("key: {} parts are too many", parts.len());
             self.diagnostics.error(pointer, message, format!("use at most {KEY_PARTS_MAX}"));
         }
         let mut compiled = Vec::with_capacity(parts.len());
         for (place, part) in parts.iter().enumerate() {
-            compiled.extend(self.key_part(part, &child(pointer, &place.to_string())));
+            let pointer = child(pointer, &place.to_string());
+            compiled.extend(self.key_part(part, rule.matching.path_case, &pointer));
         }
         compiled.into()
     }
 
-    fn key_part(&mut self, part: &schema::KeyPart, pointer: &str) -> Option<Part> {
+    fn key_part(&mut self, part: &schema::KeyPart, path_case: schema::PathCase, pointer: &str) -> Option<Part> {
         use schema::KeyPart;
         if let KeyPart::Entry(name) | KeyPart::Header(name) | KeyPart::Cookie(name) | KeyPart::Query(name) = part {
             self.check_name("key", name, pointer);
@@ -300,7 +302,7 @@ impl Compiler<'_, '_> {
             KeyPart::Address => Part::Address { v4_length: self.lengths.0, v6_length: self.lengths.1 },
             KeyPart::Method => Part::Method,
             KeyPart::Host => Part::Host,
-            KeyPart::Path => Part::Path,
+            KeyPart::Path => Part::Path(path_case),
             KeyPart::Entry(name) => Part::Entry(name.as_str().into()),
             KeyPart::EntryAt(place) => Part::EntryAt(*place as usize),
             KeyPart::Header(name) => Part::Header(name.to_ascii_lowercase().into()),

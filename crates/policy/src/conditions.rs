@@ -10,6 +10,7 @@ use crate::json::quote;
 use crate::matching::{Entries, Matching, Named};
 use crate::network::{Network, NetworkError};
 use crate::networks::Networks;
+use crate::path;
 use crate::pattern::{Glob, Pattern, Set};
 use crate::schema;
 
@@ -19,17 +20,24 @@ enum Case {
     Kept,
     Upper,
     Lower,
+    /// As paths are folded.
+    Folded,
 }
 
 impl Compiler<'_, '_> {
     pub(crate) fn matching(&mut self, written: &schema::Match, pointer: &str) -> Matching {
         let at = |name: &str| child(pointer, name);
         let networks = self.networks(written.address.as_slice(), &at("address"));
+        let path_case = match written.path_case {
+            schema::PathCase::Exact => Case::Kept,
+            schema::PathCase::Ignore => Case::Folded,
+        };
         Matching {
             entries: self.entries(&written.entries, &at("entries")),
             method: written.method.as_ref().map(|value| self.pattern(value, Case::Upper, &at("method"))),
             host: written.host.as_ref().map(|value| self.pattern(value, Case::Lower, &at("host"))),
-            path: written.path.as_ref().map(|value| self.pattern(value, Case::Kept, &at("path"))),
+            path: written.path.as_ref().map(|value| self.pattern(value, path_case, &at("path"))),
+            path_case: written.path_case,
             headers: self.headers(&written.header, &at("header")),
             cookies: self.named(written.cookie.iter().map(|(name, value)| (&**name, value)), &at("cookie")),
             query: self.named(written.query.iter().map(|(name, value)| (&**name, value)), &at("query")),
@@ -196,6 +204,7 @@ impl Case {
             Case::Kept => text.to_owned(),
             Case::Upper => text.to_ascii_uppercase(),
             Case::Lower => text.to_ascii_lowercase(),
+            Case::Folded => String::from_utf8_lossy(&path::fold(text.as_bytes())).into_owned(),
         }
     }
 }

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use crate::bounds::{KEY_BYTES_KEPT_MAX, NAME_BYTES_MAX};
 use crate::policy::tests::VERIFIED;
 use crate::{
-    Diagnostics, Entry, FoundRules, Http, KeyMade, Location, Outside, Policy, Question, RuleId, compile, schema,
+    Diagnostics, Entry, FoundRules, Http, KeyMade, Location, Outside, PathForms, Policy, Question, RuleId, compile,
+    schema,
 };
 
 /// Compiles rules of the domain `d`, written as JSON.
@@ -152,6 +153,7 @@ fn every_kind_of_condition() {
         method: "HEAD",
         host: "A.Example.COM",
         path: "/",
+        odd_path: None,
         query: "q+a=x%2Fy",
         headers: &headers,
         address: Some(IpAddr::from([10, 1, 1, 1])),
@@ -172,6 +174,91 @@ fn a_star_that_means_itself_is_asked_for_by_an_expression() {
     for (value, expected) in [("a*z", &[0, 1][..]), ("abz", &[0]), ("az", &[0]), ("a*", &[])] {
         assert_eq!(find(&policy, &of_entries(&[entry("path", value)])), expected, "{value}");
     }
+}
+
+/// Finds the rules of a path as a client wrote it.
+fn find_path(policy: &Policy, path: &str) -> Vec<usize> {
+    let forms = PathForms::new(path);
+    find(policy, &of_http(&Http { path: forms.canonical(), odd_path: forms.odd(), ..Http::default() }))
+}
+
+#[test]
+fn a_rule_applies_to_every_form_of_its_path() {
+    let matches = [
+        serde_json::json!({"path": "/login"}),
+        serde_json::json!({"path": ["/none", "/files/*"]}),
+        serde_json::json!({"path": {"is": "/*", "except": ["/health", "/free/*"]}}),
+        serde_json::json!({"path": "/a%2Fb"}),
+    ];
+    let policy = policy(&rules(matches.into_iter()));
+    let cases: [(&str, &[usize]); 18] = [
+        ("/login", &[0, 2]),
+        ("/login#f", &[0, 2]),
+        ("/%2flogin", &[0, 2]),
+        ("/.%2flogin", &[0, 2]),
+        ("/x/..%2flogin", &[0, 2]),
+        ("/x/%2e%2e%2f%2flog%69n", &[0, 2]),
+        ("/LOGIN", &[2]),
+        ("/login/", &[2]),
+        ("/%252flogin", &[2]),
+        // To a server that takes `..` for a name this is a file, to others it is the login.
+        ("/files/../login", &[0, 1, 2]),
+        ("/files%2fx", &[1, 2]),
+        ("/health", &[]),
+        ("/free/x", &[]),
+        // It may be something else than what is excepted.
+        ("/x/../health", &[2]),
+        ("/free/..%2fx", &[2]),
+        ("/free%2fx", &[2]),
+        // All forms of this are excepted.
+        ("/free/a%20b", &[]),
+        ("/a%2fb", &[2, 3]),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(find_path(&policy, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_rule_may_ignore_the_case_of_paths() {
+    let matches = [
+        serde_json::json!({"path": "/Login", "path_case": "ignore"}),
+        serde_json::json!({"path": "/Files/*", "path_case": "ignore"}),
+        serde_json::json!({"path": {"is": "/*", "except": ["/Login"]}, "path_case": "ignore"}),
+        serde_json::json!({"path": "/Login"}),
+    ];
+    let policy = policy(&rules(matches.into_iter()));
+    let cases: [(&str, &[usize]); 6] = [
+        ("/login", &[0]),
+        ("/Login", &[0, 3]),
+        ("/x/..%2fLOG%49N", &[0, 2]),
+        ("/log%C4%B0n", &[0, 2]),
+        ("/FILES%2fA", &[1, 2]),
+        ("/other", &[2]),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(find_path(&policy, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn all_ways_to_write_a_path_count_together() {
+    let rules = serde_json::json!([
+        {"name": "exact", "limit": "1/s", "key": "path"},
+        {"name": "folded", "limit": "1/s", "key": "path", "match": {"path_case": "ignore"}},
+    ]);
+    let policy = policy(&rules);
+    let check = |rule: usize, path: &str, expected: &[u8]| {
+        let forms = PathForms::new(path);
+        let http = Http { path: forms.canonical(), odd_path: forms.odd(), ..Http::default() };
+        let expected = [&[0, u8::try_from(expected.len()).unwrap()], expected].concat();
+        assert_eq!(key(&policy, rule, &of_http(&http)), (KeyMade::Whole, expected), "{path}");
+    };
+    for path in ["/A/b", "/A%2fb", "/A/x/..%2fb", "//A%2F%62#c"] {
+        check(0, path, b"/A/b");
+        check(1, path, b"/a/b");
+    }
+    check(0, "/%ff%20", b"/\xff ");
 }
 
 fn key(policy: &Policy, rule: usize, question: &Question<'_>) -> (KeyMade, Vec<u8>) {
@@ -196,6 +283,7 @@ fn parts_of_keys() {
         method: "GET",
         host: "A.example.com.",
         path: "/p",
+        odd_path: None,
         query: "X-Id=%00",
         headers: &headers,
         address: Some("2001:db8:1:2:3:4:5:6".parse().unwrap()),
@@ -267,6 +355,15 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
     ]
 }
 
+fn path_value() -> impl Strategy<Value = serde_json::Value> {
+    prop_oneof![
+        "[abA/*]{0,4}".prop_map(serde_json::Value::from),
+        prop::collection::vec("[abA/*]{0,3}", 1..3).prop_map(serde_json::Value::from),
+        ("[abA/*]{0,3}", prop::collection::vec("[abA/*]{0,3}", 1..3))
+            .prop_map(|(is, except)| serde_json::json!({"is": is, "except": except})),
+    ]
+}
+
 fn matching() -> impl Strategy<Value = serde_json::Value> {
     let named = || prop::collection::btree_map("[xy]", value(), 0..2);
     let entries = prop_oneof![
@@ -275,11 +372,12 @@ fn matching() -> impl Strategy<Value = serde_json::Value> {
             .prop_map(|list| list.into_iter().map(|(key, value)| serde_json::json!({key: value})).collect()),
     ];
     let network = prop::sample::select(vec!["10.0.0.0/8", "10.128.0.0/9", "0.0.0.0/0", "::/0"]);
-    (entries, named(), named(), prop::option::of(value()), prop::option::of(network)).prop_map(
-        |(entries, header, query, path, address)| {
+    (entries, named(), named(), prop::option::of(path_value()), any::<bool>(), prop::option::of(network)).prop_map(
+        |(entries, header, query, path, ignores_case, address)| {
             let mut json = serde_json::json!({"entries": entries, "header": header, "query": query});
             if let Some(path) = path {
                 json["path"] = path;
+                json["path_case"] = if ignores_case { "ignore" } else { "exact" }.into();
             }
             if let Some(address) = address {
                 json["address"] = address.into();
@@ -298,7 +396,7 @@ proptest! {
         entries in prop::collection::vec(("[xy]", "[ab]{0,3}"), 0..3),
         header in "[ab]{0,3}",
         query in "([xy]=[ab]{0,3}&){0,2}",
-        path in "[ab]{0,3}",
+        path in "([abA/.]|%2f|%61){0,5}",
         address in prop::option::of(prop::sample::select(vec!["10.200.0.1", "9.9.9.9", "::1"])),
         is_http in any::<bool>(),
     ) {
@@ -306,7 +404,9 @@ proptest! {
         let entries: Vec<Entry<'_>> = entries.iter().map(|(key, value)| entry(key, value)).collect();
         let headers = [("x", &*header)];
         let address = address.map(|address| address.parse().unwrap());
-        let http = Http { path: &path, query: &query, headers: &headers, address, ..Http::default() };
+        let forms = PathForms::new(&path);
+        let (path, odd_path) = (forms.canonical(), forms.odd());
+        let http = Http { path, odd_path, query: &query, headers: &headers, address, ..Http::default() };
         let question = Question { domain: "d", entries: &entries, http: is_http.then_some(&http), cost: 1 };
         let mut scanned = FoundRules::new();
         policy.find_by_scan(&question, &mut scanned);
@@ -316,6 +416,7 @@ proptest! {
         let parts = policy.http_parts(policy.domain("d").unwrap());
         let bare = Http {
             path: if parts.path { http.path } else { "" },
+            odd_path: http.odd_path.filter(|_| parts.path),
             headers: if parts.headers { http.headers } else { &[] },
             ..http
         };

@@ -13,6 +13,7 @@ use crate::anchor::{Anchor, Known, Place, ways};
 use crate::matching::{Facts, Matching};
 use crate::network::Network;
 use crate::networks::Networks;
+use crate::path::Forms;
 use crate::request::Entry;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -30,6 +31,7 @@ pub(crate) struct Index {
     method: Option<Values>,
     host: Option<Values>,
     path: Option<Values>,
+    folded_path: Option<Values>,
     networks: Networks,
 }
 
@@ -72,7 +74,10 @@ impl Index {
         }
         let Some(http) = question.http else { return };
         if let Some(path) = &self.path {
-            path.find(http.path.as_bytes(), found);
+            path.find_path(http.path_forms(), found);
+        }
+        if let Some(path) = &self.folded_path {
+            path.find_path(facts.folded_path(http), found);
         }
         if let Some(method) = &self.method {
             method.find(http.method.as_bytes(), found);
@@ -150,6 +155,14 @@ impl Values {
         self.prefixes.of(value, found);
         self.suffixes.of(value, found);
         found(&self.present);
+    }
+
+    #[inline]
+    fn find_path(&self, forms: Forms<'_>, found: &mut impl FnMut(&[u32])) {
+        self.find(forms.canonical, found);
+        for form in forms.odd.into_iter().flatten() {
+            self.find(form, found);
+        }
     }
 }
 
@@ -265,6 +278,10 @@ impl Builder {
                 }
                 Place::Path => {
                     index.path = Some(values);
+                    continue;
+                }
+                Place::FoldedPath => {
+                    index.folded_path = Some(values);
                     continue;
                 }
             };

@@ -7,8 +7,10 @@ use crate::expression::{Expression, KeyText};
 use crate::key_bytes::{KeyParts, SHARED, append_key};
 use crate::matching::{client_address, in_lower_case, without_dot};
 use crate::network::truncate;
+use crate::path::fold;
 use crate::policy::Question;
 use crate::rule::{KeyMade, Missing, Rule};
+use crate::schema::PathCase;
 
 /// A part of a key.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub(crate) enum Part {
     },
     Method,
     Host,
-    Path,
+    Path(PathCase),
     Entry(Box<str>),
     EntryAt(usize),
     Header(Box<str>),
@@ -60,7 +62,7 @@ impl Rule {
             // Whichever stands there.
             Part::EntryAt(_) => true,
             Part::Expression(expression) => expression.looks_at_entry(name),
-            Part::Address { .. } | Part::Method | Part::Host | Part::Path => false,
+            Part::Address { .. } | Part::Method | Part::Host | Part::Path(_) => false,
             Part::Header(_) | Part::Cookie(_) | Part::Query(_) | Part::Fixed(_) => false,
         };
         self.matching.looks_at_entry(name)
@@ -118,7 +120,8 @@ impl Part {
         match self {
             Part::Method => question.http.map(|http| borrowed(http.method)),
             Part::Host => question.http.map(|http| in_lower_case(without_dot(http.host))),
-            Part::Path => question.http.map(|http| borrowed(http.path)),
+            Part::Path(PathCase::Exact) => question.http.map(|http| Cow::Borrowed(http.path_forms().key())),
+            Part::Path(PathCase::Ignore) => question.http.map(|http| fold(http.path_forms().key())),
             Part::Entry(name) => {
                 question.entries.iter().find(|entry| *entry.key == **name).map(|entry| borrowed(entry.value))
             }

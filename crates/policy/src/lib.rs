@@ -60,7 +60,7 @@ pub use key_bytes::{KeyParts, append_key};
 pub use limit::{Calendars, JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
 pub use parts::HttpParts;
-pub use path::canonical_path;
+pub use path::{OddPath, PathForms};
 pub use policy::{DomainId, FoundRules, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};
 pub use rule::{

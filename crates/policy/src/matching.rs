@@ -1,14 +1,19 @@
 //! Whether a rule applies to a request: all of its conditions, one by one.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
 use crate::bounds::HOST_BYTES_MAX;
 use crate::expression::Expression;
 use crate::network::Network;
 use crate::networks::Networks;
+use crate::path::{FoldedForms, Forms};
 use crate::pattern::Pattern;
 use crate::policy::Question;
+use crate::request::Http;
+use crate::rule::Rule;
+use crate::schema::PathCase;
 
 /// The conditions of a rule: a request must meet all of them.
 #[derive(Debug, Default)]
@@ -17,6 +22,7 @@ pub(crate) struct Matching {
     pub(crate) method: Option<Pattern>,
     pub(crate) host: Option<Pattern>,
     pub(crate) path: Option<Pattern>,
+    pub(crate) path_case: PathCase,
     pub(crate) headers: Box<[Named]>,
     pub(crate) cookies: Box<[Named]>,
     pub(crate) query: Box<[Named]>,
@@ -69,6 +75,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) question: &'a Question<'a>,
     pub(crate) host: Option<Cow<'a, [u8]>>,
     pub(crate) address: Option<IpAddr>,
+    /// Made when the first rule asks for it.
+    folded_path: OnceCell<FoldedForms<'a>>,
 }
 
 impl<'a> Facts<'a> {
@@ -79,7 +87,13 @@ impl<'a> Facts<'a> {
             question,
             host: host.filter(|host| host.len() <= HOST_BYTES_MAX).map(in_lower_case),
             address: client_address(question),
+            folded_path: OnceCell::new(),
         }
+    }
+
+    /// The forms of a path as rules compare it that do not tell capital from small letters.
+    pub(crate) fn folded_path(&self, http: &Http<'a>) -> Forms<'_> {
+        self.folded_path.get_or_init(|| FoldedForms::new(http.path_forms())).forms()
     }
 }
 
@@ -120,7 +134,7 @@ impl Matching {
         let Some(http) = facts.question.http else { return !self.needs_http() };
         let is =
             |pattern: &Option<Pattern>, value: &[u8]| pattern.as_ref().is_none_or(|pattern| pattern.matches(value));
-        is(&self.path, http.path.as_bytes())
+        self.path.as_ref().is_none_or(|path| path.matches_path(self.path_forms(facts, http)))
             && is(&self.method, http.method.as_bytes())
             && self.host.as_ref().is_none_or(|host| facts.host.as_ref().is_some_and(|value| host.matches(value)))
             && self
@@ -135,9 +149,34 @@ impl Matching {
             })
     }
 
+    /// Whether the path is like that of the rule in all of its forms, or there is none to be compared.
+    fn holds_for_all_forms(&self, http: &Http<'_>) -> bool {
+        let (Some(path), Some(_)) = (&self.path, http.odd_path) else { return true };
+        match self.path_case {
+            PathCase::Exact => path.matches_all_forms(http.path_forms()),
+            PathCase::Ignore => path.matches_all_forms(FoldedForms::new(http.path_forms()).forms()),
+        }
+    }
+
+    fn path_forms<'f, 'a>(&self, facts: &'f Facts<'a>, http: &Http<'a>) -> Forms<'f> {
+        match self.path_case {
+            PathCase::Exact => http.path_forms(),
+            PathCase::Ignore => facts.folded_path(http),
+        }
+    }
+
     fn needs_http(&self) -> bool {
         let values = self.path.is_some() || self.method.is_some() || self.host.is_some();
         values || !self.headers.is_empty() || !self.cookies.is_empty() || !self.query.is_empty()
+    }
+}
+
+impl Rule {
+    /// Whether a request that this rule applies to is surely for its path. A path that servers read differently may be that of
+    /// another place: then the rule counts it, but must give it no advantage.
+    #[must_use]
+    pub fn is_sure_of(&self, http: Option<&Http<'_>>) -> bool {
+        http.is_none_or(|http| self.matching.holds_for_all_forms(http))
     }
 }
 

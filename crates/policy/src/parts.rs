@@ -38,8 +38,19 @@ impl Rule {
     /// What this rule looks at, to match a request, to count it, or to find whom it counts on.
     pub(crate) fn http_parts(&self) -> HttpParts {
         // All fields are named, so that the compiler asks about those that will be added.
-        let Matching { host, path, headers, cookies, networks, when, entries: _, method: _, query: _, around: _ } =
-            &self.matching;
+        let Matching {
+            host,
+            path,
+            path_case: _,
+            headers,
+            cookies,
+            networks,
+            when,
+            entries: _,
+            method: _,
+            query: _,
+            around: _,
+        } = &self.matching;
         let of_matching = HttpParts {
             host: host.is_some(),
             path: path.is_some(),
@@ -50,7 +61,7 @@ impl Rule {
         let of_expressions = expressions.into_iter().flatten().map(|expression| expression.http_parts());
         let of_key = self.key.iter().map(|part| match part {
             Part::Host => HttpParts { host: true, ..HttpParts::default() },
-            Part::Path => HttpParts { path: true, ..HttpParts::default() },
+            Part::Path(_) => HttpParts { path: true, ..HttpParts::default() },
             Part::Header(_) | Part::Cookie(_) => HttpParts { headers: true, ..HttpParts::default() },
             Part::Expression(expression) => Expression::http_parts(expression),
             Part::Address { .. } => HttpParts { address: true, ..HttpParts::default() },

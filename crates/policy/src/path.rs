@@ -1,60 +1,196 @@
-//! Paths in one form, so that a client cannot write a path in another way than a rule does and be passed by.
+//! Paths in the forms that rules compare, so that a client cannot evade a rule by writing its path in another way.
+//!
+//! Servers read an odd path differently: some take `%2f` for a slash and others do not, some resolve `..` and others hand
+//! it on. A rule cannot know which server is behind it, so each way to read a path is a form of its own. A rule applies if
+//! any form is like its path, and makes an exception only if all of them are excepted.
 
 use std::borrow::Cow;
 
-/// A path without what servers behind undo anyway: percent codes of letters, digits, `-`, `.`, `_` and `~`, segments `.`
-/// and `..`, and slashes that stand together. What is told apart by other percent codes stays apart.
-#[must_use]
-pub fn canonical_path(path: &str) -> Cow<'_, str> {
-    if is_canonical(path.as_bytes()) {
-        return Cow::Borrowed(path);
-    }
-    let decoded = decode(path);
-    let mut segments: Vec<&str> = Vec::new();
-    let mut ends_open = false;
-    for segment in decoded.split('/') {
-        ends_open = matches!(segment, "" | "." | "..");
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            other => segments.push(other),
-        }
-    }
-    let start = if decoded.starts_with('/') { "/" } else { "" };
-    let end = if ends_open && !segments.is_empty() { "/" } else { "" };
-    Cow::Owned(format!("{start}{}{end}", segments.join("/")))
+use crate::request::hex;
+
+/// All forms of a path. Most paths have one, which costs no allocation.
+///
+/// ```
+/// use tidegate_policy::PathForms;
+///
+/// assert_eq!(PathForms::new("/%6cogin#top").canonical(), "/login");
+/// let forms = PathForms::new("/x/..%2flogin");
+/// assert_eq!(forms.canonical(), "/x/..%2Flogin");
+/// assert_eq!(forms.odd().unwrap().decoded(), b"/login");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathForms<'a> {
+    canonical: Cow<'a, str>,
+    odd: Option<Box<OddPath>>,
 }
 
-/// Most paths are, and need no more than this look.
-fn is_canonical(path: &[u8]) -> bool {
+/// The further forms of a path that is not read alike by all servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OddPath {
+    decoded: Box<[u8]>,
+    unresolved: Box<[u8]>,
+}
+
+impl<'a> PathForms<'a> {
+    /// Reads a path without its query. What follows a `#` is a fragment, and is cut off.
+    #[must_use]
+    pub fn new(path: &'a str) -> PathForms<'a> {
+        let path = path.split_once('#').map_or(path, |(path, _)| path);
+        if is_plain(path.as_bytes()) {
+            return PathForms { canonical: Cow::Borrowed(path), odd: None };
+        }
+        // Single bytes of ASCII are put in the place of others, so it is text as before.
+        let canonical = resolve(&decode(path.as_bytes(), is_unreserved));
+        let canonical = String::from_utf8_lossy(&canonical).into_owned();
+        let unresolved = decode(path.as_bytes(), |_| true);
+        let decoded = resolve(&unresolved);
+        let is_odd = [&decoded, &unresolved].into_iter().any(|form| *form != canonical.as_bytes());
+        let odd = is_odd.then(|| Box::new(OddPath { decoded: decoded.into(), unresolved: unresolved.into() }));
+        PathForms { canonical: Cow::Owned(canonical), odd }
+    }
+
+    /// Returns the form that logs and expressions show: segments `.` and `..` are resolved, repeated slashes are one, and
+    /// percent codes of letters, digits, `-`, `.`, `_` and `~` are decoded. Others are kept, in upper case.
+    #[must_use]
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// Returns the further forms; nothing if all servers read the path alike.
+    #[must_use]
+    pub fn odd(&self) -> Option<&OddPath> {
+        self.odd.as_deref()
+    }
+
+    /// Returns the form that keys are made of: the decoded one. No way to write a path has a count of its own.
+    #[must_use]
+    pub fn into_key(self) -> Cow<'a, [u8]> {
+        match (self.odd, self.canonical) {
+            (Some(odd), _) => Cow::Owned(odd.decoded.into()),
+            (None, Cow::Borrowed(path)) => Cow::Borrowed(path.as_bytes()),
+            (None, Cow::Owned(path)) => Cow::Owned(path.into_bytes()),
+        }
+    }
+}
+
+impl OddPath {
+    /// Returns the form with every percent code decoded once, and then resolved. It may hold any bytes.
+    #[must_use]
+    pub fn decoded(&self) -> &[u8] {
+        &self.decoded
+    }
+
+    /// Returns the form with every percent code decoded once, and nothing resolved: for servers that take `..` for a name.
+    #[must_use]
+    pub fn unresolved(&self) -> &[u8] {
+        &self.unresolved
+    }
+}
+
+/// The forms of a path as a rule compares them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forms<'a> {
+    pub(crate) canonical: &'a [u8],
+    pub(crate) odd: Option<[&'a [u8]; 2]>,
+}
+
+impl<'a> Forms<'a> {
+    pub(crate) fn new(canonical: &'a str, odd: Option<&'a OddPath>) -> Forms<'a> {
+        Forms { canonical: canonical.as_bytes(), odd: odd.map(|odd| [odd.decoded(), odd.unresolved()]) }
+    }
+
+    /// The form that keys are made of.
+    pub(crate) fn key(self) -> &'a [u8] {
+        self.odd.map_or(self.canonical, |[decoded, _]| decoded)
+    }
+}
+
+/// The forms of a path without the difference between capital and small letters.
+#[derive(Debug)]
+pub(crate) struct FoldedForms<'a> {
+    canonical: Cow<'a, [u8]>,
+    odd: Option<[Cow<'a, [u8]>; 2]>,
+}
+
+impl<'a> FoldedForms<'a> {
+    pub(crate) fn new(forms: Forms<'a>) -> FoldedForms<'a> {
+        FoldedForms { canonical: fold(forms.canonical), odd: forms.odd.map(|odd| odd.map(fold)) }
+    }
+
+    pub(crate) fn forms(&self) -> Forms<'_> {
+        Forms { canonical: &self.canonical, odd: self.odd.as_ref().map(|odd| odd.each_ref().map(|form| &**form)) }
+    }
+}
+
+/// Makes letters small, each by itself: as servers do that compare paths so, for which `K` (the sign of Kelvin) is a `k` and
+/// `İ` is an `i`. What is no text stays.
+pub(crate) fn fold(path: &[u8]) -> Cow<'_, [u8]> {
+    if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(path);
+    }
+    let mut folded = Vec::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        // Only `İ` becomes two characters, a letter and an accent.
+        let small = chunk.valid().chars().filter_map(|letter| letter.to_lowercase().next());
+        folded.extend_from_slice(small.collect::<String>().as_bytes());
+        folded.extend_from_slice(chunk.invalid());
+    }
+    Cow::Owned(folded)
+}
+
+/// Whether a path has one form, as most have.
+fn is_plain(path: &[u8]) -> bool {
     !path.contains(&b'%') && !path.windows(2).any(|pair| matches!(pair, b"//" | b"/.")) && path.first() != Some(&b'.')
 }
 
-fn decode(path: &str) -> String {
-    let mut decoded = String::with_capacity(path.len());
+/// What a percent code says no more of than the byte itself, by RFC 3986.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Decodes the percent codes of some bytes once. Other codes are kept in upper case, and a percent sign that starts no code
+/// stands for itself.
+fn decode(path: &[u8], is_decoded: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
-    while let Some((before, after)) = rest.split_once('%') {
-        decoded.push_str(before);
-        let code = after.get(..2).filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        rest = match (byte, code) {
-            (Some(byte), Some(_)) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
-                decoded.push(char::from(byte));
-                after.get(2..).unwrap_or_default()
-            }
-            (Some(_), Some(code)) => {
-                decoded.push('%');
-                decoded.push_str(&code.to_ascii_uppercase());
-                after.get(2..).unwrap_or_default()
-            }
-            _ => {
-                decoded.push('%');
-                after
-            }
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        let ([high, low, after @ ..], b'%') = (tail, first) else {
+            decoded.push(*first);
+            continue;
         };
+        let (Some(upper), Some(lower)) = (hex(*high), hex(*low)) else {
+            decoded.push(b'%');
+            continue;
+        };
+        match upper << 4 | lower {
+            byte if is_decoded(byte) => decoded.push(byte),
+            _ => decoded.extend([b'%', high.to_ascii_uppercase(), low.to_ascii_uppercase()]),
+        }
+        rest = after;
     }
-    decoded.push_str(rest);
     decoded
+}
+
+/// Resolves segments `.` and `..`, and joins repeated slashes.
+fn resolve(path: &[u8]) -> Vec<u8> {
+    let mut segments: Vec<&[u8]> = Vec::new();
+    let mut ends_open = false;
+    for segment in path.split(|byte| *byte == b'/') {
+        ends_open = matches!(segment, b"" | b"." | b"..");
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    let mut resolved = Vec::with_capacity(path.len());
+    resolved.extend(path.first().filter(|first| **first == b'/'));
+    resolved.extend(segments.join(&b'/'));
+    if ends_open && !segments.is_empty() {
+        resolved.push(b'/');
+    }
+    resolved
 }
 
 #[cfg(test)]
@@ -63,12 +199,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_form() {
+    fn one_form_for_all_ways_to_write_it() {
         for (path, expected) in [
             ("", ""),
             ("/", "/"),
             ("/login", "/login"),
             ("/login/", "/login/"),
+            ("/login#f", "/login"),
+            ("/login#f?x/../y", "/login"),
+            ("#", ""),
             ("//login", "/login"),
             ("/a//b///c", "/a/b/c"),
             ("/%6cogin", "/login"),
@@ -86,21 +225,79 @@ mod tests {
             ("/50%", "/50%"),
             ("/%zz%4", "/%zz%4"),
             ("/%é", "/%é"),
+            ("/é/%c3%a9", "/é/%C3%A9"),
             ("/.well-known/x", "/.well-known/x"),
             ("/a..b/...", "/a..b/..."),
             ("*", "*"),
         ] {
-            assert_eq!(canonical_path(path), expected, "{path}");
+            assert_eq!(PathForms::new(path).canonical(), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn forms_of_odd_paths() {
+        for (path, canonical, decoded, unresolved) in [
+            ("/%2flogin", "/%2Flogin", &b"/login"[..], &b"//login"[..]),
+            ("/.%2flogin", "/.%2Flogin", b"/login", b"/./login"),
+            ("/x/..%2flogin", "/x/..%2Flogin", b"/login", b"/x/../login"),
+            ("/x/%2e%2e/login", "/login", b"/login", b"/x/../login"),
+            ("//login", "/login", b"/login", b"//login"),
+            ("/login/../../x/..", "/", b"/", b"/login/../../x/.."),
+            // Codes are decoded once, and a `#` that was one is no fragment.
+            ("/%252flogin", "/%252flogin", b"/%2flogin", b"/%2flogin"),
+            ("/login%23f", "/login%23f", b"/login#f", b"/login#f"),
+            ("/%ff%00", "/%FF%00", b"/\xff\0", b"/\xff\0"),
+        ] {
+            let forms = PathForms::new(path);
+            assert_eq!(forms.canonical(), canonical, "{path}");
+            let odd = forms.odd().unwrap();
+            assert_eq!((odd.decoded(), odd.unresolved()), (decoded, unresolved), "{path}");
+            assert_eq!(&*forms.clone().into_key(), decoded, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_with_one_form() {
+        for path in ["", "*", "/a/b?", "/a/b.c", "/a#b", "/é", "/.well-known/x", "/%61", "/%%32e", "/50%", "/a..b"] {
+            let forms = PathForms::new(path);
+            assert_eq!(forms.odd(), None, "{path}");
+            assert_eq!(&*forms.clone().into_key(), forms.canonical().as_bytes(), "{path}");
+        }
+        assert!(matches!(PathForms::new("/login#f").canonical, Cow::Borrowed("/login")));
+    }
+
+    #[test]
+    fn letters_are_made_small() {
+        for (path, expected) in
+            [("/login", "/login"), ("/LoGiN", "/login"), ("/\u{212a}\u{130}-É", "/ki-é"), ("/a%2F", "/a%2f")]
+        {
+            assert_eq!(*fold(path.as_bytes()), *expected.as_bytes(), "{path}");
+        }
+        assert_eq!(*fold(b"/A\xffB\xc3"), *b"/a\xffb\xc3");
+        assert!(matches!(fold(b"/login"), Cow::Borrowed(_)));
     }
 
     proptest! {
         #[test]
         fn it_is_its_own_form(path in "[/.%2eEfaA é]{0,24}") {
-            let once = canonical_path(&path).into_owned();
+            let once = PathForms::new(&path).canonical().to_owned();
             // A code that decoding put together, such as `%%32e`, is left for the next look.
             prop_assume!(!path.contains("%%") && !once.contains("%2e") && !once.contains("%2E"));
-            prop_assert_eq!(canonical_path(&once).into_owned(), once);
+            let twice = PathForms::new(&once).canonical().to_owned();
+            prop_assert_eq!(twice, once);
+        }
+
+        /// As servers do it that decode everything first: what they see is one of the forms.
+        #[test]
+        fn the_forms_are_what_servers_see(path in "[/.%2eEfaA é]{0,24}") {
+            let forms = PathForms::new(&path);
+            let all = Forms::new(forms.canonical(), forms.odd());
+            let all = [all.canonical].into_iter().chain(all.odd.into_iter().flatten()).collect::<Vec<_>>();
+            let decoded = decode(path.as_bytes(), |_| true);
+            prop_assert!(all.contains(&&*decoded));
+            prop_assert!(all.contains(&&*resolve(&decoded)));
+            let undecoded = resolve(&decode(path.as_bytes(), is_unreserved));
+            prop_assert!(all.contains(&&*undecoded));
         }
     }
 }

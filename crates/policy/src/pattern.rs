@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::path::Forms;
+
 /// What a value must look like.
 #[derive(Debug)]
 pub(crate) enum Pattern {
@@ -39,6 +41,25 @@ impl Pattern {
             Pattern::OneOf(set) => set.contains(value),
             Pattern::But(glob, except) => glob.matches(value) && !except.contains(value),
         }
+    }
+
+    /// Whether a path is like this: one of its forms is, and not all of them are excepted.
+    #[inline]
+    pub(crate) fn matches_path(&self, forms: Forms<'_>) -> bool {
+        let Some([decoded, unresolved]) = forms.odd else { return self.matches(forms.canonical) };
+        let mut forms = [forms.canonical, decoded, unresolved].into_iter();
+        match self {
+            Pattern::Is(glob) => forms.any(|form| glob.matches(form)),
+            Pattern::OneOf(set) => forms.any(|form| set.contains(form)),
+            Pattern::But(glob, except) => {
+                forms.clone().any(|form| glob.matches(form)) && !forms.all(|form| except.contains(form))
+            }
+        }
+    }
+
+    /// Whether a path is like this in all of its forms.
+    pub(crate) fn matches_all_forms(&self, forms: Forms<'_>) -> bool {
+        self.matches(forms.canonical) && forms.odd.into_iter().flatten().all(|form| self.matches(form))
     }
 
     /// The value it stands for, if that is one.

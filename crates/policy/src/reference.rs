@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use crate::json_schema::SCHEMA;
 
 /// Sections in the order in which a reader needs them, and their titles. What is not here is told where it is used.
-const SECTIONS: [(&str, &str); 21] = [
+const SECTIONS: [(&str, &str); 22] = [
     ("Domain", "Domain"),
     ("Rule", "Rule"),
     ("Match", "Match"),
     ("Entries", "Entries"),
     ("Value", "Value"),
     ("But", "Value with exceptions"),
+    ("PathCase", "Path case"),
     ("KeyPart", "Part of a key"),
     ("Missing", "Missing part"),
     ("Action", "Action"),

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use tidegate_core::Limit;
 
+use crate::path::{Forms, OddPath};
+
 /// A request that asks whether it may pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -72,8 +74,10 @@ pub struct Http<'a> {
     pub method: &'a str,
     /// The host that was asked, without its port.
     pub host: &'a str,
-    /// The path, without the query, as [`canonical_path`](crate::canonical_path) makes it.
+    /// The path, without the query, in its [canonical form](crate::PathForms::canonical).
     pub path: &'a str,
+    /// The [further forms](crate::PathForms::odd) of the path.
+    pub odd_path: Option<&'a OddPath>,
     /// What follows the question mark.
     pub query: &'a str,
     /// Header names in lower case, and their values.
@@ -94,6 +98,11 @@ pub struct Response {
 }
 
 impl<'a> Http<'a> {
+    /// The path in all of its forms.
+    pub(crate) fn path_forms(&self) -> Forms<'a> {
+        Forms::new(self.path, self.odd_path)
+    }
+
     /// The values of a header, whose name is in lower case. A header may stand there several times.
     pub(crate) fn header(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(key, _)| *key == name).map(|(_, value)| *value)
@@ -158,7 +167,8 @@ fn decode(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-fn hex(digit: u8) -> Option<u8> {
+/// The value of a hexadecimal digit.
+pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 

@@ -206,10 +206,13 @@ pub struct Match {
     /// The host that was asked, without its port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Value>,
-    /// The path, without the query. Of a request `.` and `..`, slashes that stand together and percent codes of
-    /// letters and digits are undone before.
+    /// The path, without the query and the fragment. A path that servers read differently, like `/x/..%2flogin`, matches
+    /// if it is like this in any of its forms; `except` leaves it out only if all of them are excepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
+    /// Whether capital and small letters of a path are told apart, here and in the rule's key: `exact` if not said.
+    #[serde(skip_serializing_if = "is_default")]
+    pub path_case: PathCase,
     /// Headers by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub header: BTreeMap<String, Value>,
@@ -225,6 +228,17 @@ pub struct Match {
     /// An expression that must be true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+}
+
+/// Whether capital and small letters of a path are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PathCase {
+    /// `/LOGIN` and `/login` are two paths.
+    #[default]
+    Exact,
+    /// They are one, as they are for servers that ignore the case of paths.
+    Ignore,
 }
 
 /// Entries of a descriptor: a map of those it must have among others, or a list of exactly those it has, in order.

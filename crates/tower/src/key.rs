@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use tidegate_core::{KeyBuf, KeyError};
-use tidegate_policy::canonical_path;
+use tidegate_policy::PathForms;
 
 use crate::address::Address;
 use crate::bounds::KEY_PARTS_MAX;
@@ -83,7 +83,7 @@ impl KeyBy {
         KeyBy::part(Part::ApiKey)
     }
 
-    /// The path without the query, in one form for all ways to write it.
+    /// The path without the query, decoded, with dots and slashes resolved: all ways to write it count together.
     #[must_use]
     pub fn path() -> KeyBy {
         KeyBy::part(Part::Path)
@@ -225,10 +225,7 @@ impl Part {
 
 impl KeyRoom {
     fn path<'a>(&'a mut self, head: &Head<'a>) -> &'a [u8] {
-        match canonical_path(head.uri().path()) {
-            Cow::Borrowed(path) => path.as_bytes(),
-            Cow::Owned(path) => self.keep(Cow::Owned(path.into_bytes())),
-        }
+        self.keep(PathForms::new(head.uri().path()).into_key())
     }
 
     /// Bytes that nobody else keeps.

@@ -12,9 +12,9 @@ use tidegate_testkit::tidegate::Tidegate;
 
 use crate::readme;
 
-struct Caddy {
+pub(crate) struct Caddy {
     _process: Process,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Caddy {
@@ -22,7 +22,7 @@ impl Caddy {
         Caddy::start_with(application.address, tidegate, &[])
     }
 
-    fn start_with(application: SocketAddr, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Caddy {
+    pub(crate) fn start_with(application: SocketAddr, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Caddy {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let replaced = [
             (":10081", format!(":{}", address.port())),

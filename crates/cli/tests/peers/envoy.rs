@@ -13,15 +13,15 @@ use tidegate_testkit::wait::{eventually, not_at_the_end_of_a_minute};
 
 use crate::readme;
 
-struct Envoy {
+pub(crate) struct Envoy {
     process: Process,
-    edge: SocketAddr,
+    pub(crate) edge: SocketAddr,
     admin: SocketAddr,
 }
 
 impl Envoy {
     /// Starts Envoy between clients, an application and Tidegate, and waits until both are healthy.
-    fn start(application: &Application, tidegate: &Tidegate, replaced: &[(&str, &str)]) -> Envoy {
+    pub(crate) fn start(application: &Application, tidegate: &Tidegate, replaced: &[(&str, &str)]) -> Envoy {
         let port = |number: u16| format!("port_value: {number}");
         let (edge, admin) = (free_port(), free_port());
         let ports = [

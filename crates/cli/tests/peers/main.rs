@@ -24,6 +24,7 @@ mod guide;
 mod logs;
 mod nginx;
 mod open_files;
+mod paths;
 mod readme;
 mod redis_clients;
 mod refusals;

@@ -12,9 +12,9 @@ use tidegate_testkit::tidegate::Tidegate;
 
 use crate::readme;
 
-struct Nginx {
+pub(crate) struct Nginx {
     _process: Process,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Nginx {
@@ -22,7 +22,7 @@ impl Nginx {
         Nginx::start_with(application, tidegate, &[])
     }
 
-    fn start_with(application: &Application, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Nginx {
+    pub(crate) fn start_with(application: &Application, tidegate: &Tidegate, changed: &[(&str, &str)]) -> Nginx {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let replaced = [
             ("127.0.0.1:10080", address.to_string()),

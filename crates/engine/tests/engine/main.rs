@@ -5,6 +5,7 @@ mod bench;
 mod flood;
 mod life;
 mod own_stores;
+mod paths;
 mod penalties;
 mod permits;
 mod rules;

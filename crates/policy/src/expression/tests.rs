@@ -17,6 +17,7 @@ fn holds(source: &str) -> bool {
         method: "POST",
         host: "Example.com.",
         path: "/v2/orders",
+        odd_path: None,
         query: "page=2&name=%41+b",
         headers: &headers,
         address: Some("10.0.0.1".parse().unwrap()),

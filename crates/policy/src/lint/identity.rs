@@ -27,7 +27,7 @@ pub(super) fn of_rules(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
 
 /// What a rule is about, to be compared: everything but who asks. An expression may tell apart those without an account.
 fn subject(matching: &Match) -> String {
-    format!("{:?}", (&matching.method, &matching.host, &matching.path, &matching.when))
+    format!("{:?}", (&matching.method, &matching.host, &matching.path, matching.path_case, &matching.when))
 }
 
 fn is_by_address_alone(rule: &Rule) -> bool {

@@ -42,7 +42,7 @@ fn left_out(both: &Both<'_>, part: &Part) -> Option<String> {
             return is_needed.then(|| "what the expression looks at".to_owned());
         }
         // The rest comes with every request, or from whoever asks.
-        Part::Address { .. } | Part::Method | Part::Host | Part::Path => return None,
+        Part::Address { .. } | Part::Method | Part::Host | Part::Path(_) => return None,
         Part::Entry(_) | Part::EntryAt(_) | Part::Fixed(_) => return None,
     };
     (!is_asked).then(|| format!("{kind} `{}`", quote(name)))

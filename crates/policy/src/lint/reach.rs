@@ -5,7 +5,7 @@ use crate::diagnostic::Diagnostics;
 use crate::json::quote;
 use crate::matching::{Entries, Named};
 use crate::pattern::{Glob, Pattern};
-use crate::schema::{self, KeyPart};
+use crate::schema::{self, KeyPart, PathCase};
 
 pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     excepted(both, diagnostics);
@@ -47,7 +47,16 @@ fn paths(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         } else if path.contains('?') {
             let message = format!("path: `{}` has a question mark, but the path ends before the query", quote(path));
             diagnostics.warning(&both.at("match/path"), message, "write what follows it under query");
+        } else if path.contains('#') {
+            let message = format!("path: `{}` has a fragment, but the path ends before it", quote(path));
+            diagnostics.warning(&both.at("match/path"), message, "leave out the # and what follows it");
         }
+    }
+    let rule = both.written;
+    let is_looked_at = rule.matching.path.is_some() || rule.key.as_slice().contains(&KeyPart::Path);
+    if rule.matching.path_case != PathCase::Exact && !is_looked_at {
+        let message = "path_case: the rule neither matches a path nor counts by it";
+        diagnostics.warning(&both.at("match/path_case"), message, "leave it out, or write a path beside it");
     }
 }
 
@@ -113,6 +122,9 @@ mod tests {
         check(json!({"method": {"is": "*", "except": ["GET"]}}), &[]);
         check(json!({"path": ["api/*", "/ok"]}), &["path: no path begins like `api/*`"]);
         check(json!({"path": "/search?q=*"}), &["has a question mark"]);
+        check(json!({"path": "/a#b"}), &["has a fragment"]);
+        check(json!({"path_case": "ignore"}), &["path_case: the rule neither matches a path nor counts by it"]);
+        check(json!({"path": "/a", "path_case": "ignore"}), &[]);
         check(json!({"host": "example.com:8080"}), &["is no host"]);
         check(json!({"host": "https://example.com"}), &["is no host"]);
         check(json!({"host": "::1"}), &[]);

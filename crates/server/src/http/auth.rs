@@ -92,11 +92,19 @@ fn target(parts: &Parts) -> Result<HttpTarget<'_>, Failure> {
     let headers = &parts.headers;
     let method = one_of(headers, &["x-forwarded-method", "x-original-method"], |method| method)?;
     let url = one_of(headers, &["x-forwarded-uri", "x-original-uri", "x-original-url"], without_origin)?;
-    let (path, query) = url.unwrap_or_default().split_once('?').unwrap_or((url.unwrap_or_default(), ""));
+    let (path, query) = url.map(path_and_query).unwrap_or_default();
     let host = one_of(headers, &["x-forwarded-host"], |host| host)?;
     let host = host.or_else(|| headers.get(HOST).and_then(header_text)).unwrap_or_default();
     let method = method.unwrap_or(parts.method.as_str());
     Ok(HttpTarget { method, host: HttpHost::Authority(host), path, query })
+}
+
+/// The path and the query of a URL without its origin. A fragment ends both: servers that take one cut it off.
+fn path_and_query(url: &str) -> (&str, &str) {
+    let url = url.split_once('#').map_or(url, |(url, _)| url);
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    // `GET http://example.com?a=b` asks for the root.
+    (if path.is_empty() { "/" } else { path }, query)
 }
 
 /// The value that some headers agree on. A proxy sets one of them and hands on what the client wrote into the others:
@@ -128,7 +136,7 @@ fn one_of<'a>(
 fn without_origin(target: &str) -> &str {
     match target.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !scheme.is_empty() => {
-            rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/")
+            rest.find(['/', '?', '#']).and_then(|start| rest.get(start..)).unwrap_or("/")
         }
         _ => target,
     }
@@ -154,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_proxies_say_of_a_request() {
-        let cases: [(&[(&str, &str)], &str); 8] = [
+        let cases: [(&[(&str, &str)], &str); 13] = [
             (&[("x-original-uri", "//x/../%6cogin?a=//b")], "GET  /login a=//b"),
             (&[("x-original-uri", "/a?b=c"), ("x-original-method", "PUT"), ("host", "Ex.org:80")], "PUT ex.org /a b=c"),
             (
@@ -163,6 +171,11 @@ mod tests {
             ),
             (&[("x-original-url", "https://ex.org/a/b?c")], "GET  /a/b c"),
             (&[("x-original-url", "https://ex.org")], "GET  / "),
+            (&[("x-original-uri", "/login#f?a=b")], "GET  /login "),
+            (&[("x-original-uri", "/login?a=b#f")], "GET  /login a=b"),
+            (&[("x-original-url", "https://ex.org#/a?b")], "GET  / "),
+            (&[("x-original-url", "https://ex.org?a=b")], "GET  / a=b"),
+            (&[("x-original-uri", "?a=b")], "GET  / a=b"),
             (&[("x-original-uri", "/go?to=https://ex.org/")], "GET  /go to=https://ex.org/"),
             (&[("x-original-uri", "/a"), ("x-forwarded-uri", "/a"), ("host", "[::1]:80")], "GET [::1] /a "),
             (&[], "GET   "),

@@ -132,6 +132,7 @@ async fn whom_requests_count_on() {
     assert!(together(KeyBy::api_key(), bearer("Bearer abc"), get("/", &[("x-api-key", "abc")])).await);
     assert!(!together(KeyBy::api_key(), bearer("Bearer abc"), bearer("bearer abd")).await);
     assert!(together(KeyBy::path(), get("/a/../b?x", &[]), get("//%62", &[])).await);
+    assert!(together(KeyBy::path(), get("/a%2Fb", &[]), get("/x/..%2fa/b", &[])).await);
     assert!(!together(KeyBy::path(), get("/a", &[]), get("/b", &[])).await);
     let user_and_path = || KeyBy::header("x-user").and(KeyBy::path());
     assert!(!together(user_and_path(), from("ann"), get("/x", &[("x-user", "ann")])).await);
