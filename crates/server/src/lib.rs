@@ -6,7 +6,7 @@
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
-//! | rules that change while it runs | `reload.rs`, `loads.rs` |
+//! | rules that change while it runs, and files that do | `reload.rs`, `loads.rs`, `file_marks.rs` |
 //! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
 //! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
@@ -28,6 +28,7 @@ mod checks;
 mod decision_log;
 mod descriptors;
 mod drain;
+mod file_marks;
 mod headers;
 mod http;
 mod lanes;

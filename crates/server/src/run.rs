@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_engine::{Engine, InstallError};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
 use crate::decision_log::DecisionLog;
@@ -169,7 +169,9 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         }
         service.set_ready(true);
         started(addresses);
-        let upkeep = Upkeep { loads: Loads::new(reloader), renewals };
+        let renewal = Arc::new(Notify::new());
+        tokio::spawn(renewals.run(Arc::clone(&renewal)));
+        let upkeep = Upkeep { loads: Loads::new(reloader), renewal };
         manage(signals, upkeep, &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
@@ -333,7 +335,8 @@ impl Signals {
 /// What is read again while the server runs.
 struct Upkeep {
     loads: Loads,
-    renewals: Renewals,
+    /// Asks for certificates to be read again.
+    renewal: Arc<Notify>,
 }
 
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
@@ -344,10 +347,9 @@ async fn manage(mut signals: Signals, mut upkeep: Upkeep, service: &Service, dra
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => {
                 upkeep.loads.ask();
-                upkeep.renewals.ask();
+                upkeep.renewal.notify_one();
             }
             () = upkeep.loads.go_on() => {}
-            () = upkeep.renewals.go_on() => {}
         }
     }
     tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");
