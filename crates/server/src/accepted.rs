@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
+use crate::bounds::REQUEST_MEMORY;
+use crate::budget::{Account, Budget};
 use crate::stream::Stream;
 
 /// A connection that a listener has accepted, greeted by TLS where the listener speaks that.
@@ -12,13 +14,16 @@ pub struct Accepted {
     pub(crate) stream: Stream,
     /// Of the client.
     pub(crate) address: SocketAddr,
+    /// For its requests that have not come whole.
+    pub(crate) account: Account,
 }
 
 impl Accepted {
     /// A connection in the clear that no listener has counted.
     #[must_use]
     pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
-        Accepted { stream: Stream::plain(stream), address }
+        let account = Budget::new(REQUEST_MEMORY).account();
+        Accepted { stream: Stream::plain(stream), address, account }
     }
 
     /// Whether the client has shown a certificate of an authority that the listener trusts.

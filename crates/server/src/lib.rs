@@ -11,7 +11,8 @@
 //! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
-//! | bodies of requests, within a bound | `body.rs` |
+//! | bodies of requests within a bound, and all of them within a budget | `body.rs`, `budget.rs` |
+//! | waiting for what is rare beside what is not | `bell.rs` |
 //! | certificates, until when they are valid, and renewing them | `tls.rs`, `validity.rs`, `renewals.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | how their lines are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
@@ -23,7 +24,9 @@
 pub mod bounds;
 
 mod accepted;
+mod bell;
 mod body;
+mod budget;
 mod checks;
 mod decision_log;
 mod descriptors;
@@ -55,6 +58,7 @@ mod validity;
 mod write_stall;
 
 pub use accepted::Accepted;
+pub use budget::RequestMemory;
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;

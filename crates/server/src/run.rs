@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
+use crate::budget::RequestMemory;
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
@@ -56,6 +57,8 @@ pub struct Options {
     pub telemetry: Telemetry,
     /// What each listener speaks TLS with; those without files are in the clear.
     pub tls: ListenersTls,
+    /// What each listener may keep of requests that have not come whole.
+    pub request_memory: RequestMemory,
     /// Whether tools may ask over gRPC which services and messages there are.
     pub reflection: bool,
     /// Whether answers to Envoy carry the metadata of rules.
@@ -224,10 +227,12 @@ impl Listeners {
         let resp = Listener::bind(RespDoor::NAME, options.resp).map_err(|error| error.beside(&[&http, &grpc]))?;
         // After all that may fail: a start that does says one line.
         let connections = descriptors::connections(threads);
+        let bounded =
+            |listener: Listener| listener.with_connections_max(connections).with_request_memory(options.request_memory);
         Ok(Listeners {
-            http: http.with_connections_max(connections).with_tls(http_tls),
-            grpc: grpc.with_connections_max(connections).with_tls(grpc_tls),
-            resp: resp.with_connections_max(connections).with_tls(resp_tls),
+            http: bounded(http).with_tls(http_tls),
+            grpc: bounded(grpc).with_tls(grpc_tls),
+            resp: bounded(resp).with_tls(resp_tls),
         })
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | connections, and what answers each call | here |
 //! | which request is which call | `routes.rs` |
-//! | when a connection is silent for too long | `pulse.rs`, `bell.rs` |
+//! | when a connection is silent for too long | `pulse.rs` |
 //! | bodies, fields, queries | `body.rs`, `query.rs` |
 //! | what a request is about | `asked.rs` |
 //! | may it pass? | `check.rs`, `auth.rs`; answered by `told.rs` |
@@ -20,7 +20,6 @@ mod admin;
 mod answer;
 mod asked;
 mod auth;
-mod bell;
 mod body;
 mod check;
 mod guard;
@@ -47,7 +46,9 @@ use hyper::service::service_fn;
 use tokio::time::timeout;
 
 use crate::accepted::Accepted;
+use crate::bell;
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
+use crate::budget::Account;
 use crate::drain::Drain;
 use crate::linger;
 use crate::listener::Door;
@@ -77,6 +78,8 @@ struct Caller {
     is_local: bool,
     /// What it does.
     pulse: Arc<Pulse>,
+    /// For its requests that have not come whole.
+    account: Account,
 }
 
 impl HttpDoor {
@@ -126,14 +129,14 @@ impl HttpDoor {
         let via = Via::from_peer(Protocol::Http, &caller.peer).with_headers(&parts.headers);
         match call {
             Call::Check => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 timed(service, pin!(check::post(service, via, &body))).await
             }
             Call::CheckInQuery => timed(service, pin!(check::get(service, via, query))).await,
             Call::Auth => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
-            Call::Report => Box::pin(report::post(service, &body::read(body).await?)).await,
+            Call::Report => Box::pin(report::post(service, &body::read(body, &caller.account).await?)).await,
             Call::AcquirePermit => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 timed(service, Box::pin(permits::acquire(service, via, &body)).as_mut()).await
             }
             Call::RenewPermit => timed(service, Box::pin(permits::renew(service, parameters, query)).as_mut()).await,
@@ -145,7 +148,7 @@ impl HttpDoor {
             Call::Metrics => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
             Call::Description => Ok(routes::openapi()),
             Call::EnvoyJson => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 timed(service, Box::pin(reference::json(service, via, &body)).as_mut()).await
             }
             Call::EnvoyHealth => Ok(reference::ready(service, "OK", "")),
@@ -166,23 +169,25 @@ impl HttpDoor {
         let service = &*self.service;
         let admin = guard::admit(service, self.admin_token.as_deref(), caller, parts)?;
         match call {
-            AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
-            AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,
-            AdminCall::Grant => admin::grant(&admin, service, &body::read(body).await?).await,
-            AdminCall::Block => admin::block(&admin, service, &body::read(body).await?).await,
+            AdminCall::Inspect => admin::inspect(service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
-            AdminCall::SetMode => rules::set_mode(&admin, service, parameters, &body::read(body).await?),
+            AdminCall::SetMode => {
+                rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)
+            }
             AdminCall::EnvoyLimits => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
         }
     }
 
     /// Serves a connection until it ends.
     async fn converse(&self, http: &http1::Builder, accepted: Accepted, mut drain: Drain) {
-        let Accepted { stream, address } = accepted;
+        let Accepted { stream, address, account } = accepted;
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
         let peer = Peer::new(&self.service.engine, address);
-        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse) };
+        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), account };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();
