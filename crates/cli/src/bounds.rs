@@ -12,3 +12,6 @@ pub(crate) const DRAIN_DELAY_SECONDS_MAX: u64 = 3600;
 
 /// Most keys whose state `decide` keeps at once: about 230 MB with short keys under a bucket or a counter.
 pub(crate) const KEYS_MAX: usize = 1_000_000;
+
+/// Most megabytes for requests that have not come whole: all connections of a listener cannot send more at a time.
+pub(crate) const REQUEST_MEMORY_MB_MAX: usize = 65_536;

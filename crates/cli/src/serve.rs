@@ -12,9 +12,9 @@ use tidegate::Algorithm;
 use tidegate::bounds::KEYS_MAX;
 use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LEASE_MIN};
 use tidegate_engine::{PermitOptions, PermitShare};
-use tidegate_server::{Addresses, LogFormat, Options, Telemetry};
+use tidegate_server::{Addresses, LogFormat, Options, RequestMemory, Telemetry};
 
-use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, THREADS_MAX};
+use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, REQUEST_MEMORY_MB_MAX, THREADS_MAX};
 use crate::tls::TlsArgs;
 
 /// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
@@ -76,6 +76,12 @@ pub(crate) struct Args {
     /// Refuse reports of what became of requests (POST /v1/report), for rules that count no responses
     #[arg(long)]
     no_reports: bool,
+    /// Megabytes that a listener keeps of requests that have not come whole; the largest are given up first
+    #[arg(long, value_name = "MB", default_value_t = 16, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
+    request_memory: usize,
+    /// Megabytes of those that one connection may take
+    #[arg(long, value_name = "MB", default_value_t = 2, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
+    connection_request_memory: usize,
     /// Seconds to stay open, unready, after being told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
@@ -237,6 +243,10 @@ fn options(args: Args, store: Store) -> Options {
             otlp: args.otlp,
         },
         tls: args.tls.of_listeners(),
+        request_memory: RequestMemory {
+            listener_bytes: args.request_memory << 20,
+            connection_bytes: args.connection_request_memory << 20,
+        },
         reflection: args.reflection,
         dynamic_metadata: args.dynamic_metadata,
         grpc_refunds: args.grpc_refunds,

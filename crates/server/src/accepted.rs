@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
+use crate::bounds::REQUEST_MEMORY;
+use crate::budget::{Account, Budget};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
@@ -14,13 +16,16 @@ pub struct Accepted {
     pub(crate) stream: Stream,
     /// Of the client.
     pub(crate) address: SocketAddr,
+    /// For its requests that have not come whole.
+    pub(crate) account: Account,
 }
 
 impl Accepted {
     /// A connection in the clear that no listener has counted.
     #[must_use]
     pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
-        Accepted { stream: Stream::plain(stream), address }
+        let account = Budget::new(REQUEST_MEMORY).account();
+        Accepted { stream: Stream::plain(stream), address, account }
     }
 
     /// A connection that no listener has counted, greeted by TLS. Returns `None` if the client leaves without a word.
@@ -28,7 +33,8 @@ impl Accepted {
     /// # Errors
     /// If TLS cannot be agreed on.
     pub async fn greeted(stream: TcpStream, address: SocketAddr, tls: &Tls) -> io::Result<Option<Accepted>> {
-        Ok(Stream::greet(stream, tls).await?.map(|stream| Accepted { stream, address }))
+        let account = Budget::new(REQUEST_MEMORY).account();
+        Ok(Stream::greet(stream, tls).await?.map(|stream| Accepted { stream, address, account }))
     }
 
     /// Whether the client has shown a certificate of an authority that the listener trusts.

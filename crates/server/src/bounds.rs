@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tidegate_engine::LogRate;
 
+use crate::budget::RequestMemory;
+
 use crate::line_queue::QueueSize;
 
 /// Most connections that one listener serves at a time. Each takes some kilobytes and a file descriptor.
@@ -201,6 +203,33 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Lines of a listener about connections that it cannot accept, and as many about those that it cannot serve: accepting
 /// is tried a hundred times a second on each thread.
 pub const ACCEPT_LINES: LogRate = LogRate { lines: 1, period: Duration::from_secs(5) };
+
+/// Memory for requests that have not come whole, of a listener and of one connection: 64 and 8 of the longest messages. Nearly
+/// all requests come at once, and need nothing of it.
+pub const REQUEST_MEMORY: RequestMemory = RequestMemory { listener_bytes: 16 << 20, connection_bytes: 2 << 20 };
+
+/// What the server needs for an unfinished request beside the bytes of it: its task, its stream and its timer. With
+/// [`REQUEST_MEMORY`] a listener waits for 8,192 requests at most.
+pub const UNFINISHED_REQUEST_BYTES: usize = 2 << 10;
+
+/// After what time a request that never came whole tells that its connection is of no use: nearly [`STALL`], which is how long
+/// it is waited for, and begins a little earlier.
+pub const GIVEN_UP_AFTER: Duration = STALL.saturating_sub(Duration::from_secs(1));
+
+/// How long the other calls of a gRPC connection may go on once one was not sent in time: with [`STALL`] it ends as soon as half
+/// requests of the other protocols do.
+pub const DAWDLED: Duration = Duration::from_secs(2);
+
+/// Frames of HTTP/2 without a call that a connection may send, a second and at once, beyond those that its calls earn: far more
+/// than clients need to ask whether the server lives and to tell how much they take.
+pub const GRPC_CONTROL_FRAMES: (u64, u64) = (200, 1_000);
+
+/// Such frames that each frame of a call earns: clients reset a call, open the windows of it and of the connection, and
+/// measure the line.
+pub const GRPC_CONTROL_FRAMES_EARNED: u32 = 4;
+
+/// Longest message to ask whether a service is healthy: it has the name of one.
+pub const GRPC_HEALTH_BYTES_MAX: usize = 4 << 10;
 
 /// How often files of rules are looked at: soon enough for who waits for it, and rare enough to cost nothing.
 pub const RELOAD_LOOK: Duration = Duration::from_millis(500);

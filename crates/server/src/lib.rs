@@ -6,12 +6,13 @@
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
-//! | rules that change while it runs | `reload.rs`, `loads.rs` |
+//! | rules that change while it runs, and files that do | `reload.rs`, `loads.rs`, `file_marks.rs` |
 //! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
 //! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | what answers tell of limits: headers and problem bodies | `headers.rs` |
-//! | bodies of requests, within a bound | `body.rs` |
+//! | bodies of requests within a bound, and all of them within a budget | `body.rs`, `budget.rs` |
+//! | waiting for what is rare beside what is not | `bell.rs` |
 //! | certificates, until when they are valid, and renewing them | `tls.rs`, `validity.rs`, `renewals.rs` |
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | logs of sliding limits that outgrow their store | `log_room.rs` |
@@ -24,11 +25,14 @@
 pub mod bounds;
 
 mod accepted;
+mod bell;
 mod body;
+mod budget;
 mod checks;
 mod decision_log;
 mod descriptors;
 mod drain;
+mod file_marks;
 mod guesses;
 mod headers;
 mod http;
@@ -57,6 +61,7 @@ mod validity;
 mod write_stall;
 
 pub use accepted::Accepted;
+pub use budget::RequestMemory;
 pub use decision_log::DecisionLog;
 pub use drain::{Drain, Drainer};
 pub use http::HttpDoor;

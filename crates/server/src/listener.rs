@@ -16,7 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::accepted::Accepted;
-use crate::bounds::{ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, SEND_BYTES, SPARE_TIME, STALL};
+use crate::bounds::{
+    ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, REQUEST_MEMORY, SEND_BYTES, SPARE_TIME, STALL,
+};
+use crate::budget::{Budget, RequestMemory};
 use crate::drain::Drain;
 use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
 use crate::refusals::Refusals;
@@ -50,6 +53,7 @@ pub struct Listener {
     refused: Arc<AtomicUsize>,
     lanes: Lanes,
     encryption: Encryption,
+    unfinished: Arc<Budget>,
     /// What goes wrong with each connection must not fill the log, and neither failure may hide the other.
     accept_failures: LogLimiter,
     serve_failures: LogLimiter,
@@ -178,6 +182,7 @@ impl Listener {
             refused: Arc::default(),
             lanes: Lanes::default(),
             encryption: Encryption { name, tls: None, failures: Arc::new(Refusals::new(&Clock::system())) },
+            unfinished: Budget::new(REQUEST_MEMORY),
             accept_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
             serve_failures: LogLimiter::new(ACCEPT_LINES, Clock::system()),
         })
@@ -194,6 +199,12 @@ impl Listener {
     pub fn with_tls(self, tls: Option<Arc<Tls>>) -> Listener {
         let encryption = Encryption { tls, ..self.encryption };
         Listener { encryption, ..self }
+    }
+
+    /// The same with this much memory for requests that have not come whole.
+    #[must_use]
+    pub fn with_request_memory(self, memory: RequestMemory) -> Listener {
+        Listener { unfinished: Budget::new(memory), ..self }
     }
 
     /// What encrypts its connections, if anything does.
@@ -285,11 +296,12 @@ impl Listener {
     /// Serves a connection on a task of its own.
     fn serve<D: Door>(&self, stream: TcpStream, address: SocketAddr, place: Place, door: &Arc<D>, drain: &Drain) {
         let (door, drain, encryption) = (Arc::clone(door), drain.clone(), self.encryption.clone());
+        let account = self.unfinished.account();
         let is_spare = place.number >= self.connections_max;
         tokio::spawn(async move {
             let patience = if is_spare { SPARE_TIME } else { STALL };
             if let Some(stream) = encryption.greet(stream, address, patience).await {
-                let accepted = Accepted { stream, address };
+                let accepted = Accepted { stream, address, account };
                 if is_spare {
                     door.serve_briefly(accepted, drain).await;
                 } else {

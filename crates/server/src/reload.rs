@@ -1,16 +1,12 @@
 //! Rules that change while it runs: a good configuration replaces the old one at once, a bad one never does.
-//!
-//! Files are looked at twice a second instead of being watched: that also sees the symlinks that Kubernetes swaps, works
-//! on every file system, and costs the serving threads nothing.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_engine::InstallError;
 use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
 
-use crate::bounds::RELOAD_LOOK;
+use crate::file_marks::{self, FileMark};
 use crate::service::Service;
 
 /// A configuration that cannot be used.
@@ -53,16 +49,6 @@ pub(crate) struct Read {
     policy: Result<Policy, BadConfig>,
 }
 
-/// What tells whether a file is another one than before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FileMark {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
 impl Reloader {
     /// Goes on from a configuration that `service` decides by already.
     pub(crate) fn new(first: First, options: LoadOptions, service: Arc<Service>) -> Reloader {
@@ -98,17 +84,11 @@ impl Reloader {
     /// Resolves when the files are other ones than those that were loaded, and have been the same twice in a row: who
     /// writes them may not be done.
     pub(crate) async fn changed(&self) {
-        let mut before = None;
-        loop {
-            tokio::time::sleep(RELOAD_LOOK).await;
+        let look = || {
             let paths = Arc::clone(&self.paths);
-            // Beside this task: a disk may hang, and signals must be heard all the same.
-            let Ok(now) = tokio::task::spawn_blocking(move || marks(&paths)).await else { continue };
-            if now != self.loaded && before.as_ref() == Some(&now) {
-                return;
-            }
-            before = Some(now);
-        }
+            move || marks(&paths)
+        };
+        file_marks::changed(&self.loaded, look).await;
     }
 
     fn install(&mut self, read: Read) -> Result<(), BadConfig> {
@@ -173,21 +153,9 @@ fn read(paths: &[PathBuf], options: &LoadOptions) -> Result<Policy, BadConfig> {
 fn marks(paths: &[PathBuf]) -> Vec<FileMark> {
     let mut all = Vec::new();
     for path in tidegate_policy::files(paths) {
-        all.extend(mark(&path));
+        all.extend(FileMark::of(&path));
     }
     all
-}
-
-fn mark(path: &Path) -> Option<FileMark> {
-    // Follows links, so that a swapped one shows as another file.
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(FileMark {
-        path: path.to_owned(),
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.size(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-    })
 }
 
 #[cfg(test)]

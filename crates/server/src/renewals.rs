@@ -1,57 +1,58 @@
-//! Certificates that are renewed while the server runs: read again when somebody asks, beside everything else, since a
-//! disk may hang. One reading runs at a time, and of all that is asked for meanwhile one more follows.
+//! Certificates that are renewed while the server runs, apart from rules: a bad configuration, or one that takes seconds,
+//! must not stand between a file and the certificate in force.
 
 use std::sync::Arc;
 
 use tidegate_core::Clock;
-use tokio::task::JoinHandle;
+use tokio::sync::Notify;
 
-use crate::tls::{Tls, TlsError};
+use crate::file_marks::{self, FileMark};
+use crate::tls::Tls;
 
 /// The certificates of all listeners.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     all: Arc<[Arc<Tls>]>,
     clock: Clock,
-    running: Option<JoinHandle<Vec<Result<(), TlsError>>>>,
-    /// Whether somebody asked since the last reading began.
-    is_asked: bool,
+    /// The files as they were before they were read.
+    read: Vec<FileMark>,
 }
 
 impl Renewals {
-    /// Keeps these in force, which were read just now.
+    /// Takes certificates in force over, and logs until when they are valid.
     pub(crate) fn new(all: Vec<Arc<Tls>>, clock: Clock) -> Renewals {
         let now = clock.now();
         all.iter().for_each(|tls| tls.tell(now));
-        Renewals { all: all.into(), clock, running: None, is_asked: false }
+        let read = all.iter().flat_map(|tls| tls.first_marks()).cloned().collect();
+        Renewals { all: all.into(), clock, read }
     }
 
-    /// Wants all files read again.
-    pub(crate) fn ask(&mut self) {
-        self.is_asked = true;
-    }
-
-    /// Waits for the next step and makes it: the end of a reading, or the begin of one. Nothing is lost if it is dropped
-    /// before.
-    pub(crate) async fn go_on(&mut self) {
-        if let Some(reading) = &mut self.running {
-            match reading.await {
-                Ok(results) => self.tell(results),
-                Err(error) => tracing::error!(%error, "certificates not read: the old ones stay"),
-            }
-            self.running = None;
+    /// Reads all files again whenever they are other ones or somebody asks, for ever.
+    pub(crate) async fn run(mut self, asked: Arc<Notify>) {
+        if self.all.is_empty() {
             return;
         }
-        if !std::mem::take(&mut self.is_asked) {
-            return std::future::pending().await;
+        loop {
+            let look = || {
+                let all = Arc::clone(&self.all);
+                move || marks(&all)
+            };
+            tokio::select! {
+                () = asked.notified() => {}
+                () = file_marks::changed(&self.read, look) => {}
+            }
+            self.renew().await;
         }
-        let all = Arc::clone(&self.all);
-        let read = move || all.iter().map(|tls| tls.reload()).collect();
-        self.running = Some(tokio::task::spawn_blocking(read));
     }
 
-    /// Logs what became of each.
-    fn tell(&self, results: Vec<Result<(), TlsError>>) {
+    async fn renew(&mut self) {
+        let all = Arc::clone(&self.all);
+        let read = move || (marks(&all), all.iter().map(|tls| tls.reload()).collect::<Vec<_>>());
+        let (marks, results) = match tokio::task::spawn_blocking(read).await {
+            Ok(read) => read,
+            Err(error) => return tracing::error!(%error, "certificates not read: the old ones stay"),
+        };
+        self.read = marks;
         let now = self.clock.now();
         for (tls, result) in self.all.iter().zip(results) {
             match result {
@@ -62,4 +63,9 @@ impl Renewals {
             }
         }
     }
+}
+
+/// The marks of all files, in order.
+fn marks(all: &[Arc<Tls>]) -> Vec<FileMark> {
+    all.iter().flat_map(|tls| tls.marks()).collect()
 }

@@ -14,9 +14,10 @@ use tidegate_core::Clock;
 use tidegate_engine::{Engine, InstallError};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
+use crate::budget::RequestMemory;
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
 use crate::drain::{Drain, Drainer};
@@ -59,6 +60,8 @@ pub struct Options {
     pub telemetry: Telemetry,
     /// What each listener speaks TLS with; those without files are in the clear.
     pub tls: ListenersTls,
+    /// What each listener may keep of requests that have not come whole.
+    pub request_memory: RequestMemory,
     /// Whether tools may ask over gRPC which services and messages there are.
     pub reflection: bool,
     /// Whether answers to Envoy carry the metadata of rules.
@@ -189,7 +192,9 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
         // What the start logs stands before what it prints.
         service.log.finish();
         started(addresses);
-        let upkeep = Upkeep { loads: Loads::new(reloader), renewals };
+        let renewal = Arc::new(Notify::new());
+        tokio::spawn(renewals.run(Arc::clone(&renewal)));
+        let upkeep = Upkeep { loads: Loads::new(reloader), renewal };
         manage(signals, upkeep, &service, &drainer, options.drain_delay).await;
         Ok::<(), io::Error>(())
     })?;
@@ -242,10 +247,12 @@ impl Listeners {
         let resp = Listener::bind(RespDoor::NAME, options.resp).map_err(|error| error.beside(&[&http, &grpc]))?;
         // After all that may fail: a start that does says one line.
         let connections = descriptors::connections(threads);
+        let bounded =
+            |listener: Listener| listener.with_connections_max(connections).with_request_memory(options.request_memory);
         Ok(Listeners {
-            http: http.with_connections_max(connections).with_tls(http_tls),
-            grpc: grpc.with_connections_max(connections).with_tls(grpc_tls),
-            resp: resp.with_connections_max(connections).with_tls(resp_tls),
+            http: bounded(http).with_tls(http_tls),
+            grpc: bounded(grpc).with_tls(grpc_tls),
+            resp: bounded(resp).with_tls(resp_tls),
         })
     }
 
@@ -355,7 +362,8 @@ impl Signals {
 /// What is read again while the server runs.
 struct Upkeep {
     loads: Loads,
-    renewals: Renewals,
+    /// Asks for certificates to be read again.
+    renewal: Arc<Notify>,
 }
 
 /// Reloads when asked or when files changed, until it is told to stop; then lets everybody finish.
@@ -367,10 +375,9 @@ async fn manage(mut signals: Signals, mut upkeep: Upkeep, service: &Service, dra
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => {
                 upkeep.loads.ask();
-                upkeep.renewals.ask();
+                upkeep.renewal.notify_one();
             }
             () = upkeep.loads.go_on() => {}
-            () = upkeep.renewals.go_on() => {}
             () = log_room.look(&service.engine) => {}
         }
     }

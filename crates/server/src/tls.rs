@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use crate::bounds::{CERTIFICATE_WARNING, TLS_FILE_BYTES_MAX};
+use crate::file_marks::FileMark;
 use crate::protocol::Protocol;
 use crate::validity::End;
 
@@ -44,11 +45,21 @@ pub struct TlsFiles {
     pub client_authorities: Option<TlsFile>,
 }
 
+impl TlsFiles {
+    /// Looks at all of them.
+    fn marks(&self) -> Vec<FileMark> {
+        let all = [&self.certificate, &self.key].into_iter().chain(&self.client_authorities);
+        all.filter_map(|file| FileMark::of(&file.path)).collect()
+    }
+}
+
 /// TLS for a listener, with certificates that can be renewed while it runs.
 pub struct Tls {
     files: TlsFiles,
     protocol: Protocol,
     current: ArcSwap<Current>,
+    /// The files as they were before they were read for the first time.
+    first_marks: Vec<FileMark>,
     loads: AtomicU64,
     errors: AtomicU64,
 }
@@ -80,8 +91,9 @@ impl Tls {
     /// # Errors
     /// If one cannot be read or used.
     pub fn load(files: TlsFiles, protocol: Protocol) -> Result<Tls, TlsError> {
+        let first_marks = files.marks();
         let current = ArcSwap::from_pointee(Current::read(&files, protocol)?);
-        Ok(Tls { files, protocol, current, loads: AtomicU64::new(1), errors: AtomicU64::new(0) })
+        Ok(Tls { files, protocol, current, first_marks, loads: AtomicU64::new(1), errors: AtomicU64::new(0) })
     }
 
     /// Reads the files again. New connections get what they say now; others stay as they are.
@@ -94,6 +106,16 @@ impl Tls {
         counter.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(read?));
         Ok(())
+    }
+
+    /// The files as they were before they were read for the first time.
+    pub(crate) fn first_marks(&self) -> &[FileMark] {
+        &self.first_marks
+    }
+
+    /// Looks at the files.
+    pub(crate) fn marks(&self) -> Vec<FileMark> {
+        self.files.marks()
     }
 
     /// How often certificates were loaded, and how often they were refused.

@@ -1,9 +1,12 @@
 //! TLS on every listener, with the clients that people use: who gets in, and with which certificates.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use ::tidegate::Clock;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -12,6 +15,7 @@ use tempfile::TempDir;
 use tidegate_testkit::authority::Authority;
 use tidegate_testkit::process::{command, directory};
 use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 /// A directory with certificates of a server and of clients, of one authority each.
@@ -158,4 +162,59 @@ fn long_pipelines_get_through_tls() {
     let output = client.arg("--pipe").stdin(fs::File::open(commands).unwrap()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("errors: 0, replies: 50000"), "{said}");
+}
+
+/// A directory as Kubernetes lays out a secret: its files are links into a directory that is a link itself.
+struct Secret {
+    files: Files,
+}
+
+impl Secret {
+    fn new() -> Secret {
+        let secret = Secret { files: Files { directory: directory() } };
+        secret.swap("first");
+        for name in ["server.pem", "server.key", "server-ca.pem", "client.pem", "client.key", "client-ca.pem"] {
+            symlink(Path::new("..data").join(name), secret.files.path(name)).unwrap();
+        }
+        secret
+    }
+
+    /// Makes new certificates of new authorities in a directory of this name, and puts that in the place of the one before.
+    fn swap(&self, name: &str) {
+        let root = self.files.directory.path();
+        fs::create_dir(root.join(name)).unwrap();
+        write(&root.join(name), "server", &Authority::new(name));
+        write(&root.join(name), "client", &Authority::new(name));
+        symlink(name, root.join("..new")).unwrap();
+        fs::rename(root.join("..new"), root.join("..data")).unwrap();
+    }
+
+    /// Writes over the files that are there.
+    fn overwrite(&self) {
+        for name in ["server", "client"] {
+            write(&self.files.directory.path().join("..data"), name, &Authority::new("overwritten"));
+        }
+    }
+}
+
+#[test]
+fn renewed_certificates_and_authorities_are_in_force_within_two_seconds() {
+    let secret = Secret::new();
+    let path = |name: &str| secret.files.path(name);
+    let (certificate, key, clients) = (path("server.pem"), path("server.key"), path("client-ca.pem"));
+    let tidegate = Tidegate::start(&["--tls-cert", &certificate, "--tls-key", &key, "--tls-client-ca", &clients]);
+    let known = Client { files: &secret.files, shows: Some("client") };
+    assert_eq!(known.is_answered(&tidegate), [true; 3]);
+    let loaded = || tidegate.process.log().matches("certificates loaded").count();
+    let clock = Clock::system();
+    let renewals: [&dyn Fn(); 2] = [&|| secret.swap("second"), &|| secret.overwrite()];
+    for (number, renew) in renewals.into_iter().enumerate() {
+        renew();
+        let start = clock.now().as_nanos();
+        assert!(eventually(|| loaded() == 3 * (number + 2)), "{}", tidegate.process.log());
+        let took = Duration::from_nanos(clock.now().as_nanos() - start);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        // Neither side knows the other's authority of before.
+        assert_eq!(known.is_answered(&tidegate), [true; 3]);
+    }
 }

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::http2::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, frame, greeting, head, literal,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, greeting,
+    head, literal,
 };
 use crate::load::{PLENTY, Server, Stop, milliseconds, probe, resident};
 use crate::report::{Told, Watch};
@@ -25,7 +26,7 @@ struct Flood {
     must_end: bool,
 }
 
-const FLOODS: [Flood; 7] = [
+const FLOODS: [Flood; 8] = [
     Flood {
         name: "rapid reset",
         start: Vec::new,
@@ -64,12 +65,18 @@ const FLOODS: [Flood; 7] = [
         again: |_| frame(DATA, 0, 1, &[]),
         must_end: false,
     },
-    Flood { name: "PING", start: Vec::new, again: |_| frame(PING, 0, 0, b"flooding"), must_end: false },
+    Flood { name: "PING", start: Vec::new, again: |_| frame(PING, 0, 0, b"flooding"), must_end: true },
+    Flood {
+        name: "WINDOW_UPDATE",
+        start: Vec::new,
+        again: |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
+        must_end: true,
+    },
     Flood {
         name: "SETTINGS",
         start: Vec::new,
         again: |number| frame(SETTINGS, 0, 0, &[[0, 4].as_slice(), &(number % 65_536).to_be_bytes()].concat()),
-        must_end: false,
+        must_end: true,
     },
 ];
 
@@ -149,8 +156,8 @@ pub(crate) fn floods_of_frames_are_harmless(told: &mut Told) {
     }
 }
 
-/// Fills the way back with acknowledgements and goes on sending: the server stops reading, and ends the connection when it
-/// is not told that somebody is there.
+/// Fills the way back with acknowledgements and goes on sending: the server ends the connection, since no call earns these
+/// frames, long before the way back is full.
 fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
     told.say(&format!("{} frames on {UNREAD_CONNECTIONS} connections until they are not taken, unread", flood.name));
     let (watch, cpu) = (Watch::start(), cpu_seconds(server));
@@ -165,11 +172,10 @@ fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
         held.push(stream);
     }
     let (sent, busy) = (watch.elapsed(), cpu_seconds(server) - cpu);
-    let per_frame = busy * 1e6 / taken as f64;
     told.figure(
-        &format!("{} unread: frames taken; CPU for each", flood.name),
-        format!("{taken}; {per_frame:.2} µs"),
-        "≤ 20 µs",
+        &format!("{} unread: frames written; CPU for all connections", flood.name),
+        format!("{taken}; {busy:.2} s"),
+        "≤ 0.5 s",
     );
     let (watch, cpu) = (Watch::start(), cpu_seconds(server));
     let open = || server.metric("tidegate_connections{listener=\"grpc\"}").unwrap();
@@ -181,7 +187,7 @@ fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
     told.figure("  all are closed within; CPU meanwhile", format!("{waited:.1?}; {idle:.2} s"), "≤ 15 s; ≤ 1 s");
     told.figure("  growth", format!("{:.1} MB", most - before), "≤ 20 MB");
     assert!(waited + sent < Duration::from_secs(30) && waited < Duration::from_secs(15), "{waited:?} after {sent:?}");
-    assert!(most - before <= GROWTH && idle < 1.0 && per_frame < 20.0, "{most} MB, {idle} s, {per_frame} µs");
+    assert!(most - before <= GROWTH && idle < 1.0 && busy <= 0.5, "{most} MB, {idle} s, {busy} s");
     drop(held);
 }
 

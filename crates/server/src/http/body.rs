@@ -11,13 +11,14 @@ pub(super) use tidegate_policy::json::{Fields, list, text};
 use super::answer::Failure;
 use crate::body::{BodyError, collect};
 use crate::bounds::{HTTP_BODY_BYTES_MAX, STALL};
+use crate::budget::Account;
 
 /// Reads a body.
-pub(super) async fn read(body: Incoming) -> Result<Bytes, Failure> {
+pub(super) async fn read(body: Incoming, account: &Account) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > HTTP_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let mut collecting = pin!(collect(body, HTTP_BODY_BYTES_MAX));
+    let mut collecting = pin!(collect(body, HTTP_BODY_BYTES_MAX, account, || 0));
     let collected = match soon(collecting.as_mut()).await {
         Some(collected) => collected,
         None => tokio::time::timeout(STALL, collecting).await.map_err(|_| too_slow())?,
@@ -25,6 +26,7 @@ pub(super) async fn read(body: Incoming) -> Result<Bytes, Failure> {
     collected.map_err(|error| match error {
         BodyError::CutOff => Failure::bad("body", "cut off", "send as much as the head promises").closing(),
         BodyError::TooLong { .. } => too_large(),
+        BodyError::GivenUp => given_up(),
     })
 }
 
@@ -52,6 +54,11 @@ fn too_slow() -> Failure {
 fn too_large() -> Failure {
     let detail = format!("body: too large; send at most {HTTP_BODY_BYTES_MAX} bytes");
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail).closing()
+}
+
+fn given_up() -> Failure {
+    let detail = "body: given up, since unfinished requests take too much memory; send it at once";
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail).closing()
 }
 
 /// The text of a body.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | connections, and what answers each call | here |
 //! | which request is which call | `routes.rs` |
-//! | when a connection is silent for too long | `pulse.rs`, `bell.rs` |
+//! | when a connection is silent for too long | `pulse.rs` |
 //! | bodies, fields, queries | `body.rs`, `query.rs` |
 //! | what a request is about | `asked.rs` |
 //! | may it pass? | `check.rs`, `auth.rs`; answered by `told.rs` |
@@ -21,7 +21,6 @@ mod admin;
 mod answer;
 mod asked;
 mod auth;
-mod bell;
 mod body;
 mod check;
 mod date;
@@ -53,7 +52,9 @@ use hyper::service::{HttpService, service_fn};
 use tokio::time::timeout;
 
 use crate::accepted::Accepted;
+use crate::bell;
 use crate::bounds::{HTTP_BUFFER_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_WATCH, SPARE_CONNECTIONS, SPARE_TIME};
+use crate::budget::Account;
 use crate::drain::Drain;
 use crate::linger;
 use crate::listener::Door;
@@ -88,6 +89,8 @@ struct Caller {
     pulse: Arc<Pulse>,
     /// Whether it shall end.
     drain: Drain,
+    /// For its requests that have not come whole.
+    account: Account,
 }
 
 impl HttpDoor {
@@ -151,15 +154,15 @@ impl HttpDoor {
         }
         match call {
             Call::Check => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 timed(service, pin!(check::post(service, via, &body))).await
             }
             Call::CheckInQuery => timed(service, pin!(check::get(service, via, query))).await,
             Call::Auth => timed(service, Box::pin(auth::any(service, via, caller, parts)).as_mut()).await,
             Call::Report if !self.takes_reports => Err(report::switched_off()),
-            Call::Report => Box::pin(report::post(service, &body::read(body).await?)).await,
+            Call::Report => Box::pin(report::post(service, &body::read(body, &caller.account).await?)).await,
             Call::AcquirePermit => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 timed(service, Box::pin(permits::acquire(service, via, &body)).as_mut()).await
             }
             Call::RenewPermit => {
@@ -173,7 +176,7 @@ impl HttpDoor {
             Call::Metrics => Box::pin(pages::get(&self.service, Kind::Metrics, &caller.pulse)).await,
             Call::Description => Ok(routes::openapi()),
             Call::EnvoyJson => {
-                let body = body::read(body).await?;
+                let body = body::read(body, &caller.account).await?;
                 let admit = || self.admit(caller, parts);
                 timed(service, Box::pin(reference::json(service, via, &body, admit)).as_mut()).await
             }
@@ -195,12 +198,14 @@ impl HttpDoor {
         let service = &*self.service;
         let admin = self.admit(caller, parts)?;
         match call {
-            AdminCall::Inspect => admin::inspect(service, &body::read(body).await?).await,
-            AdminCall::Reset => admin::reset(&admin, service, &body::read(body).await?).await,
-            AdminCall::Grant => admin::grant(&admin, service, &body::read(body).await?).await,
-            AdminCall::Block => admin::block(&admin, service, &body::read(body).await?).await,
+            AdminCall::Inspect => admin::inspect(service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
-            AdminCall::SetMode => rules::set_mode(&admin, service, parameters, &body::read(body).await?),
+            AdminCall::SetMode => {
+                rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)
+            }
             AdminCall::EnvoyLimits => pages::get(&self.service, Kind::Limits, &caller.pulse).await,
         }
     }
@@ -212,11 +217,11 @@ impl HttpDoor {
 
     /// Serves a connection until it ends.
     async fn converse(&self, http: &http1::Builder, accepted: Accepted, mut drain: Drain) {
-        let Accepted { stream, address } = accepted;
+        let Accepted { stream, address, account } = accepted;
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         let pulse = Arc::new(Pulse::default());
         let peer = Peer::new(&self.service.engine, address);
-        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), drain: drain.clone() };
+        let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), drain: drain.clone(), account };
         let service = service_fn(|request| self.answer(&caller, request));
         let mut connection = http.serve_connection(Io::new(stream, Arc::clone(&pulse)), service);
         let mut silence = Silence::default();

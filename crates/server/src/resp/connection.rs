@@ -1,5 +1,6 @@
 //! One connection: reads once, decides every command that is complete, writes all replies at once, and waits for more.
 
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
@@ -10,6 +11,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::accepted::Accepted;
 use crate::bounds::{IDLE, READ_BYTES_MAX, READ_BYTES_MIN, REPLIES_BYTES_MAX, SMALL_READS_MAX, STALL};
+use crate::budget::{Account, Claim, GivenUp};
 use crate::drain::Drain;
 use crate::linger;
 use crate::protocol::{Peer, Protocol};
@@ -19,11 +21,11 @@ use super::RespDoor;
 use super::command::{self, Context};
 use super::parse::{Parsed, Parser};
 use super::reply::Replies;
-use super::session::Session;
+use super::session::{Queue, Session};
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(door: &RespDoor, accepted: Accepted, drain: Drain) {
-    let Accepted { stream, address } = accepted;
+    let Accepted { stream, address, account } = accepted;
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
     let authenticated = door.password.is_none();
     let connection = Connection {
@@ -33,6 +35,7 @@ pub(super) async fn serve(door: &RespDoor, accepted: Accepted, drain: Drain) {
         parser: Parser::default(),
         session: Session::new(id, address, Peer::new(&door.service.engine, address), authenticated),
         replies: Replies::new(),
+        unfinished: Unfinished { account, claim: None },
     };
     connection.run(drain).await;
 }
@@ -44,6 +47,7 @@ struct Connection<'a> {
     parser: Parser,
     session: Session,
     replies: Replies,
+    unfinished: Unfinished,
 }
 
 impl Connection<'_> {
@@ -60,6 +64,10 @@ impl Connection<'_> {
                 read = self.stream.read_buf(&mut self.input.bytes) => read,
                 () = &mut drained => {
                     self.answer_last().await;
+                    break;
+                }
+                () = self.unfinished.given_up() => {
+                    self.give_up().await;
                     break;
                 }
                 () = &mut patience => {
@@ -79,6 +87,10 @@ impl Connection<'_> {
             if self.session.ends || drain.has_started() {
                 break;
             }
+            if self.note_unfinished().is_err() {
+                self.give_up().await;
+                break;
+            }
             watch.expect(patience.as_mut(), self.waits_for(), self.session.commands);
         }
         linger::close(self.stream).await;
@@ -86,7 +98,7 @@ impl Connection<'_> {
 
     /// Answers every command that was read whole.
     async fn answer(&mut self) -> io::Result<()> {
-        let Connection { door, stream, input, parser, session, replies } = self;
+        let Connection { door, stream, input, parser, session, replies, .. } = self;
         let (mut taken, before) = (0, session.commands);
         let start = door.service.engine.clock().now();
         loop {
@@ -136,6 +148,23 @@ impl Connection<'_> {
         }
     }
 
+    /// Says what is kept of a command that has not come whole, and of those that wait for EXEC.
+    fn note_unfinished(&mut self) -> Result<(), GivenUp> {
+        let queued = self.session.queue.as_ref().map_or(0, Queue::size);
+        if self.input.bytes.is_empty() && queued == 0 {
+            self.unfinished.claim = None;
+            return Ok(());
+        }
+        self.unfinished.keep(self.input.bytes.len() + queued)
+    }
+
+    /// Ends with an error, since unfinished requests take too much memory and this one was the largest.
+    async fn give_up(&mut self) {
+        self.replies.error("ERR given up, since unfinished commands take too much memory; send each at once");
+        // Whether it was taken makes no difference to the end.
+        let _ = write(&mut self.stream, &mut self.replies).await;
+    }
+
     /// What the connection is silent about now.
     fn waits_for(&self) -> Waits {
         if !self.session.authenticated || self.session.commands == 0 {
@@ -144,6 +173,33 @@ impl Connection<'_> {
             Waits::Next
         } else {
             Waits::Rest(self.session.commands)
+        }
+    }
+}
+
+/// What a connection keeps of commands that have not come whole.
+struct Unfinished {
+    account: Account,
+    /// None while nothing is kept.
+    claim: Option<Claim>,
+}
+
+impl Unfinished {
+    fn keep(&mut self, bytes: usize) -> Result<(), GivenUp> {
+        match &mut self.claim {
+            Some(claim) => claim.set(bytes),
+            none => {
+                *none = Some(self.account.claim(bytes)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Resolves when the memory is needed for others.
+    async fn given_up(&self) {
+        match &self.claim {
+            Some(claim) => poll_fn(|context| claim.poll_given_up(context)).await,
+            None => pending().await,
         }
     }
 }

@@ -86,6 +86,11 @@ impl Queue {
         true
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.spans.len() * size_of::<Span>() + self.ends.len() * size_of::<usize>()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }

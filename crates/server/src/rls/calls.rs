@@ -17,7 +17,8 @@ use tower_service::Service as _;
 use super::health::HealthService;
 use super::unary::{self, Answer};
 use super::{decode, encode};
-use crate::bounds::{GRPC_MESSAGE_BYTES_MAX, STALL};
+use crate::bounds::{GRPC_HEALTH_BYTES_MAX, STALL};
+use crate::budget::Account;
 use crate::drain::Drain;
 use crate::protocol::{Peer, Protocol, Via};
 use crate::service::Service;
@@ -31,13 +32,20 @@ pub(super) struct Calls {
     health: HealthServer<HealthService>,
     reflection: Option<Routes>,
     peer: Peer,
+    /// For calls that have not come whole.
+    account: Account,
 }
 
 impl Calls {
-    pub(super) fn new(limits: Arc<Limits>, reflection: Option<Routes>, peer: Peer, drain: Drain) -> Calls {
-        let health = HealthService::new(Arc::clone(&limits.service), drain);
-        let health = HealthServer::new(health).max_decoding_message_size(GRPC_MESSAGE_BYTES_MAX);
-        Calls { limits, health, reflection, peer }
+    pub(super) fn new(
+        limits: Arc<Limits>,
+        reflection: Option<Routes>,
+        peer: Peer,
+        account: Account,
+        drain: Drain,
+    ) -> Calls {
+        let health = HealthServer::new(HealthService::new(Arc::clone(&limits.service), drain));
+        Calls { limits, health, reflection, peer, account }
     }
 
     /// Answers a call. A client that does not send its message, or whose deadline passed, gets no answer but that.
@@ -49,12 +57,15 @@ impl Calls {
         let deadline = Instant::now() + patience;
         let path = request.uri().path();
         if path == SHOULD_RATE_LIMIT {
-            return within(deadline, pin!(self.limits.answer(request, &self.peer, deadline))).await;
+            return within(deadline, pin!(self.limits.answer(request, self, deadline))).await;
         }
         let (is_health, is_reflection) = (path.starts_with("/grpc.health."), path.starts_with("/grpc.reflection."));
         let answered = async {
             match &self.reflection {
-                _ if is_health => self.health.clone().call(request).await,
+                _ if is_health => match unary::whole(request, GRPC_HEALTH_BYTES_MAX, &self.account).await {
+                    Ok(request) => self.health.clone().call(request).await,
+                    Err(status) => Ok(status.into_http()),
+                },
                 Some(reflection) if is_reflection => reflection.clone().call(request).await,
                 _ => Ok(Status::unimplemented(format!("only {SHOULD_RATE_LIMIT} and health are served")).into_http()),
             }
@@ -130,13 +141,18 @@ impl Limits {
         }
     }
 
-    async fn answer(&self, request: http::Request<Incoming>, peer: &Peer, deadline: Instant) -> http::Response<Answer> {
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        calls: &Calls,
+        deadline: Instant,
+    ) -> http::Response<Answer> {
         self.service.traffic.count(Protocol::Grpc);
         let decided = async {
             let (parts, body) = request.into_parts();
-            let via = Via::from_peer(Protocol::Grpc, peer).with_headers(&parts.headers);
-            let message: RateLimitRequest = unary::read(&parts.headers, body).await?;
-            self.authorise(&message, peer)?;
+            let via = Via::from_peer(Protocol::Grpc, &calls.peer).with_headers(&parts.headers);
+            let message: RateLimitRequest = unary::read(&parts.headers, body, &calls.account).await?;
+            self.authorise(&message, &calls.peer)?;
             let deadline = Some(deadline.into_std());
             let answer = pin!(decide(&self.service, via, &message, self.dynamic_metadata, deadline));
             self.service.timed(Protocol::Grpc, answer).await

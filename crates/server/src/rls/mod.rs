@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | a connection, its bounds and its end | `mod.rs`, `preface.rs`; by what it does not take: `owed.rs` |
+//! | a connection, its bounds and its end | `mod.rs`, `preface.rs`, `frames.rs`; by what it does not take: `owed.rs` |
 //! | to whom a call goes, and its deadline | `calls.rs` |
 //! | a message in and a message out | `unary.rs` |
 //! | from Envoy's message to a request, and from an outcome back | `decode.rs`, `encode.rs`, `unit.rs` |
@@ -13,6 +13,7 @@
 mod calls;
 mod decode;
 mod encode;
+mod frames;
 mod health;
 pub(crate) mod json;
 pub(crate) mod limits;
@@ -25,6 +26,7 @@ mod unit;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -36,9 +38,10 @@ use self::calls::{Calls, Limits};
 pub(crate) use self::decode::gives_back;
 use self::owed::{Counted, Ledger};
 use crate::accepted::Accepted;
+use crate::bell;
 use crate::bounds::{
-    DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER, GRPC_RESETS_MAX,
-    GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, STALL,
+    DAWDLED, DRAIN, GRPC_FRAME_BYTES_MAX, GRPC_HEADER_BYTES_MAX, GRPC_KEEP_ALIVE, GRPC_KEEP_ALIVE_ANSWER,
+    GRPC_RESETS_MAX, GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, STALL,
 };
 use crate::drain::Drain;
 use crate::listener::Door;
@@ -79,10 +82,16 @@ impl RlsDoor {
     /// Serves a connection until it ends.
     async fn converse(&self, accepted: Accepted, mut drain: Drain) {
         let is_certified = accepted.has_certificate();
-        let Accepted { stream, address } = accepted;
+        let Accepted { stream, address, account } = accepted;
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
         let peer = Peer { is_certified, ..Peer::new(&self.limits.service.engine, address) };
-        let calls = Arc::new(Calls::new(Arc::clone(&self.limits), self.reflection.clone(), peer, drain.clone()));
+        let calls = Arc::new(Calls::new(
+            Arc::clone(&self.limits),
+            self.reflection.clone(),
+            peer,
+            account.clone(),
+            drain.clone(),
+        ));
         // Each call is a task of its own: should one panic, the others and the connection go on.
         let ledger = Arc::new(Ledger::default());
         let counted = Arc::clone(&ledger);
@@ -91,20 +100,38 @@ impl RlsDoor {
             async move { Ok::<_, Infallible>(calls.answer(request).await.map(|answer| Counted { answer, ledger })) }
         });
         let mut connection = pin!(self.http2.serve_connection(stream, answer));
+        // What is rare is not asked for whenever a call comes.
+        let end = pin!(bell::when_woken(async {
+            tokio::select! {
+                () = ledger.overdue() => End::Now,
+                () = account.dawdled() => End::Within(DAWDLED),
+                () = drain.started() => End::Within(DRAIN),
+            }
+        }));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = ledger.overdue() => {
-                return self.limits.service.note_broken_connection(Self::NAME, &"the client does not take its answers");
-            }
-            () = drain.started() => {
-                connection.as_mut().graceful_shutdown();
-                timeout(DRAIN, connection).await.unwrap_or(Ok(()))
+            end = end => match end {
+                End::Now => {
+                    let service = &self.limits.service;
+                    return service.note_broken_connection(Self::NAME, &"the client does not take its answers");
+                }
+                End::Within(time) => {
+                    connection.as_mut().graceful_shutdown();
+                    timeout(time, connection).await.unwrap_or(Ok(()))
+                }
             }
         };
         if let Err(error) = ended {
             self.limits.service.note_broken_connection(Self::NAME, &error);
         }
     }
+}
+
+/// How a connection ends that its client does not end.
+enum End {
+    Now,
+    /// With an end to the calls that are under way.
+    Within(Duration),
 }
 
 impl Door for RlsDoor {

@@ -9,6 +9,8 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
+use super::frames::Frames;
+
 /// What each client of HTTP/2 says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -16,7 +18,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) struct Greeted<S> {
     /// What of the preface is still to be handed on.
     left: &'static [u8],
-    stream: TokioIo<S>,
+    stream: TokioIo<Frames<S>>,
 }
 
 /// Reads the preface; an error if the client says something else.
@@ -31,7 +33,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<Gree
         let said = bytes.get(..count).unwrap_or_default();
         left = left.strip_prefix(said).ok_or(io::ErrorKind::InvalidData)?;
     }
-    Ok(Greeted { left: PREFACE, stream: TokioIo::new(stream) })
+    Ok(Greeted { left: PREFACE, stream: TokioIo::new(Frames::after_preface(stream)) })
 }
 
 impl<S: AsyncRead + Unpin> Read for Greeted<S> {

@@ -9,12 +9,14 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use prost::Message;
 use tonic::Status;
 
 use crate::body::{BodyError, collect};
 use crate::bounds::GRPC_MESSAGE_BYTES_MAX;
+use crate::budget::Account;
 
 /// Before each message: whether it is compressed, and its length in four bytes.
 const PREFIX: usize = 5;
@@ -66,13 +68,41 @@ impl Body for Answer {
 }
 
 /// Reads the one message of a request.
-pub(super) async fn read<M: Message + Default>(headers: &HeaderMap, body: Incoming) -> Result<M, Status> {
+pub(super) async fn read<M: Message + Default>(
+    headers: &HeaderMap,
+    body: Incoming,
+    account: &Account,
+) -> Result<M, Status> {
     let names_encoding = headers.contains_key("grpc-encoding");
-    let bytes = collect(body, GRPC_MESSAGE_BYTES_MAX + PREFIX).await.map_err(|error| match error {
+    let collected = collect(body, GRPC_MESSAGE_BYTES_MAX + PREFIX, account, || bytes_of(headers)).await;
+    decode(&collected.map_err(|error| refusal(&error, GRPC_MESSAGE_BYTES_MAX))?, names_encoding)
+}
+
+/// Reads the one message of a request to tonic, which would keep what there is of it without a bound over all requests.
+pub(super) async fn whole(
+    request: http::Request<Incoming>,
+    bytes_max: usize,
+    account: &Account,
+) -> Result<http::Request<Full<Bytes>>, Status> {
+    let (parts, body) = request.into_parts();
+    let collected = collect(body, bytes_max + PREFIX, account, || bytes_of(&parts.headers)).await;
+    let bytes = collected.map_err(|error| refusal(&error, bytes_max))?;
+    Ok(http::Request::from_parts(parts, Full::new(bytes)))
+}
+
+/// Bytes of headers, as HTTP/2 counts them.
+fn bytes_of(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+}
+
+fn refusal(error: &BodyError, bytes_max: usize) -> Status {
+    match error {
         BodyError::CutOff => Status::cancelled("the request was cut off"),
-        BodyError::TooLong { bytes } => too_long(bytes),
-    })?;
-    decode(&bytes, names_encoding)
+        BodyError::TooLong { bytes } => too_long(*bytes, bytes_max),
+        BodyError::GivenUp => {
+            Status::resource_exhausted("unfinished requests take too much memory; send each message at once")
+        }
+    }
 }
 
 fn decode<M: Message + Default>(bytes: &[u8], names_encoding: bool) -> Result<M, Status> {
@@ -86,7 +116,7 @@ fn decode<M: Message + Default>(bytes: &[u8], names_encoding: bool) -> Result<M,
     }
     let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
     if length > GRPC_MESSAGE_BYTES_MAX {
-        return Err(too_long(length));
+        return Err(too_long(length, GRPC_MESSAGE_BYTES_MAX));
     }
     if length != message.len() {
         let told = format!("the message has {} bytes, and says that it has {length}", message.len());
@@ -95,8 +125,8 @@ fn decode<M: Message + Default>(bytes: &[u8], names_encoding: bool) -> Result<M,
     M::decode(message).map_err(|error| Status::internal(format!("the message cannot be read: {error}")))
 }
 
-fn too_long(length: usize) -> Status {
-    Status::out_of_range(format!("the message has {length} bytes; send at most {GRPC_MESSAGE_BYTES_MAX}"))
+fn too_long(length: usize, bytes_max: usize) -> Status {
+    Status::out_of_range(format!("the message has {length} bytes; send at most {bytes_max}"))
 }
 
 /// An answer with a message.

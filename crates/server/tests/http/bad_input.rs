@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_server::RequestMemory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bench::{Bench, body, read_all, status, wrong};
@@ -317,4 +318,27 @@ async fn an_answer_never_repeats_much_of_the_request() {
     let answer = bench.post("/v1/check", &format!(r#"{{"key":"a","limit":"{}"}}"#, "9".repeat(100_000))).await;
     assert_eq!(status(&answer), 400);
     assert!(answer.len() < 1000 && body(&answer)["detail"].is_string(), "{}", answer.len());
+}
+
+#[tokio::test]
+async fn half_bodies_have_a_budget() {
+    let memory = RequestMemory { listener_bytes: 400 << 10, connection_bytes: 190 << 10 };
+    let bench = Bench::behind(|listener| listener.with_request_memory(memory));
+    let half = |bytes: usize| {
+        format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n{}", "x".repeat(bytes))
+    };
+    let answer = bench.raw(half(199_000)).await;
+    assert_eq!(status(&answer), 503, "{answer}");
+    assert!(answer.contains("unfinished requests take too much memory"), "{answer}");
+    // The largest of all gives way.
+    let mut large = bench.connect().await;
+    large.write_all(half(90_000).as_bytes()).await.unwrap();
+    let mut others = Vec::new();
+    for _ in 0..9 {
+        let mut other = bench.connect().await;
+        other.write_all(half(40_000).as_bytes()).await.unwrap();
+        others.push(other);
+    }
+    assert_eq!(status(&read_all(&mut large).await), 503);
+    assert_eq!(status(&bench.get("/v1/check?key=a&rate=1/s").await), 200);
 }

@@ -64,14 +64,20 @@ impl Bench {
 
     /// One whose default store is shared, under this URL.
     pub(crate) fn with_store(rules: &str, url: &str) -> Bench {
-        Bench::start_on(Some(url.into()), rules, false, |door| door)
+        Bench::start_on(|listener| listener, Some(url.into()), rules, false, |door| door)
+    }
+
+    /// One with another listener.
+    pub(crate) fn behind(listen: impl FnOnce(Listener) -> Listener) -> Bench {
+        Bench::start_on(listen, None, "domains: {}", false, |door| door)
     }
 
     fn start(rules: &str, shadow: bool, set_up: impl FnOnce(HttpDoor) -> HttpDoor) -> Bench {
-        Bench::start_on(None, rules, shadow, set_up)
+        Bench::start_on(|listener| listener, None, rules, shadow, set_up)
     }
 
     fn start_on(
+        listen: impl FnOnce(Listener) -> Listener,
         store: Option<Box<str>>,
         rules: &str,
         shadow: bool,
@@ -90,7 +96,7 @@ impl Bench {
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));
         service.set_ready(true);
-        let listener = Listener::bind("http", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listen(Listener::bind("http", "127.0.0.1:0".parse().unwrap()).unwrap());
         service.traffic.watch(&listener);
         let address = listener.address().unwrap();
         let door = Arc::new(set_up(HttpDoor::new(Arc::clone(&service)).listening_on(address)));

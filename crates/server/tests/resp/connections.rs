@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_server::{Listener, RequestMemory};
+
 use crate::{Server, talk};
 
 const THROTTLE: &str = "*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$2\r\n99\r\n$1\r\n1\r\n$1\r\n1\r\n";
@@ -210,4 +212,31 @@ async fn who_does_not_read_is_given_up() {
     // Writing fails once the server has closed.
     while tokio::io::AsyncWriteExt::write_all(&mut client.0, flood.as_bytes()).await.is_ok() {}
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn unfinished_commands_have_a_budget() {
+    let memory = RequestMemory { listener_bytes: 160 << 10, connection_bytes: 80 << 10 };
+    let server = Server::behind(|listener: Listener| listener.with_request_memory(memory), None);
+    let half = |bytes: usize| format!("PING\r\n*1\r\n$60000\r\n{}", "x".repeat(bytes));
+    let given_up = "-ERR given up, since unfinished commands take too much memory; send each at once\r\n";
+    // The largest of all gives way, once they are too many together.
+    let mut clients = Vec::new();
+    for number in 1..=5 {
+        let mut client = server.connect().await;
+        client.send(half(12_000 * number)).await;
+        assert_eq!(client.read(7).await, "+PONG\r\n");
+        clients.push(client);
+    }
+    let mut largest = clients.pop().unwrap();
+    assert_eq!(largest.read_all().await, given_up);
+    clients[3].send("x".repeat(12_000) + "\r\n").await;
+    assert!(clients[3].reply().await.starts_with("-ERR unknown command"));
+    // What waits for EXEC counts too.
+    let mut client = server.connect().await;
+    client.expect("MULTI", "+OK\r\n").await;
+    for _ in 0..3 {
+        client.expect(&format!("ECHO {}", "x".repeat(30_000)), "+QUEUED\r\n").await;
+    }
+    assert_eq!(client.read_all().await, given_up);
 }

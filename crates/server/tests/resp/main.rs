@@ -42,13 +42,18 @@ struct Server {
 
 impl Server {
     fn start(password: Option<&str>) -> Server {
+        Server::behind(|listener| listener, password)
+    }
+
+    /// One with another listener.
+    fn behind(listen: impl FnOnce(Listener) -> Listener, password: Option<&str>) -> Server {
         let clock = FakeClock::new();
         let options = Options { clock: clock.clone().into(), keys: Some(1_000), ..Options::default() };
         let engine = Engine::new(options).unwrap();
         let loaded = load_text("rules.yaml", RULES, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));
-        let listener = Listener::bind("resp", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listen(Listener::bind("resp", "127.0.0.1:0".parse().unwrap()).unwrap());
         let address = listener.address().unwrap();
         let (drainer, drain) = Drainer::new();
         let door = Arc::new(RespDoor::new(service).with_password(password.map(str::to_owned)));

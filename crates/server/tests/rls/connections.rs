@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use prost::Message;
+use tidegate_engine::Options;
+use tidegate_server::{Listener, RequestMemory, RlsOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
@@ -198,9 +200,13 @@ async fn who_resets_all_calls_is_cut_off() {
 
 #[tokio::test]
 async fn floods_of_frames_are_cut_off() {
-    let [data, headers, settings, continuation] = [0, 1, 4, 9];
+    let [data, headers, priority, settings, ping, window_update, continuation] = [0, 1, 2, 4, 6, 8, 9];
     let server = Server::start(RULES);
     for (name, first, again) in [
+        ("PING", Vec::new(), frame(ping, 0, 0, b"flooding")),
+        ("SETTINGS", Vec::new(), frame(settings, 0, 0, b"\0\x04\0\0\xff\xff")),
+        ("WINDOW_UPDATE", Vec::new(), frame(window_update, 0, 0, b"\0\0\0\x01")),
+        ("PRIORITY", Vec::new(), frame(priority, 0, 1, b"\0\0\0\0\x01")),
         ("heads without an end", frame(headers, 0, 1, WHOLE_HEAD), frame(continuation, 0, 1, b"\x00\x01a\x01b")),
         ("empty pieces of heads", frame(headers, 0, 1, WHOLE_HEAD), frame(continuation, 0, 1, b"")),
         ("empty data", frame(headers, 4, 1, WHOLE_HEAD), frame(data, 0, 1, b"")),
@@ -292,4 +298,99 @@ async fn what_is_under_way_is_finished() {
     connection.await.unwrap().unwrap();
     server.drainer.finished().await;
     assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
+}
+
+/// How many of these calls are not answered after a moment, and the statuses of the others.
+async fn waiting(answers: Vec<client::ResponseFuture>) -> (usize, Vec<Code>) {
+    let answers = answers.into_iter().map(|answer| tokio::spawn(status_of(answer))).collect::<Vec<_>>();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (mut waiting, mut statuses) = (0, Vec::new());
+    for answer in answers {
+        if answer.is_finished() {
+            statuses.push(answer.await.unwrap());
+        } else {
+            waiting += 1;
+        }
+    }
+    (waiting, statuses)
+}
+
+/// Begins so many calls, sends these bytes of each, and not the rest.
+async fn begin(sender: &mut SendRequest<Bytes>, calls: usize, bytes: usize) -> Vec<client::ResponseFuture> {
+    let half = framed(&vec![0; 262_144]).slice(..bytes);
+    let mut answers = Vec::new();
+    for _ in 0..calls {
+        *sender = sender.clone().ready().await.unwrap();
+        let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+        // The call may have been given up already.
+        let _ = body.send_data(half.clone(), false);
+        answers.push(answer);
+        // Dropped, it would reset the call.
+        std::mem::forget(body);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn half_messages_take_two_megabytes_of_a_connection() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let answers = begin(&mut sender, 60, 261_000).await;
+    let (waiting, given_up) = waiting(answers).await;
+    assert!((4..=8).contains(&waiting), "{waiting} of 60 are kept");
+    assert!(given_up.iter().all(|status| *status == Code::ResourceExhausted), "{given_up:?}");
+    // A small one is not among the largest, and the connection lives.
+    let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+    let (first, rest) = (question().slice(..3), question().slice(3..));
+    body.send_data(first, false).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    body.send_data(rest, true).unwrap();
+    assert_eq!(status_of(answer).await, Code::Ok);
+}
+
+#[tokio::test]
+async fn half_messages_of_all_connections_have_one_budget() {
+    let memory = RequestMemory { listener_bytes: 1 << 20, connection_bytes: 512 << 10 };
+    let listen = |listener: Listener| listener.with_request_memory(memory);
+    let server = Server::behind(listen, RULES, Options::default(), RlsOptions::default());
+    let (mut connections, mut answers) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let (mut sender, connection) = connect(&server).await;
+        answers.extend(begin(&mut sender, 8, 60_000).await);
+        connections.push((sender, connection));
+    }
+    let (waiting, given_up) = waiting(answers).await;
+    assert!((8..=17).contains(&waiting), "{waiting} of 40 are kept");
+    assert!(given_up.iter().all(|status| *status == Code::ResourceExhausted), "{given_up:?}");
+    assert_eq!(left(&server).await, 5, "others are answered");
+}
+
+#[tokio::test]
+async fn half_questions_for_health_count_too() {
+    let server = Server::start(RULES);
+    let (mut sender, _connection) = connect(&server).await;
+    let path = "http://server/grpc.health.v1.Health/Check";
+    let head = || http::Request::post(path).header("content-type", "application/grpc").body(()).unwrap();
+    let (answer, mut body) = sender.send_request(head(), false).unwrap();
+    body.send_data(framed(&[0; 100_000]).slice(..90_000), false).unwrap();
+    assert_eq!(status_of(answer).await, Code::OutOfRange);
+    let (answer, mut body) = sender.send_request(head(), false).unwrap();
+    body.send_data(framed(b""), true).unwrap();
+    assert_eq!(status_of(answer).await, Code::Ok);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_drips_ends_its_connection() {
+    let server = Server::start(RULES);
+    let (mut sender, connection) = connect(&server).await;
+    let start = tokio::time::Instant::now();
+    let (answer, mut body) = sender.send_request(head(None), false).unwrap();
+    tokio::spawn(async move {
+        while body.send_data(Bytes::from_static(&[0]), false).is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    assert_eq!(status_of(answer).await, Code::DeadlineExceeded);
+    let _ = tokio::time::timeout(Duration::from_secs(60), connection).await.expect("the connection ends");
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rcgen::KeyPair;
 use tempfile::TempDir;
-use tidegate_server::{Protocol, RlsOptions, Tls, TlsFile, TlsFiles};
+use tidegate_server::{Listener, Protocol, RlsOptions, Tls, TlsFile, TlsFiles};
 use tidegate_testkit::authority::Authority;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic_health::pb::HealthCheckRequest;
@@ -53,7 +53,8 @@ impl Files {
 }
 
 fn start(tls: &Arc<Tls>) -> Server {
-    Server::behind("domains: {}", Default::default(), RlsOptions::default(), Some(Arc::clone(tls)))
+    let listen = |listener: Listener| listener.with_tls(Some(Arc::clone(tls)));
+    Server::behind(listen, "domains: {}", Default::default(), RlsOptions::default())
 }
 
 /// Whether a client that believes this authority, and has this identity, gets an answer.

@@ -39,18 +39,18 @@ impl Server {
     }
 
     fn with(rules: &str, options: Options, door: RlsOptions) -> Server {
-        Server::behind(rules, options, door, None)
+        Server::behind(|listener| listener, rules, options, door)
     }
 
-    /// One whose listener speaks TLS, if there is any.
-    fn behind(rules: &str, options: Options, door: RlsOptions, tls: Option<Arc<Tls>>) -> Server {
+    /// One with another listener.
+    fn behind(listen: impl FnOnce(Listener) -> Listener, rules: &str, options: Options, door: RlsOptions) -> Server {
         let clock = FakeClock::at(NOW);
         let engine = Engine::new(Options { clock: clock.clone().into(), ..options }).unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));
         service.set_ready(true);
-        let listener = Listener::bind("grpc", "127.0.0.1:0".parse().unwrap()).unwrap().with_tls(tls);
+        let listener = listen(Listener::bind("grpc", "127.0.0.1:0".parse().unwrap()).unwrap());
         let address = listener.address().unwrap();
         let (drainer, drain): (Drainer, Drain) = Drainer::new();
         let door = Arc::new(RlsDoor::new(Arc::clone(&service), door));

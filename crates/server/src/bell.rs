@@ -27,7 +27,7 @@ impl Wake for Bell {
 }
 
 /// Awaits `future`, whatever else its task is woken for.
-pub(super) async fn when_woken<F: Future>(future: F) -> F::Output {
+pub(crate) async fn when_woken<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut bell: Option<Arc<Bell>> = None;
     poll_fn(|context| {
