@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Op, Snapshot};
+use tidegate_core::{Decision, Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use tidegate_stores::Call;
 
@@ -104,18 +104,23 @@ impl Engine {
     /// Forgets the keys that a request counts on, their penalties too. Tells how many limits forgot one.
     ///
     /// # Errors
-    /// If the request itself is at fault, or a store does not answer.
+    /// If the request itself is at fault, a store does not answer, or one in memory that is full cannot forget a key, which
+    /// it counts approximately.
     pub async fn reset(&self, request: &Request<'_>) -> Result<usize, RequestError> {
         let keys = self.keys(request)?;
+        let (mut limits, mut kept) = (0, 0);
         for (planned, rule, _, backend) in keys.each() {
-            keys.decide(planned, backend, Op::Reset).await?;
+            let mut is_kept =
+                keys.decide(planned, backend, Op::Reset).await?.is_some_and(|after| remembers(backend, &after));
             if let Some(backend) = keys.active.store_of(rule) {
                 for penalty in keys.penalties(planned, rule)? {
-                    penalty.lift(backend).await?;
+                    is_kept |= remembers(backend, &penalty.lift(backend).await?);
                 }
             }
+            limits += 1;
+            kept += usize::from(is_kept);
         }
-        Ok(keys.each().count())
+        if kept > 0 { Err(RequestError::NotForgotten { limits: kept }) } else { Ok(limits) }
     }
 
     /// Gives units back to the keys that a request counts on. Tells to how many limits.
@@ -206,12 +211,18 @@ impl Keys {
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
     }
 
-    async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<(), RequestError> {
-        if let Some(charge) = self.plan.charge(&self.active, planned, op)? {
-            backend.decide(&Call::default(), &charge).await?;
+    async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<Option<Decision>, RequestError> {
+        match self.plan.charge(&self.active, planned, op)? {
+            Some(charge) => Ok(Some(backend.decide(&Call::default(), &charge).await?)),
+            None => Ok(None),
         }
-        Ok(())
     }
+}
+
+/// Whether a store in memory still counts what it was to forget, given its answer to that: of keys beyond its room it only
+/// keeps the least that each may have taken.
+pub(crate) fn remembers(backend: &Backend, after_reset: &Decision) -> bool {
+    backend.states().is_some() && after_reset.remaining() < after_reset.limit()
 }
 
 impl PolicyGuard {

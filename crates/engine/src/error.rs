@@ -51,6 +51,15 @@ pub enum RequestError {
     /// A penalty of a length that cannot be kept.
     #[error(transparent)]
     Penalty(LimitError),
+    /// A key that was to be forgotten, and of which a store in memory that is full knows too little for that.
+    #[error(
+        "key: not forgotten under {limits} of its limits, since the store in memory is full and counts it approximately; \
+         reset it again later, or give the store more keys"
+    )]
+    NotForgotten {
+        /// How many limits still count it. Others have forgotten it.
+        limits: usize,
+    },
     /// A store that would have to answer does not.
     #[error("store: {0}; the log names it")]
     Store(#[from] StoreError),

@@ -6,6 +6,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 use tidegate_policy::{Local, Share};
 use tidegate_stores::Call;
 
+use crate::admin::remembers;
 use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -101,10 +102,14 @@ impl Engine {
     /// said of a key must be true of it.
     ///
     /// # Errors
-    /// If the key is too long, or the store does not answer.
+    /// If the key is too long, the store does not answer, or it is in memory and full and cannot forget the key.
     pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, op);
-        Ok(self.callers.decide(&Call::default(), &charge).await?)
+        let decision = self.callers.decide(&Call::default(), &charge).await?;
+        match op {
+            Op::Reset if remembers(&self.callers, &decision) => Err(RequestError::NotForgotten { limits: 1 }),
+            _ => Ok(decision),
+        }
     }
 
     /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.

@@ -86,9 +86,9 @@ impl<'a> Penalty<'a> {
         Ok(false)
     }
 
-    /// Lets the key pass again.
-    pub(crate) async fn lift(&self, backend: &Backend) -> Result<(), StoreError> {
-        backend.decide(&Call::default(), &self.charge(Op::Reset)).await.map(|_| ())
+    /// Lets the key pass again, and returns what is left of the penalty.
+    pub(crate) async fn lift(&self, backend: &Backend) -> Result<Decision, StoreError> {
+        backend.decide(&Call::default(), &self.charge(Op::Reset)).await
     }
 
     fn under<'l>(&'l self, limit: &'l Limit, op: Op) -> Charge<'l> {

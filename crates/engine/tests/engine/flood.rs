@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{FakeClock, Limit, Op, Retry};
-use tidegate_engine::{Caller, Engine, Options};
+use tidegate_engine::{Caller, Engine, Options, RequestError};
 use tidegate_policy::{Descriptor, Entry, LoadOptions, OwnLimit, Request, Shown, load_text};
 
 use crate::bench::at_once;
@@ -136,4 +136,47 @@ fn one_caller_leaves_room_for_the_keys_of_others() {
     assert!(served.len() >= 4, "{served:?} of eight callers");
     let again = |host: &u8| (0..20).filter(|key| take(&attacker, format!("new{host}:{key}"))).count();
     assert_eq!(served.iter().map(again).sum::<usize>(), 0, "a key is one count whoever asks");
+}
+
+/// A full store may be unable to forget a key, but it never says that it did where the key is still limited.
+#[test]
+fn a_reset_is_true_or_says_that_it_is_not() {
+    for limit in [
+        "5/day",
+        "{algorithm: token_bucket, rate: 5/day}",
+        "{algorithm: fixed_window, rate: 5/day}",
+        "{algorithm: sliding_counter, rate: 5/day}",
+        "{algorithm: sliding_log, rate: 5/day}",
+        "{algorithm: sliced_window, rate: 5/day}",
+        "{algorithm: calendar_window, rate: 5/day, time_zone: UTC}",
+    ] {
+        let (engine, _clock) = engine(&format!(
+            "domains: {{api: {{rules: [{{name: r, key: {{entry: user}}, limit: {limit}, for: 2d}}]}}}}"
+        ));
+        (0..6 * KEYS).for_each(|user| while check(&engine, &format!("old{user}"), None) {});
+        let (mut forgotten, mut kept) = (0, 0);
+        for user in ["old0", "old1"].map(str::to_owned).into_iter().chain((0..50).map(|user| format!("new{user}"))) {
+            while check(&engine, &user, None) {}
+            let entries = [Entry { key: "user", value: &user }];
+            let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+            let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
+            match at_once(engine.reset(&request)) {
+                Ok(1) => {
+                    forgotten += 1;
+                    let passed = (0..7).filter(|_| check(&engine, &user, None)).count();
+                    // The log of a key that was forgotten goes to others, and the key counts on as a newcomer does.
+                    assert!(
+                        passed == 5 || limit.contains("sliding_log") || limit.contains("sliced"),
+                        "{limit}: {user}"
+                    );
+                }
+                Err(RequestError::NotForgotten { limits: 1 }) => {
+                    kept += 1;
+                    assert!((0..7).filter(|_| check(&engine, &user, None)).count() < 5, "{limit}: {user}");
+                }
+                other => panic!("{limit}: {other:?}"),
+            }
+        }
+        assert!(forgotten > 0 && kept > 0, "{limit}: {forgotten} forgotten, {kept} kept");
+    }
 }

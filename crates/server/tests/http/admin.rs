@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tidegate_core::Op;
+use tidegate_policy::{Descriptor, Entry, Request};
+
 use crate::bench::{Bench, body, status, wrong};
 
 const ADMIN: [(&str, &str); 7] = [
@@ -217,4 +220,34 @@ async fn what_no_rule_counts_cannot_be_changed() {
             );
         }
     }
+}
+
+/// A full store counts newcomers approximately, and cannot forget one of them.
+#[tokio::test]
+async fn a_reset_that_forgets_nothing_says_so() {
+    let bench = Bench::with("domains: {api: {rules: [{name: r, key: {entry: user}, limit: 3/minute}]}}");
+    let engine = &bench.service.engine;
+    let limit = "3/minute".parse().unwrap();
+    for number in 0..60_000 {
+        let user = format!("crowd{number}");
+        let entries = [Entry { key: "user", value: &user }];
+        let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+        engine.check(&Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 }).await.unwrap();
+        engine.decide(user.as_bytes(), &limit, Op::Take(1)).await.unwrap();
+    }
+    for asked in [r#"{"domain":"api","descriptors":[{"user":"new"}]}"#, r#"{"key":"new","limit":"3/minute"}"#] {
+        let check = async || status(&bench.post("/v1/check", asked).await);
+        while check().await == 200 {}
+        let refused = wrong(&bench.post("/v1/reset", asked).await);
+        let detail = "409 key: not forgotten under 1 of its limits, since the store in memory is full and counts it \
+                      approximately; reset it again later, or give the store more keys";
+        assert_eq!(refused, detail);
+        assert_eq!(check().await, 429);
+    }
+    bench.clock.advance(Duration::from_secs(60));
+    let asked = r#"{"domain":"api","descriptors":[{"user":"new"}]}"#;
+    assert_eq!(
+        [status(&bench.post("/v1/check", asked).await), status(&bench.post("/v1/reset", asked).await)],
+        [200; 2]
+    );
 }
