@@ -36,7 +36,7 @@ fn scripts() -> Vec<Script> {
     add(Protocol::Http, b"GET /healthz HTTP/1.1\r\n", b"Host: soak\r\nX-Slow: 0123456789");
     add(
         Protocol::Http,
-        b"POST /v1/check HTTP/1.1\r\nHost: soak\r\nContent-Length: 90\r\n\r\n",
+        b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n\r\n",
         b"{\"key\":\"0123456789",
     );
     add(Protocol::Grpc, b"", PREFACE);
