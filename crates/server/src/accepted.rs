@@ -6,6 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::bounds::REQUEST_MEMORY;
 use crate::budget::{Account, Budget};
+use crate::seats::Activity;
 use crate::stream::Stream;
 
 /// A connection that a listener has accepted, greeted by TLS where the listener speaks that.
@@ -16,6 +17,8 @@ pub struct Accepted {
     pub(crate) address: SocketAddr,
     /// For its requests that have not come whole.
     pub(crate) account: Account,
+    /// What it is used for shows here.
+    pub(crate) activity: Activity,
 }
 
 impl Accepted {
@@ -23,7 +26,7 @@ impl Accepted {
     #[must_use]
     pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
         let account = Budget::new(REQUEST_MEMORY).account();
-        Accepted { stream: Stream::plain(stream), address, account }
+        Accepted { stream: Stream::plain(stream), address, account, activity: Activity::default() }
     }
 
     /// Whether the client has shown a certificate of an authority that the listener trusts.
