@@ -81,6 +81,8 @@ fn crowd(protocol: Protocol, address: SocketAddr) -> Vec<TcpStream> {
             held.retain_mut(is_open);
         }
     }
+    // The last of them may still wait to be accepted.
+    std::thread::sleep(Duration::from_millis(500));
     held.retain_mut(is_open);
     held
 }
