@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::bounds::REQUEST_MEMORY;
 use crate::budget::{Account, Budget};
+use crate::seats::Activity;
 use crate::stream::Stream;
 use crate::tls::Tls;
 
@@ -18,6 +19,8 @@ pub struct Accepted {
     pub(crate) address: SocketAddr,
     /// For its requests that have not come whole.
     pub(crate) account: Account,
+    /// What it is used for shows here.
+    pub(crate) activity: Activity,
 }
 
 impl Accepted {
@@ -25,7 +28,7 @@ impl Accepted {
     #[must_use]
     pub fn in_the_clear(stream: TcpStream, address: SocketAddr) -> Accepted {
         let account = Budget::new(REQUEST_MEMORY).account();
-        Accepted { stream: Stream::plain(stream), address, account }
+        Accepted { stream: Stream::plain(stream), address, account, activity: Activity::default() }
     }
 
     /// A connection that no listener has counted, greeted by TLS. Returns `None` if the client leaves without a word.
@@ -34,7 +37,12 @@ impl Accepted {
     /// If TLS cannot be agreed on.
     pub async fn greeted(stream: TcpStream, address: SocketAddr, tls: &Tls) -> io::Result<Option<Accepted>> {
         let account = Budget::new(REQUEST_MEMORY).account();
-        Ok(Stream::greet(stream, tls).await?.map(|stream| Accepted { stream, address, account }))
+        Ok(Stream::greet(stream, tls).await?.map(|stream| Accepted {
+            stream,
+            address,
+            account,
+            activity: Activity::default(),
+        }))
     }
 
     /// Whether the client has shown a certificate of an authority that the listener trusts.

@@ -16,8 +16,18 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 pub const CONNECTIONS_MIN: usize = 16;
 
 /// Connections that the HTTP listener serves beyond its bound, each for one request and [`SPARE_TIME`] at most: somebody
-/// must be able to ask what is wrong when all the others are taken.
+/// must be able to ask what is wrong when all the others are taken. If these are taken too, the oldest gives way.
 pub const SPARE_CONNECTIONS: usize = 64;
+
+/// How long a connection must have been idle to be closed for one that comes when there are too many: longer than clients pause
+/// between two requests.
+pub const EVICT_IDLE: Duration = Duration::from_secs(60);
+
+/// How often it is looked which connections are in use: so much longer than [`EVICT_IDLE`] one may have to be idle.
+pub const SEATS_LOOK: Duration = Duration::from_secs(5);
+
+/// How long to wait before looking again for a connection to close when there was none: that takes a look at thousands.
+pub const EVICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a connection beyond the bound may take, from its first byte to its last.
 pub const SPARE_TIME: Duration = Duration::from_secs(2);

@@ -9,27 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A connection that was accepted, with its place among those that are open. Places are bounded, and so is what waits.
+use crate::seats::Seat;
+
+/// A connection that was accepted, with its seat and its lane. Seats are bounded, and so is what waits.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
+    pub(crate) seat: Seat,
     pub(crate) place: Place,
 }
 
-/// A connection's place among those that are open.
+/// A connection's place among those of a thread.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// How many were open before it.
-    pub(crate) number: usize,
-    all: Arc<AtomicUsize>,
-    of_lane: Arc<AtomicUsize>,
-}
+pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::Relaxed);
-        self.of_lane.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -78,21 +75,18 @@ impl Lanes {
 }
 
 impl Lane<'_> {
-    /// Finds who serves a connection that was accepted here, if fewer than `max` of `all` are open.
-    pub(crate) fn deal(&self, all: &Arc<AtomicUsize>, max: usize) -> Option<Owner> {
-        let one_more = |open: usize| (open < max).then_some(open + 1);
-        let number = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+    /// Finds who serves a connection that was accepted here.
+    pub(crate) fn deal(&self) -> Owner {
         let count = |open: &AtomicUsize| open.load(Ordering::Relaxed);
         let entries = self.lanes.entries();
         let emptiest = entries.iter().min_by_key(|entry| count(&entry.open));
         let other = emptiest.filter(|entry| count(&entry.open) < count(&self.open));
         let of_lane = Arc::clone(other.map_or(&self.open, |entry| &entry.open));
         of_lane.fetch_add(1, Ordering::Relaxed);
-        let place = Place { number, all: Arc::clone(all), of_lane };
-        Some(match other {
-            Some(entry) => Owner::Other(place, entry.hand.clone()),
-            None => Owner::Own(place),
-        })
+        match other {
+            Some(entry) => Owner::Other(Place(of_lane), entry.hand.clone()),
+            None => Owner::Own(Place(of_lane)),
+        }
     }
 
     /// The next connection that another thread hands to this one.
@@ -116,45 +110,45 @@ impl Drop for Lane<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seats::Seats;
 
-    fn deal(lane: &Lane<'_>, all: &Arc<AtomicUsize>) -> Option<(bool, Place)> {
-        lane.deal(all, 7).map(|owner| match owner {
+    fn deal(lane: &Lane<'_>) -> (bool, Place) {
+        match lane.deal() {
             Owner::Own(place) => (true, place),
             Owner::Other(place, _) => (false, place),
-        })
+        }
     }
 
     #[test]
     fn each_goes_to_who_has_fewest() {
-        let (lanes, all) = (Lanes::default(), Arc::default());
+        let lanes = Lanes::default();
         let [ann, bob, cid] = [lanes.join(), lanes.join(), lanes.join()];
-        let mut places: Vec<_> = (0..7).map(|_| deal(&ann, &all).unwrap().1).collect();
+        let mut places: Vec<_> = (0..7).map(|_| deal(&ann).1).collect();
         let open = || [&ann, &bob, &cid].map(|lane| lane.open.load(Ordering::Relaxed));
         assert_eq!(open(), [3, 2, 2]);
-        assert!(deal(&ann, &all).is_none(), "as many are open as may be");
         places.truncate(1);
         assert_eq!(open(), [1, 0, 0], "the first stayed where it came");
         drop(cid);
-        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        let (is_own, _kept) = deal(&bob);
         assert!(is_own, "nobody has fewer");
-        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        let (is_own, _kept) = deal(&bob);
         assert!(is_own, "as many as the other");
-        let (is_own, _kept) = deal(&bob, &all).unwrap();
+        let (is_own, _kept) = deal(&bob);
         assert!(!is_own);
-        assert_eq!(all.load(Ordering::Relaxed), 4);
     }
 
     #[tokio::test]
     async fn what_was_handed_over_is_not_lost() {
-        let (lanes, all) = (Lanes::default(), Arc::default());
+        let (lanes, seats) = (Lanes::default(), Arc::new(Seats::default()));
         let (ann, mut bob) = (lanes.join(), lanes.join());
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let _own = ann.deal(&all, 100);
+        let _own = ann.deal();
         // Each is dropped when it was looked at, so the other always has fewer.
         let hand = || {
-            let Some(Owner::Other(place, hand)) = ann.deal(&all, 100) else { panic!("the other has fewer") };
+            let Owner::Other(place, hand) = ann.deal() else { panic!("the other has fewer") };
             let (stream, peer) = (TcpStream::connect(socket.local_addr().unwrap()).unwrap(), ([127, 0, 0, 1], 1));
-            hand.send(Arrived { stream, peer: peer.into(), place })
+            let seat = seats.take([127, 0, 0, 1].into(), 100, 0).unwrap();
+            hand.send(Arrived { stream, peer: peer.into(), seat, place })
         };
         assert!(hand().is_ok() && bob.next().await.is_some());
         assert!(hand().is_ok());
@@ -162,6 +156,6 @@ mod tests {
         assert!(bob.next().await.is_some(), "it came before nobody could");
         assert!(bob.next().await.is_none());
         assert!(hand().is_err(), "who hands it over keeps it");
-        assert_eq!(all.load(Ordering::Relaxed), 1);
+        assert_eq!(seats.counts().open.load(Ordering::Relaxed), 0);
     }
 }

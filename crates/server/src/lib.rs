@@ -18,7 +18,7 @@
 //! | logs and traces, the log of decisions | `telemetry.rs`, `trace_parent.rs`, `decision_log/` |
 //! | logs of sliding limits that outgrow their store | `log_room.rs` |
 //! | how lines of the log are written, and panics logged | `line_queue.rs`, `log_writer.rs`, `panics.rs` |
-//! | sockets, the cap on connections, draining, closing | `listener.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
+//! | sockets, the cap on connections, draining, closing | `listener.rs`, `seats.rs`, `lanes.rs`, `descriptors.rs`, `drain.rs`, `linger.rs` |
 //! | connections as front ends get them, in the clear or encrypted | `accepted.rs`, `stream.rs` |
 //! | clients that do not read what is written to them | `write_stall.rs` |
 //! | every bound on what comes in, with its reason | `bounds.rs` |
@@ -52,6 +52,7 @@ mod renewals;
 mod resp;
 mod rls;
 mod run;
+mod seats;
 mod service;
 mod stream;
 mod telemetry;

@@ -6,23 +6,23 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use tidegate_core::Clock;
 use tidegate_engine::LogLimiter;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::accepted::Accepted;
 use crate::bounds::{
-    ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, REQUEST_MEMORY, SEND_BYTES, SPARE_TIME, STALL,
+    ACCEPT_LINES, ACCEPT_PAUSE, BACKLOG, CONNECTIONS_MAX, REQUEST_MEMORY, SEATS_LOOK, SEND_BYTES, SPARE_TIME, STALL,
 };
 use crate::budget::{Budget, RequestMemory};
 use crate::drain::Drain;
 use crate::lanes::{Arrived, Lane, Lanes, Owner, Place};
 use crate::refusals::Refusals;
+use crate::seats::{Seat, SeatCounts, Seats};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
@@ -49,8 +49,7 @@ pub struct Listener {
     name: &'static str,
     socket: std::net::TcpListener,
     connections_max: usize,
-    connections: Arc<AtomicUsize>,
-    refused: Arc<AtomicUsize>,
+    seats: Arc<Seats>,
     lanes: Lanes,
     encryption: Encryption,
     unfinished: Arc<Budget>,
@@ -63,10 +62,7 @@ pub struct Listener {
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) listener: &'static str,
-    /// Connections that are open.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// Connections that were closed at once.
-    pub(crate) refused: Arc<AtomicUsize>,
+    pub(crate) seats: SeatCounts,
     /// What encrypts, if anything does.
     pub(crate) tls: Option<Arc<Tls>>,
     /// TLS handshakes that failed.
@@ -178,8 +174,7 @@ impl Listener {
             name,
             socket,
             connections_max: CONNECTIONS_MAX,
-            connections: Arc::default(),
-            refused: Arc::default(),
+            seats: Arc::default(),
             lanes: Lanes::default(),
             encryption: Encryption { name, tls: None, failures: Arc::new(Refusals::new(&Clock::system())) },
             unfinished: Budget::new(REQUEST_MEMORY),
@@ -224,8 +219,7 @@ impl Listener {
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             listener: self.name,
-            open: Arc::clone(&self.connections),
-            refused: Arc::clone(&self.refused),
+            seats: self.seats.counts().clone(),
             tls: self.encryption.tls.clone(),
             tls_failures: Arc::clone(&self.encryption.failures),
         }
@@ -238,6 +232,8 @@ impl Listener {
     pub async fn accept<D: Door>(&self, door: Arc<D>, drain: Drain) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket.try_clone()?)?;
         let (mut lane, mut until) = (self.lanes.join(), drain.clone());
+        let mut looks = tokio::time::interval(SEATS_LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -245,10 +241,19 @@ impl Listener {
                     self.serve_handed(arrived, &door, &drain);
                     continue;
                 }
+                _ = looks.tick() => {
+                    self.seats.look();
+                    continue;
+                }
                 () = until.started() => break,
             };
             match accepted {
-                Ok((stream, peer)) => self.take(&lane, stream, peer, &door, &drain),
+                Ok((stream, peer)) => {
+                    if self.take(&lane, stream, peer, &door, &drain) {
+                        // It is served before the next comes, which may take its seat.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     self.tell(&self.accept_failures, &error, "cannot accept connections");
@@ -263,53 +268,67 @@ impl Listener {
         Ok(())
     }
 
-    /// Serves a connection here, or has another thread do so.
-    fn take<D: Door>(&self, lane: &Lane<'_>, stream: TcpStream, peer: SocketAddr, door: &Arc<D>, drain: &Drain) {
+    /// Serves a connection here, or has another thread do so. Returns whether it has a spare seat.
+    fn take<D: Door>(
+        &self,
+        lane: &Lane<'_>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        door: &Arc<D>,
+        drain: &Drain,
+    ) -> bool {
         // Answers are written whole; waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
-        match lane.deal(&self.connections, self.connections_max.saturating_add(D::SPARE)) {
-            Some(Owner::Own(place)) => self.serve(stream, peer, place, door, drain),
-            Some(Owner::Other(place, hand)) => {
-                let stream = match stream.into_std() {
-                    Ok(stream) => stream,
-                    Err(error) => return self.tell_unserved(&error),
-                };
-                if let Err(nobody) = hand.send(Arrived { stream, peer, place }) {
-                    self.serve_handed(nobody.0, door, drain);
+        let Some(seat) = self.seats.take(peer.ip(), self.connections_max, D::SPARE) else { return false };
+        let is_spare = seat.is_spare();
+        match lane.deal() {
+            Owner::Own(place) => self.serve(stream, peer, (seat, place), door, drain),
+            Owner::Other(place, hand) => match stream.into_std() {
+                Ok(stream) => {
+                    if let Err(nobody) = hand.send(Arrived { stream, peer, seat, place }) {
+                        self.serve_handed(nobody.0, door, drain);
+                    }
                 }
-            }
-            None => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-            }
+                Err(error) => self.tell_unserved(&error),
+            },
         }
+        is_spare
     }
 
     /// Serves a connection that belonged to another thread's runtime.
     fn serve_handed<D: Door>(&self, arrived: Arrived, door: &Arc<D>, drain: &Drain) {
-        let Arrived { stream, peer, place } = arrived;
+        let Arrived { stream, peer, seat, place } = arrived;
         match TcpStream::from_std(stream) {
-            Ok(stream) => self.serve(stream, peer, place, door, drain),
+            Ok(stream) => self.serve(stream, peer, (seat, place), door, drain),
             Err(error) => self.tell_unserved(&error),
         }
     }
 
-    /// Serves a connection on a task of its own.
-    fn serve<D: Door>(&self, stream: TcpStream, address: SocketAddr, place: Place, door: &Arc<D>, drain: &Drain) {
+    /// Serves a connection on a task of its own, which ends when the seat is lost.
+    fn serve<D: Door>(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        (seat, place): (Seat, Place),
+        door: &Arc<D>,
+        drain: &Drain,
+    ) {
         let (door, drain, encryption) = (Arc::clone(door), drain.clone(), self.encryption.clone());
-        let account = self.unfinished.account();
-        let is_spare = place.number >= self.connections_max;
-        tokio::spawn(async move {
+        let (account, activity) = (self.unfinished.account(), seat.activity.clone());
+        let (number, is_spare) = (seat.number, seat.is_spare());
+        let task = tokio::spawn(async move {
             let patience = if is_spare { SPARE_TIME } else { STALL };
             if let Some(stream) = encryption.greet(stream, address, patience).await {
-                let accepted = Accepted { stream, address, account };
+                let accepted = Accepted { stream, address, account, activity };
                 if is_spare {
                     door.serve_briefly(accepted, drain).await;
                 } else {
                     door.serve(accepted, drain).await;
                 }
             }
-            drop(place);
+            drop((seat, place));
         });
+        self.seats.serve(number, task.abort_handle());
     }
 
     #[cold]

@@ -89,6 +89,7 @@ pub(crate) struct Connections {
     pub(crate) listener: &'static str,
     pub(crate) open: usize,
     pub(crate) refused: usize,
+    pub(crate) evicted: usize,
     /// What encrypts them, if anything does.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_failures: u64,
@@ -170,8 +171,9 @@ impl Traffic {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let told = |counts: &Counts| Connections {
             listener: counts.listener,
-            open: counts.open.load(Ordering::Relaxed),
-            refused: counts.refused.load(Ordering::Relaxed),
+            open: counts.seats.open.load(Ordering::Relaxed),
+            refused: counts.seats.refused.load(Ordering::Relaxed),
+            evicted: counts.seats.evicted.load(Ordering::Relaxed),
             tls: counts.tls.clone(),
             tls_failures: counts.tls_failures.total(),
         };

@@ -1,6 +1,7 @@
 //! More connections than the server takes: it holds its bounds, closes the others at once, never runs out of file
 //! descriptors, and administrators get in all the same.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tidegate_testkit::tidegate::Tidegate;
 
 use crate::client::{PROTOCOLS, Protocol};
 use crate::http2::greeting;
-use crate::load::{PLENTY, Server, milliseconds, open_files};
+use crate::load::{PLENTY, Server, Stop, milliseconds, open_files};
 use crate::report::{Told, Watch};
 
 /// Connections that are tried on each listener.
@@ -36,6 +37,18 @@ fn connect(address: SocketAddr, number: usize) -> TcpStream {
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
     socket.connect_timeout(&address.into(), Duration::from_secs(10)).unwrap();
     socket.into()
+}
+
+/// Connects a thousand times a second and says nothing, with more connections at a time than are kept for administrators.
+fn storm(address: SocketAddr, stop: &Stop) {
+    let mut held = VecDeque::new();
+    while !stop.is_now() {
+        held.push_back(connect(address, held.len()));
+        if held.len() > 2 * SPARE {
+            held.pop_front();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether it is open, after all that was sent to it was read. It does not wait.
@@ -68,6 +81,8 @@ fn crowd(protocol: Protocol, address: SocketAddr) -> Vec<TcpStream> {
             held.retain_mut(is_open);
         }
     }
+    // The last of them may still wait to be accepted.
+    std::thread::sleep(Duration::from_millis(500));
     held.retain_mut(is_open);
     held
 }
@@ -93,6 +108,10 @@ pub(crate) fn the_cap_is_held_and_administrators_get_in(told: &mut Told) {
         held.push(crowd);
         administer(told, &server);
     }
+    // Otherwise those that were idle for a minute by now would give way.
+    for stream in &mut held[0] {
+        let _ = stream.write_all(b"PING\r\n");
+    }
     let mut slowest = Duration::ZERO;
     for number in 0..300 {
         let protocol = PROTOCOLS[1 + number % 2];
@@ -116,13 +135,19 @@ pub(crate) fn the_cap_is_held_and_administrators_get_in(told: &mut Told) {
     assert!(left < Some(10.0) && files < 200, "{left:?}, {files}");
 }
 
-/// Those who ask what is wrong are answered, several times.
+/// Those who ask what is wrong are answered, several times, while others connect again and again.
 fn administer(told: &mut Told, server: &Server) {
     let watch = Watch::start();
-    for _ in 0..10 {
-        for path in ["/healthz", "/readyz", "/metrics", "/v1/rules"] {
-            assert_eq!(server.get(path).status, 200, "{path}");
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| storm(server.http, &stop));
+        let at_the_end = stop.at_the_end();
+        for _ in 0..10 {
+            for path in ["/healthz", "/readyz", "/metrics", "/v1/rules"] {
+                assert_eq!(server.get(path).status, 200, "{path}");
+            }
         }
-    }
+        drop(at_the_end);
+    });
     told.figure("40 requests of an administrator take", milliseconds(watch.elapsed()), "all answered");
 }

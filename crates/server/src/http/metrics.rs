@@ -29,6 +29,7 @@ pub(super) const UNKNOWN_DOMAINS: &str = "tidegate_unknown_domain_total";
 pub(super) const UNMATCHED: &str = "tidegate_unmatched_total";
 pub(super) const CONNECTIONS: &str = "tidegate_connections";
 pub(super) const REFUSED: &str = "tidegate_connections_refused_total";
+pub(super) const EVICTED: &str = "tidegate_connections_evicted_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
 pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
@@ -264,6 +265,10 @@ fn connections(page: &mut Page, service: &Service) {
     page.head(REFUSED, "counter", "Connections that were closed at once because there were too many.");
     for one in &connections {
         page.line(REFUSED, &[("listener", one.listener)], one.refused as u64);
+    }
+    page.head(EVICTED, "counter", "Idle connections that were closed for others because there were too many.");
+    for one in &connections {
+        page.line(EVICTED, &[("listener", one.listener)], one.evicted as u64);
     }
     page.head(TLS_FAILURES, "counter", "TLS handshakes that failed; the log says why.");
     for one in &connections {

@@ -217,9 +217,9 @@ impl HttpDoor {
 
     /// Serves a connection until it ends.
     async fn converse(&self, http: &http1::Builder, accepted: Accepted, mut drain: Drain) {
-        let Accepted { stream, address, account } = accepted;
+        let Accepted { stream, address, account, activity } = accepted;
         let is_local = self.address.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        let pulse = Arc::new(Pulse::default());
+        let pulse = Arc::new(Pulse::new(activity));
         let peer = Peer::new(&self.service.engine, address);
         let caller = Caller { peer, is_local, pulse: Arc::clone(&pulse), drain: drain.clone(), account };
         let service = service_fn(|request| self.answer(&caller, request));

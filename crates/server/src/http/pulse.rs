@@ -14,12 +14,15 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 
 use crate::bounds::{HTTP_IDLE, HTTP_WATCH, PAGE_READ, STALL};
+use crate::seats::Activity;
 use crate::stream::Stream;
 
 /// What a connection did.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     answers: AtomicU64,
+    /// Shows the listener that it is in use.
+    activity: Activity,
     /// Whether anything was read since the last answer: then a request is under way.
     heard: AtomicBool,
     /// Whether a request was read that is not answered yet.
@@ -32,6 +35,10 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
+    pub(super) fn new(activity: Activity) -> Pulse {
+        Pulse { activity, ..Pulse::default() }
+    }
+
     /// A request was read, but perhaps for its body.
     pub(super) fn asked(&self) {
         self.is_answering.store(true, Ordering::Relaxed);
@@ -39,6 +46,7 @@ impl Pulse {
 
     /// A request was answered.
     pub(super) fn answered(&self) {
+        self.activity.note();
         // Only the connection's own task counts, so that no two can be lost to each other.
         self.answers.store(self.answers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);

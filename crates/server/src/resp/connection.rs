@@ -15,6 +15,7 @@ use crate::budget::{Account, Claim, GivenUp};
 use crate::drain::Drain;
 use crate::linger;
 use crate::protocol::{Peer, Protocol};
+use crate::seats::Activity;
 use crate::stream::Stream;
 
 use super::RespDoor;
@@ -25,7 +26,7 @@ use super::session::{Queue, Session};
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(door: &RespDoor, accepted: Accepted, drain: Drain) {
-    let Accepted { stream, address, account } = accepted;
+    let Accepted { stream, address, account, activity } = accepted;
     let id = door.next_id.fetch_add(1, Ordering::Relaxed);
     let authenticated = door.password.is_none();
     let connection = Connection {
@@ -36,6 +37,7 @@ pub(super) async fn serve(door: &RespDoor, accepted: Accepted, drain: Drain) {
         session: Session::new(id, address, Peer::new(&door.service.engine, address), authenticated),
         replies: Replies::new(),
         unfinished: Unfinished { account, claim: None },
+        activity,
     };
     connection.run(drain).await;
 }
@@ -48,6 +50,7 @@ struct Connection<'a> {
     session: Session,
     replies: Replies,
     unfinished: Unfinished,
+    activity: Activity,
 }
 
 impl Connection<'_> {
@@ -98,7 +101,7 @@ impl Connection<'_> {
 
     /// Answers every command that was read whole.
     async fn answer(&mut self) -> io::Result<()> {
-        let Connection { door, stream, input, parser, session, replies, .. } = self;
+        let Connection { door, stream, input, parser, session, replies, activity, .. } = self;
         let (mut taken, before) = (0, session.commands);
         let start = door.service.engine.clock().now();
         loop {
@@ -129,6 +132,9 @@ impl Connection<'_> {
         }
         command::settle(&mut Context { door, session, replies }).await;
         let commands = session.commands - before;
+        if commands > 0 {
+            activity.note();
+        }
         door.service.traffic.count_many(Protocol::Resp, commands);
         // Their replies are written together, so each took as long as all of them. Where there are so many that some were
         // written before, that includes the client's own time to read them.

@@ -82,7 +82,7 @@ impl RlsDoor {
     /// Serves a connection until it ends.
     async fn converse(&self, accepted: Accepted, mut drain: Drain) {
         let is_certified = accepted.has_certificate();
-        let Accepted { stream, address, account } = accepted;
+        let Accepted { stream, address, account, activity } = accepted;
         let Ok(Ok(stream)) = timeout(STALL, preface::read(stream)).await else { return };
         let peer = Peer { is_certified, ..Peer::new(&self.limits.service.engine, address) };
         let calls = Arc::new(Calls::new(
@@ -96,6 +96,7 @@ impl RlsDoor {
         let ledger = Arc::new(Ledger::default());
         let counted = Arc::clone(&ledger);
         let answer = service_fn(move |request| {
+            activity.note();
             let (calls, ledger) = (Arc::clone(&calls), Arc::clone(&counted));
             async move { Ok::<_, Infallible>(calls.answer(request).await.map(|answer| Counted { answer, ledger })) }
         });

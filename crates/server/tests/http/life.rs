@@ -107,3 +107,37 @@ async fn who_has_sent_everything_and_says_so_is_answered() {
     });
     clients.await.unwrap();
 }
+
+#[tokio::test]
+async fn administrators_get_in_while_others_connect_again_and_again() {
+    let bench = Bench::behind(|listener| listener.with_connections_max(4));
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = bench.connect().await;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert_eq!(stream.read(&mut [0; 100]).await.unwrap().min(12), 12);
+        held.push(stream);
+    }
+    // More than there are spare places, each of which says nothing and comes again when it is closed.
+    let address = bench.address;
+    let storm: Vec<_> = (0..100)
+        .map(|_| {
+            tokio::spawn(async move {
+                while let Ok(mut stream) = tokio::net::TcpStream::connect(address).await {
+                    let _ = stream.read(&mut [0; 100]).await;
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut answered = 0;
+    for path in ["/readyz", "/metrics"].repeat(20) {
+        let mut stream = bench.connect().await;
+        let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        answered += usize::from(answer.starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(answered, 40);
+    storm.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -240,3 +240,45 @@ async fn unfinished_commands_have_a_budget() {
     }
     assert_eq!(client.read_all().await, given_up);
 }
+
+/// A client of this address that has said PING, and been answered if there was a place.
+async fn connect_from(server: &Server, address: &str) -> (tokio::net::TcpStream, bool) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    (tokio::io::AsyncWriteExt::write_all(&mut stream, b"PING\r\n").await).unwrap();
+    let answer = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut [0; 7]).await;
+    (stream, answer.is_ok())
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_places_come_back_from_whoever_holds_most() {
+    let server = Server::behind(|listener| listener.with_connections_max(20), None);
+    let (mut other, is_served) = connect_from(&server, "127.0.0.3").await;
+    assert!(is_served);
+    let mut hoard = Vec::new();
+    for _ in 0..19 {
+        let (stream, is_served) = connect_from(&server, "127.0.0.2").await;
+        assert!(is_served);
+        hoard.push(stream);
+    }
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert!(!connect_from(&server, "127.0.0.4").await.1, "nobody has been idle for a minute");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let mut newcomers = Vec::new();
+    for _ in 0..5 {
+        let (stream, is_served) = connect_from(&server, "127.0.0.4").await;
+        assert!(is_served, "after {} of them", newcomers.len());
+        newcomers.push(stream);
+    }
+    // Those that are used, and those of who holds little, are as they were.
+    let mut open = 0;
+    for stream in &mut hoard {
+        let _ = tokio::io::AsyncWriteExt::write_all(stream, b"PING\r\n").await;
+        open += usize::from(tokio::io::AsyncReadExt::read_exact(stream, &mut [0; 7]).await.is_ok());
+    }
+    assert_eq!(open, 14);
+    (tokio::io::AsyncWriteExt::write_all(&mut other, b"PING\r\n").await).unwrap();
+    tokio::io::AsyncReadExt::read_exact(&mut other, &mut [0; 7]).await.unwrap();
+    assert!(!connect_from(&server, "127.0.0.4").await.1, "all are in use");
+}
