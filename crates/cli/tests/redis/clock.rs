@@ -174,7 +174,7 @@ async fn a_clock_that_jumps_to_before_1970_makes_nothing_panic() {
     shift(&file, "0");
     let pem = write_certificate(files.path());
     let [certificate, key] = ["server.pem", "server.key"].map(|name| files.path().join(name));
-    let arguments = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let arguments = ["--grpc-tls-cert", certificate.to_str().unwrap(), "--grpc-tls-key", key.to_str().unwrap()];
     let server = Tidegate::start_by(shifted(&library, &file), &arguments);
     shift(&file, BEFORE_1970);
     // Each connection goes to the thread that has fewest, so that both kinds meet several.
