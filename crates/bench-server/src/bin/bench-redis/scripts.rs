@@ -4,7 +4,7 @@
 
 use redis::{Connection, Value};
 use tidegate_bench_server::{RedisServer, median, mix};
-use tidegate_core::{Argument, Charge, Key, Limit, Time};
+use tidegate_core::{Argument, Charge, ChargeExt, Key, Limit, Time};
 
 use crate::{Args, progress};
 
