@@ -8,6 +8,7 @@ use tidegate_testkit::ports::free_port;
 use tidegate_testkit::process::directory;
 use tidegate_testkit::servers::{Certificates, Cluster, Mode, Sentinels, Server, Setup};
 use tidegate_testkit::tidegate::command;
+use tidegate_testkit::wait::eventually;
 
 use crate::clock;
 use crate::fleet::{PATIENT, proxy};
@@ -178,6 +179,7 @@ fn a_replica() {
 #[test]
 fn sentinels() {
     let trio = Sentinels::start();
+    assert!(eventually(|| trio.first.command("INFO replication").contains("state=online")), "the replica is not there");
     let (hosts, nobody) = (trio.hosts(), free_port());
     let mut ports = vec![(trio.first.port, "PRIMARY"), (trio.second.port, "REPLICA"), (nobody, "NOBODY")];
     ports.extend(trio.ports.iter().copied().zip(["SENTINEL_1", "SENTINEL_2", "SENTINEL_3"]));
