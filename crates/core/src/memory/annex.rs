@@ -108,7 +108,7 @@ impl Annex {
     }
 
     fn cell(&self, print: Fingerprint) -> &Cell<WORDS> {
-        &self.lines[scaled(print.low, self.lines.len())]
+        &self.lines[scaled(print.mixed(), self.lines.len())]
     }
 
     fn line(&self, held: &Held<'_, WORDS>) -> Line {
@@ -123,7 +123,7 @@ fn source_number(source: u32) -> u64 {
 
 /// The tag of a key: never zero, which marks a free entry. The line was chosen by the upper bits.
 fn tag(print: Fingerprint) -> u32 {
-    (print.low as u32 % (1 << TAG_BITS)).max(1)
+    (print.mixed() as u32 % (1 << TAG_BITS)).max(1)
 }
 
 /// An entry for an instant after `swept`, in the finest scale that reaches it.
@@ -218,11 +218,25 @@ impl Line {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::bounds::YEAR_NANOS;
 
+    /// A key of the one line, with this tag.
     fn print(line: u64, tag: u64) -> Fingerprint {
-        Fingerprint { high: 0, low: line << 40 | tag }
+        static BY_TAG: LazyLock<Vec<Fingerprint>> = LazyLock::new(|| {
+            let mut by_tag = vec![Fingerprint::NONE; 1 << TAG_BITS];
+            for number in 1..1_u64 << 19 {
+                let spread = |odd: u64| number.wrapping_mul(odd).rotate_left(29);
+                let print = Fingerprint { high: spread(0xbf58_476d_1ce4_e5b9), low: spread(0x94d0_49bb_1331_11eb) };
+                by_tag[super::tag(print) as usize] = print;
+            }
+            assert!(!by_tag[1..].contains(&Fingerprint::NONE), "some tag has no key");
+            by_tag
+        });
+        assert_eq!(line, 0);
+        BY_TAG[(tag as usize % (1 << TAG_BITS)).max(1)]
     }
 
     #[test]
