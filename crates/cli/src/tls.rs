@@ -8,7 +8,6 @@ use tidegate_server::{ListenersTls, TlsFile, TlsFiles};
 /// Certificates of listeners. What is said of one listener counts before what is said of all.
 #[derive(clap::Args)]
 #[command(
-    group = certificates("any_certificate", &["tls_cert", "http_tls_cert", "grpc_tls_cert", "resp_tls_cert"]),
     group = certificates("http_certificate", &["tls_cert", "http_tls_cert"]),
     group = certificates("grpc_certificate", &["tls_cert", "grpc_tls_cert"]),
     group = certificates("resp_certificate", &["tls_cert", "resp_tls_cert"]),
@@ -21,7 +20,14 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Accept only clients with a certificate of these authorities (PEM)
-    #[arg(long, value_name = "FILE", requires = "any_certificate")]
+    // It is about all listeners, so none may be left in the clear.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "http_certificate",
+        requires = "grpc_certificate",
+        requires = "resp_certificate"
+    )]
     tls_client_ca: Option<PathBuf>,
     /// Speak TLS on the HTTP listener, whatever the others do
     #[arg(long, value_name = "FILE", requires = "http_tls_key")]

@@ -57,6 +57,14 @@ fn certificates_that_are_not_there() {
 }
 
 #[test]
+fn authorities_of_clients_leave_no_listener_in_the_clear() {
+    let said = refusal(&["--tls-client-ca", "ca.pem", "--http-tls-cert", "c.pem", "--http-tls-key", "k.pem"]);
+    for flag in ["--grpc-tls-cert", "--resp-tls-cert"] {
+        assert!(said.contains(flag), "{said}");
+    }
+}
+
+#[test]
 fn a_config_that_cannot_be_used() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();

@@ -116,6 +116,13 @@ async fn an_argument_that_is_too_long_is_skipped() {
 }
 
 #[tokio::test]
+async fn where_no_password_is_set_there_is_nothing_to_guess() {
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let input = format!("{}AUTH default x\r\nPING\r\n", "AUTH bob x\r\n".repeat(20));
+    assert_eq!(talk(None, input).await, format!("{}+OK\r\n+PONG\r\n", wrong.repeat(20)));
+}
+
+#[tokio::test]
 async fn wrong_passwords_end_the_connection_and_slow_the_address() {
     let server = Server::start(Some("secret"));
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
