@@ -201,18 +201,19 @@ impl Taken {
         Some(removed)
     }
 
-    /// Takes the seat of the connection that has been idle for longest, of the network that holds most. Returns `None` if that
-    /// has no connection that was idle for [`EVICT_IDLE`].
+    /// Takes the seat of the connection that has been idle for longest, of the networks that hold most. Returns `None` if these
+    /// have no connection that was idle for [`EVICT_IDLE`].
     fn evict_idle(&mut self, now: Instant) -> Option<Sitting> {
         if self.in_vain.is_some_and(|in_vain| now - in_vain < EVICT_PAUSE) {
             return None;
         }
-        let most = self.networks.iter().max_by_key(|(_, sitting)| sitting.len());
-        let longest = most.and_then(|(network, sitting)| {
-            let unused = sitting.iter().filter(|(_, sitting)| !sitting.activity.0.load(Ordering::Relaxed));
-            let (number, longest) = unused.min_by_key(|(_, sitting)| sitting.idle_since)?;
+        let most = self.networks.values().map(BTreeMap::len).max().unwrap_or_default();
+        let crowded = self.networks.iter().filter(|(_, sitting)| sitting.len() == most);
+        let of_all = crowded.flat_map(|(network, sitting)| sitting.iter().map(move |one| (network, one)));
+        let unused = of_all.filter(|(_, (_, sitting))| !sitting.activity.0.load(Ordering::Relaxed));
+        let longest = unused.min_by_key(|(_, (_, sitting))| sitting.idle_since).and_then(|(network, (number, one))| {
             let seat = SeatNumber { number: *number, network: *network, is_spare: false };
-            (now - longest.idle_since >= EVICT_IDLE).then_some(seat)
+            (now - one.idle_since >= EVICT_IDLE).then_some(seat)
         });
         self.in_vain = if longest.is_some() { None } else { Some(now) };
         self.remove(longest?)
@@ -283,6 +284,24 @@ mod tests {
         few.1.note();
         assert!(sit(&seats, FEW, 0).is_none());
         assert_eq!(seats.counts.refused.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_networks_that_hold_as_much_the_longest_idle_connection_goes() {
+        let seats = Arc::new(Seats::default());
+        let client = |host: u8| IpAddr::from([192, 0, 2, host]);
+        let held: Vec<_> = (0..4).map(|host| sit(&seats, client(host), 0).unwrap()).collect();
+        for _ in 0..2 {
+            look_for(&seats, 30).await;
+            // All are in use but one.
+            [0, 1, 3].iter().for_each(|place: &usize| held[*place].1.note());
+        }
+        look_for(&seats, 5).await;
+        [0, 1, 3].iter().for_each(|place: &usize| held[*place].1.note());
+        assert!(sit(&seats, client(9), 0).is_some(), "one was idle for a minute");
+        sleep(Duration::from_millis(1)).await;
+        let ended: Vec<bool> = held.iter().map(|(task, _)| task.is_finished()).collect();
+        assert_eq!(ended, [false, false, true, false]);
     }
 
     #[tokio::test]
