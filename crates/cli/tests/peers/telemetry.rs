@@ -342,7 +342,7 @@ fn logs_are_json_where_asked_for_and_say_whom_a_change_was_about() {
     let (mut tidegate, _rules) = start(&["--log-format", "json"]);
     let about =
         r#""domain":"api","descriptors":[{}],"request":{"method":"POST","path":"/login","address":"192.0.2.7"}"#;
-    assert_eq!(post(tidegate.http, "/v1/block", &format!(r#"{{{about},"for":"1m"}}"#)), 200);
+    assert_eq!(post(tidegate.http, "/v1/block", &format!(r#"{{{about},"duration":"1m"}}"#)), 200);
     let long = "x".repeat(2_000);
     let odd =
         format!(r#"{{"domain":"api","descriptors":[{{"user":"a\nb{long}"}}],"request":{{"path":"/c\n{long}"}}}}"#);

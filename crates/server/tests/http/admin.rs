@@ -11,7 +11,7 @@ const ADMIN: [(&str, &str); 7] = [
     ("POST /v1/inspect", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/reset", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/grant", r#"{"key":"a","limit":"1/s","units":1}"#),
-    ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"for":"1m"}"#),
+    ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"duration":"1m"}"#),
     ("GET /v1/rules", ""),
     ("PUT /v1/rules/api/per-user/mode", r#"{"mode":"off"}"#),
     ("GET /rlconfig", ""),
@@ -131,7 +131,7 @@ domains:
         ("inspect", "", "leave it out"),
         ("reset", "", "leave it out"),
         ("grant", r#","units":1"#, "say in units how many to give back"),
-        ("block", r#","for":"1m""#, "leave it out"),
+        ("block", r#","duration":"1m""#, "leave it out"),
     ] {
         let post = async |asked: &str| bench.post(&format!("/v1/{path}"), &format!("{{{asked}{more}}}")).await;
         let refused = format!("400 cost: {path} takes no units, so it has no effect; {remedy}");
@@ -170,7 +170,7 @@ async fn block() {
     let check = r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#;
     for length in [r#""10m""#, "600"] {
         let blocked = bench
-            .post("/v1/block", &format!(r#"{{"domain":"api","descriptors":[{{"user":"ann"}}],"for":{length}}}"#))
+            .post("/v1/block", &format!(r#"{{"domain":"api","descriptors":[{{"user":"ann"}}],"duration":{length}}}"#))
             .await;
         assert_eq!(body(&blocked)["limits"], 2, "{blocked}");
         let denied = bench.post("/v1/check", check).await;
@@ -211,7 +211,7 @@ async fn a_rule_is_switched() {
 async fn what_no_rule_counts_cannot_be_changed() {
     let bench = Bench::new();
     for descriptor in [r#"{"nobody":"x"}"#, r#"{"ban":"x"}"#] {
-        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","for":"1m""#)] {
+        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#)] {
             let answer = bench.post(path, &format!(r#"{{"domain":"api","descriptors":[{descriptor}]{more}}}"#)).await;
             let told = wrong(&answer);
             assert!(
