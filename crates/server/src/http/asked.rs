@@ -21,6 +21,7 @@ use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::decision_log::{InlineCharge, InlineLimit};
 use crate::headers::OWN_LIMIT_NAME;
+use crate::rls;
 use crate::service::Service;
 
 /// A request for configured rules: `concat!` takes no constant.
@@ -159,10 +160,15 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A descriptor: a map of entries, or a list of maps of one entry each.
+/// Reads a descriptor: a map of entries, a list of maps of one entry each, or an object with a list of `entries`, which is the
+/// form of Envoy's JSON.
 fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
     if !value.get().starts_with('[') {
-        return pairs("descriptors", Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?);
+        let fields = Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?.rest();
+        return match fields.iter().find(|(name, value)| name == "entries" && value.get().starts_with('[')) {
+            Some(&(_, entries)) => envoy_entries(&fields, entries),
+            None => pairs("descriptors", fields),
+        };
     }
     let mut entries = Vec::new();
     for item in list("descriptors", value.get(), r#"[{"user":"42"}]"#)? {
@@ -174,7 +180,7 @@ fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
             fields.finish("an entry")?;
             continue;
         }
-        let mut one = pairs("descriptors", fields)?;
+        let mut one = pairs("descriptors", fields.rest())?;
         if one.len() != 1 {
             let problem = format_args!("{} is not one entry", quote(item.get()));
             return Err(Failure::bad("descriptors", problem, format_args!("write {example}")));
@@ -184,14 +190,24 @@ fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
     Ok(entries)
 }
 
+/// The entries of a descriptor in the form of Envoy's JSON, which has no other field with an effect here.
+fn envoy_entries<'a>(fields: &[(Cow<'a, str>, Raw<'a>)], entries: Raw<'a>) -> Result<Entries<'a>, Failure> {
+    if let Some((other, _)) = fields.iter().find(|(name, _)| name != "entries") {
+        let problem = "not together with a list of entries";
+        return Err(Failure::bad(format_args!("descriptors.{}", quote(other)), problem, "leave it out"));
+    }
+    let entries = rls::json::entries(entries)?;
+    Ok(entries.into_iter().map(|entry| (entry.key.into(), entry.value.into())).collect())
+}
+
 /// All fields of an object, which must be text.
-fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
+fn pairs<'a>(owner: &str, fields: Vec<(Cow<'a, str>, Raw<'a>)>) -> Result<Entries<'a>, Failure> {
     let pair = |(name, value): (Cow<'a, str>, Raw<'a>)| {
         let remedy = format_args!("write text, like {}", serde_json::Value::from(quote(value.get())));
         let value = text(&format!("{owner}.{}", quote(&name)), value, remedy)?;
         Ok((name, value))
     };
-    fields.rest().into_iter().map(pair).collect()
+    fields.into_iter().map(pair).collect()
 }
 
 impl<'a> DescribedHttp<'a> {
@@ -202,7 +218,7 @@ impl<'a> DescribedHttp<'a> {
         let address = part("address")?;
         let headers = match fields.take("headers") {
             None => Vec::new(),
-            Some(value) => pairs("headers", Fields::parse("headers", value.get(), r#"{"user-agent":"curl"}"#)?)?,
+            Some(value) => pairs("headers", Fields::parse("headers", value.get(), r#"{"user-agent":"curl"}"#)?.rest())?,
         };
         fields.finish("request")?;
         let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();

@@ -101,6 +101,32 @@ async fn the_trail_of_a_key() {
 }
 
 #[tokio::test]
+async fn every_call_takes_every_form_of_a_descriptor() {
+    let bench = Bench::new();
+    for descriptor in [
+        r#"{"trail":"ann"}"#,
+        r#"[{"trail":"ann"}]"#,
+        r#"[{"key":"trail","value":"ann"}]"#,
+        r#"{"entries":[{"key":"trail","value":"ann"}]}"#,
+    ] {
+        let request = format!(r#""domain":"api","descriptors":[{descriptor}]"#);
+        let post = async |path: &str, more: &str| body(&bench.post(path, &format!("{{{request}{more}}}")).await);
+        assert_eq!(post("/v1/check", "").await["remaining"], 4, "{descriptor}");
+        assert_eq!(post("/v1/inspect", "").await["rules"][0]["limits"][0]["remaining"], 4, "{descriptor}");
+        for (path, more) in [("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#), ("/v1/reset", "")] {
+            assert_eq!(post(path, more).await["limits"], 1, "{path} {descriptor}");
+        }
+    }
+    // A body for /json can be sent to /v1/inspect as it is.
+    let request = r#"{"domain":"api","descriptors":[{"entries":[{"key":"trail","value":"ann"}]}]}"#;
+    assert_eq!(status(&bench.post("/json", request).await), 200);
+    assert_eq!(body(&bench.post("/v1/inspect", request).await)["rules"][0]["limits"][0]["remaining"], 4);
+    // An entry with this name and a text is an entry like any other.
+    let named = r#"{"domain":"api","descriptors":[{"entries":"x"}]}"#;
+    assert_eq!(body(&bench.post("/v1/check", named).await)["results"], serde_json::json!([]));
+}
+
+#[tokio::test]
 async fn reset_and_grant() {
     let bench = Bench::new();
     for ask in [r#""domain":"api","descriptors":[{"user":"ann"}]"#, r#""key":"k","limit":"3/minute""#] {
