@@ -152,6 +152,8 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
     let addresses = listeners.addresses()?;
+    // After all that may fail: a start that does logs one line.
+    reloader.log_start();
     if options.admin_token.is_none() && !addresses.http.ip().to_canonical().is_loopback() {
         tracing::info!(
             http = %addresses.http,

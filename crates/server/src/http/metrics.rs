@@ -33,6 +33,8 @@ pub(super) const EVICTED: &str = "tidegate_connections_evicted_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
 pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
+pub(super) const POLICY: &str = "tidegate_policy_info";
+pub(super) const POLICY_LOADED: &str = "tidegate_policy_loaded_seconds";
 pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
 pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
@@ -283,6 +285,14 @@ fn configuration(page: &mut Page, service: &Service) {
     page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
+    page.head(
+        POLICY,
+        "gauge",
+        "The hash of the configuration in force: the same on nodes with the same configuration.",
+    );
+    page.line(POLICY, &[("hash", service.engine.policy().hash())], 1_u64);
+    page.head(POLICY_LOADED, "gauge", "When the configuration in force was loaded, in seconds since 1970.");
+    page.line(POLICY_LOADED, &[], service.config_loaded_seconds());
     page.head(CERTIFICATE_LOADS, "counter", "Certificates that were loaded or refused.");
     let connections = service.traffic.connections();
     for one in &connections {

@@ -16,6 +16,7 @@ const MODES: &str = "use enforce, shadow, off or configured";
 
 #[derive(Serialize)]
 struct List<'a> {
+    hash: &'a str,
     rules: Vec<Listed<'a>>,
 }
 
@@ -76,7 +77,7 @@ pub(super) fn page(service: &Service) -> Vec<u8> {
     let policy = service.engine.policy();
     let rules = policy.views().map(|(rule, view)| listed(rule, &view)).collect();
     // Numbers and text always are JSON.
-    serde_json::to_vec(&List { rules }).unwrap_or_default()
+    serde_json::to_vec(&List { hash: policy.hash(), rules }).unwrap_or_default()
 }
 
 fn listed<'a>(rule: &'a Rule, view: &RuleView) -> Listed<'a> {

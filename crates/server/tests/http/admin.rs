@@ -234,6 +234,22 @@ async fn a_rule_is_switched() {
 }
 
 #[tokio::test]
+async fn the_hash_of_the_configuration() {
+    let rules = "domains: {api: {rules: [{name: all, limit: 3/minute}]}}";
+    let hash = async |rules: &str| {
+        let bench = Bench::with(rules);
+        let hash = body(&bench.get("/v1/rules").await)["hash"].as_str().unwrap().to_owned();
+        let page = bench.get("/metrics").await;
+        assert!(page.contains(&format!("\ntidegate_policy_info{{hash=\"{hash}\"}} 1\n")), "{page}");
+        hash
+    };
+    let first = hash(rules).await;
+    assert_eq!(first.len(), 12);
+    assert_eq!(hash(&rules.replace("name: all, limit: 3/minute", "limit: 3/minute, name: all")).await, first);
+    assert_ne!(hash(&rules.replace('3', "4")).await, first);
+}
+
+#[tokio::test]
 async fn what_no_rule_counts_cannot_be_changed() {
     let bench = Bench::new();
     for descriptor in [r#"{"nobody":"x"}"#, r#"{"ban":"x"}"#] {
