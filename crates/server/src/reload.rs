@@ -86,10 +86,14 @@ impl Reloader {
                 for diagnostic in &diagnostics {
                     tracing::error!(%diagnostic, "configuration");
                 }
-                tracing::error!(reason, problems = diagnostics.len(), "configuration refused: the old one stays");
+                tracing::error!(
+                    reason,
+                    problems = diagnostics.len(),
+                    "configuration refused: the old one stays in force"
+                );
             }
             Err(error @ BadConfig::Store(_)) => {
-                tracing::error!(reason, %error, "configuration refused: the old one stays");
+                tracing::error!(reason, %error, "configuration refused: the old one stays in force");
             }
         }
     }
@@ -127,8 +131,8 @@ impl Reloader {
         }
         let file = self.paths.first().map(|path| path.to_string_lossy()).unwrap_or_default();
         let location = Location { file: (*file).into(), line: 0, column: 0 };
-        let message = "no files are left, where rules were before".to_owned();
-        let hint = "put them back; to have no rules, leave a file with `domains: {}`".to_owned();
+        let message = "all configuration files are gone".to_owned();
+        let hint = "restore them; to have no rules, keep a file with `domains: {}`".to_owned();
         Err(BadConfig::Problems(vec![Diagnostic { severity: Severity::Error, location, message, hint }]))
     }
 }

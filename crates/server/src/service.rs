@@ -114,14 +114,14 @@ impl Service {
     /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.
     pub(crate) fn note_auth_failure(&self, peer: SocketAddr) {
         if let Some(unlogged) = self.auth_failures.count() {
-            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "a wrong password");
+            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "wrong password");
         }
     }
 
     /// Logs that somebody may not administer, and asked for this path.
     pub(crate) fn note_admin_refusal(&self, who: IpAddr, path: &str) {
         if let Some(unlogged) = self.admin_refusals.turn() {
-            tracing::info!(target: "tidegate::admin", %who, path = shortened(path), unlogged, "refused");
+            tracing::info!(target: "tidegate::admin", client = %who, path = shortened(path), unlogged, "admin call refused");
         }
     }
 
@@ -131,7 +131,7 @@ impl Service {
             return;
         }
         if let Some(unlogged) = self.broken_connections.turn() {
-            tracing::debug!(listener, %reason, unlogged, "a connection broke");
+            tracing::debug!(listener, %reason, unlogged, "connection broken");
         }
     }
 

@@ -113,7 +113,7 @@ pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 /// Gives units back.
 pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take_for("grant", "say in units how many to give back", &mut fields, service)?;
+    let asked = Asked::take_for("grant", "set units instead", &mut fields, service)?;
     let units = units(&mut fields)?;
     fields.finish("grant")?;
     let limits = match &asked {
@@ -133,8 +133,8 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     let duration = duration(&mut fields)?;
     fields.finish("block")?;
     let Asked::Rules(subject) = &asked else {
-        let remedy = "name a domain and descriptors; callers who bring their own limit can deny by themselves";
-        return Err(Failure::bad("key", "only rules have penalties", remedy));
+        let remedy = "name a domain and descriptors; a limit that comes with a request cannot be blocked";
+        return Err(Failure::bad("key", "only keys of rules can be blocked", remedy));
     };
     let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, duration).await?)?);
     log(admin, "block", &asked, limits);
@@ -193,7 +193,7 @@ fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     };
     // Debug escapes what could break a line.
     let request = request.map(tracing::field::debug);
-    tracing::info!(target: "tidegate::admin", who = %admin.who, action, domain, ?what, request, limits, "keys changed");
+    tracing::info!(target: "tidegate::admin", client = %admin.who, action, domain, key = ?what, request, limits, "keys changed");
 }
 
 fn told_rule(inspected: Inspected) -> ToldRule {

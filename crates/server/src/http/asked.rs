@@ -33,7 +33,7 @@ macro_rules! rules_example {
 
 const RULES_EXAMPLE: &str = rules_example!();
 const EXAMPLE: &str = concat!(rules_example!(), r#" or {"key":"user:42","limit":"100/minute"}"#);
-const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
+const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order matters"#;
 const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
 
 /// What a request is about.
@@ -83,7 +83,9 @@ impl<'a> Asked<'a> {
         match (fields.has("domain") || fields.has("descriptors"), fields.has("key") || fields.has("limit")) {
             (true, false) => Subject::take(fields).map(Asked::Rules),
             (false, true) => Inline::take(fields).map(Asked::Inline),
-            (true, true) => Err(Failure::bad("key", "not together with domain", format_args!("write {EXAMPLE}"))),
+            (true, true) => {
+                Err(Failure::bad("key", "not allowed together with domain", format_args!("write {EXAMPLE}")))
+            }
             (false, false) => Err(Failure::bad("body", "neither domain nor key", format_args!("write {EXAMPLE}"))),
         }
     }
@@ -103,7 +105,7 @@ impl<'a> Asked<'a> {
             Asked::Inline(_) => false,
         };
         if has_cost && !is_seen {
-            return Err(Failure::bad("cost", format_args!("{call} takes no units, so it has no effect"), instead));
+            return Err(Failure::bad("cost", format_args!("it has no effect on {call}"), instead));
         }
         Ok(asked)
     }
@@ -271,8 +273,8 @@ impl<'a> Inline<'a> {
         if let Some(refusal) = rules_by_query(&query) {
             return Err(refusal);
         }
-        let key = query.need("key", "name whom to count, like key=user:42")?;
-        let rate = query.need("rate", "say how much, like rate=100/minute")?;
+        let key = query.need("key", "set what is counted, like key=user:42")?;
+        let rate = query.need("rate", "set the limit, like rate=100/minute")?;
         let algorithm = query.take("algorithm");
         let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
         let slices = query.whole("slices", UNITS)?;
@@ -311,7 +313,7 @@ impl<'a> Inline<'a> {
 fn rules_by_query(query: &Query<'_>) -> Option<Failure> {
     let name = ["domain", "descriptors"].into_iter().find(|name| query.has(name))?;
     let remedy = format_args!("for configured rules use POST with a body like {RULES_EXAMPLE}");
-    Some(Failure::bad(name, "GET takes a key and a rate, and asks no configured rules", remedy))
+    Some(Failure::bad(name, "GET takes a key and a rate only", remedy))
 }
 
 thread_local! {
@@ -332,14 +334,14 @@ fn remember(text: &str, read: Read) {
     LAST.set(Some((text.to_owned(), read)));
 }
 
-const WAITS: &str = r#"write a time like "200ms" or "2s", up to 24 hours"#;
+const WAITS: &str = r#"write a duration like "200ms" or "2s", up to 24 hours"#;
 
 fn wait(text: &str) -> Result<Duration, Failure> {
-    read_duration(text).ok_or_else(|| Failure::bad("wait", format_args!("{} is no time", quote(text)), WAITS))
+    read_duration(text).ok_or_else(|| Failure::bad("wait", format_args!("{} is not a duration", quote(text)), WAITS))
 }
 
 const UNITS: &str = "use 1 or more units";
-pub(super) const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+pub(super) const COSTS: &str = "use 0 to 9007199254740992 units; 0 takes none";
 const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
 
 fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {

@@ -111,7 +111,7 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, [domain, rule]: Paramet
     let (domain, rule) = (decode(domain, false)?, decode(rule, false)?);
     let mut fields = Fields::parse("body", utf8(body)?, r#"{"mode":"shadow"}"#)?;
     let name = fields.text("mode", MODES)?.ok_or_else(|| Failure::bad("mode", "missing", MODES))?;
-    fields.finish("a switch")?;
+    fields.finish("this call")?;
     let mode = match &*name {
         "enforce" => Some(Mode::Enforce),
         "shadow" => Some(Mode::Shadow),
@@ -123,6 +123,6 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, [domain, rule]: Paramet
     let unknown = |error| Failure::new(StatusCode::NOT_FOUND, format!("{error}; GET /v1/rules lists them"));
     let mode = set.map_err(unknown)?;
     let (who, asked) = (admin.who, &*name);
-    tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
+    tracing::info!(target: "tidegate::admin", client = %who, ?domain, ?rule, requested = asked, ?mode, "rule mode changed");
     Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))
 }

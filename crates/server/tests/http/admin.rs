@@ -156,11 +156,11 @@ domains:
     for (path, more, remedy) in [
         ("inspect", "", "leave it out"),
         ("reset", "", "leave it out"),
-        ("grant", r#","units":1"#, "say in units how many to give back"),
+        ("grant", r#","units":1"#, "set units instead"),
         ("block", r#","duration":"1m""#, "leave it out"),
     ] {
         let post = async |asked: &str| bench.post(&format!("/v1/{path}"), &format!("{{{asked}{more}}}")).await;
-        let refused = format!("400 cost: {path} takes no units, so it has no effect; {remedy}");
+        let refused = format!("400 cost: it has no effect on {path}; {remedy}");
         let plain = r#""domain":"plain","descriptors":[{}]"#;
         assert_eq!(wrong(&post(&format!(r#"{plain},"cost":2"#)).await), refused);
         assert_eq!(status(&post(plain).await), 200, "{path}");

@@ -170,11 +170,14 @@ async fn other_bodies_that_cannot_be_read() {
 #[tokio::test]
 async fn paths_and_methods() {
     let bench = Bench::new();
-    assert_eq!(wrong(&bench.get("/v1/chekc").await), "404 path: nothing at /v1/chekc; GET / lists what there is");
+    assert_eq!(wrong(&bench.get("/v1/chekc").await), "404 path: /v1/chekc not found; GET / lists all paths");
     let answer = bench.ask("DELETE /v1/check", &[], "").await;
-    assert_eq!(wrong(&answer), "405 method: not for this path; use GET, POST");
+    assert_eq!(wrong(&answer), "405 method: not allowed for this path; use GET, POST");
     assert!(answer.contains("\nallow: GET, POST\n"), "{answer}");
-    assert_eq!(wrong(&bench.get("/v1/rules/api/per-user/mode").await), "405 method: not for this path; use PUT");
+    assert_eq!(
+        wrong(&bench.get("/v1/rules/api/per-user/mode").await),
+        "405 method: not allowed for this path; use PUT"
+    );
     assert_eq!(status(&bench.ask("BREW /v1/check", &[], "").await), 405);
     assert_eq!(status(&bench.get("//v1/check").await), 404);
 }
@@ -250,7 +253,7 @@ async fn silent_connections_are_closed() {
         .write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{\"key\":")
         .await
         .unwrap();
-    assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not there after 10 s; send it at once");
+    assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not received within 10 s; send it without pauses");
 }
 
 #[tokio::test(start_paused = true)]
