@@ -24,12 +24,12 @@ pub(crate) struct Digest {
     hash: Box<str>,
     stores: Part,
     client_address: Part,
-    /// Of each rule, in the order of [`Policy::rules`]. What its domain says of answers belongs to it.
+    /// The digest of each rule, in the order of [`Policy::rules`]. It covers the `response` of its domain.
     rules: Box<[Part]>,
 }
 
 impl Default for Digest {
-    /// Of a configuration that says nothing.
+    /// Returns the digest of an empty configuration.
     fn default() -> Digest {
         Digest::of(&Config::default())
     }
@@ -62,7 +62,7 @@ impl Digest {
     }
 }
 
-/// The digest of a part. Maps of the schema are sorted, so equal parts have the same JSON.
+/// Returns the digest of a part. Maps of the schema are sorted, so equal parts have the same JSON.
 fn part(value: &impl Serialize) -> Part {
     // Numbers, text and maps with text as keys always are JSON.
     let json = serde_json::to_vec(value).unwrap_or_default();
@@ -71,6 +71,7 @@ fn part(value: &impl Serialize) -> Part {
     part
 }
 
+/// Returns the store with a URL that has no password.
 fn without_passwords(store: &Store) -> Store {
     let without = |url: &String| {
         // A URL that is right has one @ and, before it, one colon between user and password.
@@ -83,30 +84,30 @@ fn without_passwords(store: &Store) -> Store {
     Store { url: store.url.as_ref().map(without), ..store.clone() }
 }
 
-/// What differs between two policies.
+/// The difference between two policies.
 #[derive(Debug, Default)]
 pub struct Changes<'a> {
     /// Rules that only the new one has.
     pub added: Vec<&'a Rule>,
     /// Rules that only the old one has.
     pub removed: Vec<&'a Rule>,
-    /// Rules that the new one has under the same name, but not as they were.
+    /// Rules of the new one that have the same name in the old one, but other settings.
     pub changed: Vec<&'a Rule>,
-    /// Whether the stores differ. A password that differs is not seen.
+    /// Whether the stores differ. Passwords are not compared.
     pub stores: bool,
-    /// Whether the address of the client is found in another way.
+    /// Whether `client_address` differs.
     pub client_address: bool,
 }
 
 impl Policy {
-    /// The hash of the configuration, of 12 hexadecimal digits: the same for the same rules, stores and settings in
-    /// other files, with other comments or in another order of maps and rules. Another version of Tidegate may have another one.
+    /// Returns the hash of the configuration, 12 hexadecimal digits. It is the same for the same rules, stores and settings
+    /// in other files, with other comments or in another order of maps and rules. Versions of Tidegate may differ in it.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.digest.hash
     }
 
-    /// What this policy has that `before` had not, and the other way round.
+    /// Returns what differs between this policy and the one `before`.
     #[must_use]
     pub fn changes_since<'a>(&'a self, before: &'a Policy) -> Changes<'a> {
         let mut changes = Changes {
@@ -126,7 +127,7 @@ impl Policy {
         changes
     }
 
-    /// Each rule with its digest.
+    /// Returns each rule with its digest.
     fn parts(&self) -> impl Iterator<Item = (&Rule, &Part)> {
         self.rules.iter().zip(&self.digest.rules)
     }

@@ -18,7 +18,7 @@ pub(crate) fn connections(threads: usize) -> usize {
         tracing::warn!(
             open_files = limit,
             connections,
-            "fewer than {CONNECTIONS_MAX} connections for each listener: raise the open file limit to {enough} (ulimit -n)"
+            "fewer connections for each listener than {CONNECTIONS_MAX}: raise the open file limit to {enough} (ulimit -n)"
         );
     }
     connections

@@ -30,7 +30,7 @@ impl From<Changes<'_>> for ChangeFields {
     }
 }
 
-/// The first names of a list of rules, and the number of the others.
+/// Returns the first names of a list of rules, and the number of the others.
 fn names(rules: &[&Rule]) -> Option<String> {
     let name = |rule: &&Rule| format!("{}/{}", shortened(&rule.domain), shortened(&rule.name));
     let named: Vec<String> = rules.iter().take(RULES_NAMED_MAX).map(name).collect();

@@ -98,7 +98,7 @@ impl Service {
         (self.config_loads.load(Ordering::Relaxed), self.config_errors.load(Ordering::Relaxed))
     }
 
-    /// When the policy in force was loaded, in seconds since the epoch.
+    /// Returns when the policy in force was loaded, in seconds since the epoch.
     pub(crate) fn config_loaded_seconds(&self) -> u64 {
         self.config_loaded_seconds.load(Ordering::Relaxed)
     }

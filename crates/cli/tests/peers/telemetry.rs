@@ -274,7 +274,7 @@ fn traces_that_cannot_be_sent_are_warned_of_once() {
         assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200, "{number}");
     }
     let log = || std::fs::read_to_string(&said).unwrap_or_default();
-    tidegate.process.wait_until("the warning", || log().contains("is a collector listening where --otlp says?"));
+    tidegate.process.wait_until("the warning", || log().contains("does a collector listen at the address of --otlp?"));
     post(tidegate.http, "/v1/check", CHECK);
     tidegate.process.signal(Signal::TERM);
     assert!(tidegate.process.ended().success());
