@@ -180,7 +180,7 @@ def shared():
     columns = [
         ("exact", ["asks Redis for each request", "all nodes together: exactly the limit", "one round trip for each request"]),
         ("leased", ["takes a slice, spends it locally", "all nodes together: never above the limit", "one round trip for each slice"]),
-        ("async", ["counts locally, reports to Redis", "all nodes together: a few more than the limit", "no round trip while a request waits"]),
+        ("async", ["counts locally, reports to Redis", "all nodes together: a few more than the limit", "requests do not wait for Redis"]),
     ]
     for number, (name, lines) in enumerate(columns):
         x = 20 + 285 * number
@@ -220,11 +220,11 @@ def failures():
         picture.arrow((160, 155), (200, 155), (200, y + 21), (240, y + 21))
         picture.text(450, y + 18, what)
         picture.text(450, y + 35, bound, "small")
-    picture.box(10, 282, 150, 40, ["overload", "of the node"], "warn")
+    picture.box(10, 282, 150, 40, ["overload", "of this node"], "warn")
     picture.arrow((160, 302), (240, 302))
     picture.box(240, 282, 190, 40, ["local"], "bad")
     picture.text(450, 298, "503 with Retry-After, UNAVAILABLE, -OVERLOADED")
-    picture.text(450, 315, "overload is not an outage: no local limit decides", "small")
+    picture.text(450, 315, "no local limit decides; allow and deny work as above", "small")
     picture.write("failures.svg")
 
 
