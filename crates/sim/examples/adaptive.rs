@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 
 use std::error::Error;
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -105,7 +106,7 @@ fn service_ms(scenario: &Scenario, second: u64) -> f64 {
 fn throughput() -> Plot {
     Plot {
         file: "adaptive-throughput.svg",
-        title: "Requests a second that ended within their deadline (grey: what is possible)",
+        title: "Requests a second that ended in time (grey: the most possible)",
         axis: 1.0..1000.0,
         colour: RGBColor(0, 95, 175),
         value: |run, at| Some(run.stretch(second(at)).throughput),
@@ -116,7 +117,7 @@ fn throughput() -> Plot {
 fn p99() -> Plot {
     Plot {
         file: "adaptive-p99.svg",
-        title: "99th percentile of their time, in ms (grey: 2.5 times the work; a gap: nobody was served)",
+        title: "99th percentile of their time, in ms (grey: 2.5 times the work; gap: no request served)",
         axis: 50.0..5000.0,
         colour: RGBColor(175, 60, 0),
         value: |run, at| run.stretch(second(at)).p99.map(|p99| p99.as_secs_f64() * 1000.0),
@@ -127,7 +128,7 @@ fn p99() -> Plot {
 fn limit() -> Plot {
     Plot {
         file: "adaptive-limit.svg",
-        title: "The limit (grey: the workers)",
+        title: "The limit (grey: the number of workers)",
         axis: 5.0..500.0,
         colour: RGBColor(0, 120, 70),
         value: |run, at| run.limit_at(Duration::from_secs(at)).map(|limit| limit as f64),
@@ -145,6 +146,17 @@ fn draw(path: &Path, plot: &Plot, runs: &[(Contestant, Run)]) -> Result {
         draw_panel(&panel, plot, &contestant.name(), run)?;
     }
     root.present()?;
+    drop(root);
+    add_dark_mode(path)
+}
+
+/// Inverts the colours for readers in dark mode; hues stay as they are.
+fn add_dark_mode(path: &Path) -> Result {
+    const STYLE: &str =
+        "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.9) hue-rotate(180deg); } }</style>";
+    let plot = fs::read_to_string(path)?;
+    let (first_line, rest) = plot.split_once('\n').ok_or("the plot is empty")?;
+    fs::write(path, format!("{first_line}\n{STYLE}\n{rest}"))?;
     Ok(())
 }
 
