@@ -222,7 +222,7 @@ fn bad_configurations_are_refused() {
         ),
         (
             ConcurrencyLayer::builder(1).queue(two_minds).build(),
-            "codel: its numbers are not those of adaptive_lifo; give both the same",
+            "codel: its numbers differ from those of adaptive_lifo; give both the same numbers",
         ),
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
