@@ -89,9 +89,9 @@ impl RateLimitLayer {
     /// ";
     /// let policy = load_text("rules.yaml", rules, &LoadOptions::default()).policy.ok_or("see its diagnostics")?;
     /// let engine = Arc::new(Engine::with_policy(Options::default(), policy)?);
-    /// // axum's type for the address of the peer.
+    /// let layer = RateLimitLayer::policy(engine, "api")
     ///     .descriptor([("user", KeyBy::header("x-user"))])
-    ///     // Where axum leaves the address of the peer.
+    ///     // axum's extension with the address of the peer.
     ///     .peer_from(|peer: &ConnectInfo<SocketAddr>| Some(peer.0.ip()))
     ///     .build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -51,8 +51,8 @@ pub use handle::{Part, PartStats, StackHandle, StackStats};
 /// let handle = stack.handle();
 /// let app: Router = Router::new()
 ///     .route("/", get(async || "hello"))
-/// // After the stack, so that it is not in front: an overloaded service still serves its metrics.
-///     // After the stack, which does not stand before it: who is overloaded still tells so.
+///     .layer(stack)
+///     // Added after the stack, which does not guard it: an overloaded service still serves its metrics.
 ///     .route("/metrics", get(async move || handle.render()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
