@@ -9,6 +9,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Counts permits under a limit that may change at any moment. It takes no lock and has no queue, but supports one: the
 /// owner of a queue, under a lock of its own, marks here that requests wait. While the mark is set, no newcomer
 /// overtakes them, and a release reports that they must be served.
+///
 /// ```
 /// use tidegate_core::PermitCounter;
 ///

@@ -62,6 +62,7 @@ impl AdaptiveBuilder {
     /// With a queue, each partition has a queue of that depth, and requests without a guarantee have one together. A
     /// slot that becomes free goes to partitions below their guarantee first, and then to the request that has waited
     /// longest.
+    ///
     /// ```
     /// # use tidegate_core::adaptive::{Vegas, VegasConfig};
     /// # use tidegate_tower::AdaptiveLayer;

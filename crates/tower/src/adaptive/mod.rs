@@ -42,6 +42,7 @@ pub use permit::AdaptivePermit;
 /// Each request gives a sample when its response is there, and windows of samples move the limit. The time of the body
 /// is not part of the sample: it depends on the client's connection more than on the load. The slot is held until the
 /// body has ended or is dropped. In [`Mode::Shadow`] the layer learns and refuses nothing.
+///
 /// ```
 /// use tidegate_core::adaptive::{Gradient2, Gradient2Config};
 /// use tidegate_tower::AdaptiveLayer;

@@ -35,6 +35,7 @@ pub use keyed::{KeyedConcurrencyLayer, KeyedConcurrencyPermit};
 /// A slot is free again when the body of the response has ended or the caller has gone away, since a streamed body is
 /// work until its end. An upgraded connection frees its slot with its response. A request in the queue holds a clone of
 /// the service behind that is ready: place layers that hand out something in `poll_ready` in front of this one.
+///
 /// ```
 /// use std::time::Duration;
 /// use axum::{Router, routing::get};

@@ -38,6 +38,7 @@ pub use builder::RetryBuilder;
 ///   load than one that is up.
 ///
 /// All of these can be changed with [`RetryPolicy::builder`]. Clones share the budget.
+///
 /// ```
 /// use http::{Request, Response, StatusCode};
 /// use tidegate_tower::RetryPolicy;
