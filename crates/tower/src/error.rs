@@ -66,7 +66,7 @@ pub enum ConfigError {
         length: usize,
     },
     /// The policy has no such domain.
-    #[error("domain: the policy has no domain `{name}`; use {remedy}")]
+    #[error("domain: there are no rules for `{name}`; use {remedy}")]
     Domain {
         /// The name of the domain, shortened.
         name: String,

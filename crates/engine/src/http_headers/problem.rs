@@ -82,7 +82,7 @@ impl<'a> Problem<'a> {
             Denial::StoreFailure | Denial::Overloaded => {
                 (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time")
             }
-            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "A penalty for earlier requests applies"),
+            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
             Denial::CostFailed => {
                 let detail = (!is_hidden).then_some(COST_FAILED);
                 return Problem { detail, ..Problem::of_status(503, "Service Unavailable") };
