@@ -1,4 +1,4 @@
-//! The policy in force, with all that its rules need.
+//! The policy in force, with everything that its rules need.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::stats::{Counter, Record};
 use crate::store::{Asked, Backend, Turn};
 use crate::unmatched::Unmatched;
 
-/// A policy with all that its rules need at hand, by their number.
+/// A policy with the data of its rules, by their number.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) policy: Policy,
@@ -226,7 +226,7 @@ fn domain_stores(policy: &Policy, stores: &[Backend]) -> Vec<DomainStores> {
     by_domain.into_iter().map(|(awaits, watched)| DomainStores { awaits, watched: watched.into() }).collect()
 }
 
-/// A policy that stays as it is while it is looked at.
+/// A policy that does not change while it is read.
 #[derive(Clone, Debug)]
 pub struct PolicyGuard(pub(crate) Arc<Active>);
 
