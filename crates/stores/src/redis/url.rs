@@ -5,8 +5,9 @@
 //! redis+unix://[[user]:password@]/path                          one server, through a socket of this machine
 //! redis+sentinel://[[user]:password@]host[:port],…/name[/db]    the primary that Sentinels name
 //! redis+cluster://[[user]:password@]host[:port],…               a Cluster, found through any of these nodes
+//! ```
+//!
 //! `rediss` instead of `redis` uses TLS; `valkey` and `valkeys` are aliases of the two.
-//! `rediss` instead of `redis` speaks TLS; `valkey` and `valkeys` are other spellings of the two.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -21,8 +21,9 @@ use crate::lock::lock;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
-/// Holds a client's requests back when the server refuses many of them: about as many pass as the server accepts, and
-/// the others fail at once, with [`Throttled::HeldBack`]. Use one layer for each server.
+/// Holds a client's requests back when the server refuses many of them: about [`k`](ClientThrottleConfig::k) times as
+/// many pass as the server accepts, and the others fail at once, with [`Throttled::HeldBack`]. Use one layer for each
+/// server.
 ///
 /// ```
 /// use tidegate_core::shed::ClientThrottleConfig;
