@@ -153,7 +153,7 @@ impl LeasedSemaphore {
     }
 
     /// Applies an operation to a permit on behalf of an owner whose permits are counted. A permit belongs to the owner
-    /// that acquired it, whoever renews or releases it.
+    /// that acquired it, even if another one renews or releases it.
     ///
     /// # Errors
     /// Fails if there is no room for another permit, or the owner holds the most permits that it may.

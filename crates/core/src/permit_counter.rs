@@ -30,7 +30,7 @@ pub enum Released {
     Done,
     /// Requests wait: the caller must take the lock of the queue and serve them.
     Waited,
-    /// It was the last permit of a closed counter, which nobody else uses any more.
+    /// It was the last permit of a closed counter, which is unused from now on.
     Last,
 }
 

@@ -87,9 +87,9 @@ impl Permits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     ends: HashMap<u128, Time>,
-    /// The same holders, ordered by the end of their leases.
+    /// The holders, ordered by the end of their leases.
     order: BTreeSet<(Time, u128)>,
-    /// The longest lease since somebody held a permit.
+    /// The longest lease since a permit was first held.
     longest: Duration,
 }
 

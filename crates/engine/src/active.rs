@@ -23,12 +23,12 @@ pub(crate) struct Active {
     pub(crate) stores: Vec<Backend>,
     /// The number of the store of callers.
     callers: usize,
-    /// What is known of the stores of each domain.
+    /// Facts about the stores of each domain.
     domains: Vec<DomainStores>,
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
-    /// What is told of each limit of each rule and stays as it is.
+    /// The texts about each limit of each rule that do not change.
     texts: Vec<Box<[LimitTexts]>>,
     /// The stores of rules that can judge a request alone.
     sole_stores: Vec<Option<Arc<MemoryStore>>>,
@@ -203,7 +203,7 @@ struct DomainStores {
     /// Whether any has to be awaited. If not, nothing waits, and a request is decided at once: what others wait with is large,
     /// and callers wrap and move what they hold.
     awaits: bool,
-    /// Those in which a key may be blocked by somebody else, or since before this process started.
+    /// Stores in which another node, or this process before a restart, may have blocked a key.
     watched: Box<[usize]>,
 }
 

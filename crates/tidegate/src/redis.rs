@@ -60,7 +60,7 @@ struct Local {
     debits: AtomicBool,
 }
 
-/// What decides while Redis does not answer.
+/// The decision of a limiter while Redis does not answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fallback {

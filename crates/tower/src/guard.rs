@@ -27,13 +27,13 @@ use crate::switch::Switch;
 
 /// The decisions of a layer: which requests it lets in, and what it does when they are answered.
 pub trait Doorkeeper: Clone {
-    /// What a request holds while it is served.
+    /// The data that a request holds while it is served.
     type Permit;
 
     /// The part of the permit that is held until the body of the response has ended.
     type Held: From<Self::Permit>;
 
-    /// What a request waits for.
+    /// The data of a waiting request.
     type Wait;
 
     /// Whether this layer may add to responses.
@@ -103,7 +103,7 @@ pub(crate) fn waited<P>(
     (parts, permit)
 }
 
-/// What a response waits for.
+/// The wait of a response.
 pub(crate) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An answer of the layer itself.
@@ -130,7 +130,7 @@ pub enum Out<W> {
 }
 
 impl<W> Out<W> {
-    /// What to wait for, or the answer to a request with these headers.
+    /// Returns the wait, or the answer to a request with these headers.
     pub(crate) fn wait_or_answer(self, headers: &HeaderMap) -> Result<Box<W>, Answer> {
         match self {
             Out::Wait(wait) => Ok(wait),
@@ -250,7 +250,7 @@ pin_project! {
     }
 }
 
-/// What a request holds to be served.
+/// The data that a request holds to be served.
 enum Pass<S: Service<Request<A>>, D: Doorkeeper, A> {
     Permit(D::Permit),
     /// The request is not counted, or its response holds the permit.

@@ -139,8 +139,8 @@ impl LongTerm {
         LongTerm { factor: 2.0 / (window as f64 + 1.0), value: 0.0, sum: 0.0, samples: 0 }
     }
 
-    /// Adds a sample and tells the average that it is compared with. An average beyond twice the sample is from slower
-    /// times: it fades faster, for the samples to come.
+    /// Adds a sample and returns the average that it is compared with. An average beyond twice the sample is from
+    /// slower times: it fades faster, for the next samples.
     fn add(&mut self, sample: f64) -> f64 {
         if self.samples < WARM_UP {
             self.samples += 1;

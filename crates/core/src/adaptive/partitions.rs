@@ -169,7 +169,7 @@ impl Partitions {
 /// Smallest share: one in a million. A partition that should get nothing needs no share.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What sums and products of shares may be off by.
+/// Rounding error of sums and products of shares.
 const ROUNDING: f64 = 1e-9;
 
 fn guarantee(total: u64, share: f64) -> u64 {

@@ -77,7 +77,7 @@ impl State {
         })
     }
 
-    /// The state of these words, of which a bucket has one and a window two; nothing if the limit keeps a log.
+    /// The state of these words, of which a bucket has one and a window two, or `None` if the limit keeps a log.
     pub(crate) fn of_words(limit: &Limit, words: [u64; 3]) -> Option<State> {
         let [first, second, _] = words;
         Some(State(match limit.shape() {

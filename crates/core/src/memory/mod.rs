@@ -371,7 +371,7 @@ fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
     Decision { answer, limit: limit.units(), ..decision }
 }
 
-/// What is asked of a key's state.
+/// An operation on a key's state.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     namespace: &'a Namespace,
@@ -381,7 +381,7 @@ struct Ask<'a> {
     op: Op,
 }
 
-/// The same for several keys, at most [`BATCH_KEYS_MAX`].
+/// An operation on several keys, at most [`BATCH_KEYS_MAX`].
 #[derive(Clone, Copy)]
 struct Batch<'a, 'k> {
     keys: &'a [Key<'k>],

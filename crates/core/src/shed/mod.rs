@@ -70,12 +70,12 @@ impl Criticality {
 /// Whether a limit acts: try a new one in shadow mode first, and switch off one that misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It refuses requests.
+    /// Refuses requests.
     #[default]
     Enforce,
-    /// It counts the requests that it would refuse, and refuses none.
+    /// Counts the requests that it would refuse, and refuses none.
     Shadow,
-    /// It does nothing.
+    /// Does nothing.
     Off,
 }
 

@@ -206,7 +206,7 @@ impl<E: 'static> Learns<E> for AdaptiveLayer {
     }
 }
 
-/// What a queued request waits for.
+/// The wait of a queued request.
 pub enum AdaptiveWait {
     One(GateWait),
     Part(DividedWait),

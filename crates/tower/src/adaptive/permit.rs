@@ -21,7 +21,7 @@ pub struct AdaptivePermit {
     in_flight: u64,
 }
 
-/// What is released in the end, and what learns from it.
+/// The slot that is released in the end, and its learner.
 enum Held {
     /// A slot of a gate, which learns itself: so nothing is owned, as `spare.rs` explains.
     Place(GatePermit),

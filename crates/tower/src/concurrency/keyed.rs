@@ -158,7 +158,7 @@ impl Doorkeeper for KeyedConcurrencyLayer {
 
 impl<E> Learns<E> for KeyedConcurrencyLayer {}
 
-/// What a queued request waits for.
+/// The wait of a queued request.
 pub enum KeyedConcurrencyWait {
     Nameless(GateWait),
     Key(Wait<KeyedPermit, KeyedPlace>),

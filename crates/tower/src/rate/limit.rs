@@ -46,7 +46,7 @@ pub(super) struct LimitJudge {
     policy_value: Option<HeaderValue>,
 }
 
-/// What a request took, and from which key.
+/// The units that a request took, and their key.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// `None` if the request had no key.

@@ -113,7 +113,7 @@ impl Doorkeeper for RateLimitLayer {
 
 impl<E> Learns<E> for RateLimitLayer {}
 
-/// What remains to be done with the response of a request that passed.
+/// The remaining work for the response of a request that passed.
 pub struct Owed {
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
@@ -127,7 +127,7 @@ impl From<Owed> for () {
 /// A shared store must be asked.
 pub struct StoreAsked;
 
-/// What all services of a layer share.
+/// The state that all services of a layer share.
 struct Shared {
     judge: Judge,
     switch: Switch,
@@ -148,7 +148,7 @@ enum Verdict {
     Deny(Box<Denied>),
 }
 
-/// What remains to be done with the response. It moves with each request, so large parts are boxed.
+/// The remaining work for a response. It moves with each request, so large parts are boxed.
 #[derive(Debug)]
 enum Ticket {
     /// One limit is shown, as in nearly all responses that show any.
@@ -181,7 +181,7 @@ impl Ticket {
     }
 }
 
-/// What a response that passed shows of limits.
+/// The limits that a response shows.
 #[derive(Debug)]
 enum Told {
     Nothing,
@@ -189,7 +189,7 @@ enum Told {
     All(Vec<(&'static str, HeaderValue)>),
 }
 
-/// What is counted when the response is there.
+/// The counts to be made when the response is there.
 #[derive(Debug)]
 enum Later {
     Nothing,
@@ -234,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// What remains for the response. A layer in shadow mode shows nothing.
+    /// The remaining work for the response. A layer in shadow mode shows nothing.
     #[inline]
     fn owed(self: &Arc<Shared>, ticket: Ticket) -> Owed {
         let is_felt = self.switch.mode() == Mode::Enforce;

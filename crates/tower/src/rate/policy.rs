@@ -47,7 +47,7 @@ pub(super) struct Report {
     started: Time,
 }
 
-/// What is checked beside the request itself.
+/// The facts to be checked beside the request itself.
 #[derive(Debug)]
 struct About {
     values: Values,
@@ -246,7 +246,7 @@ impl RateLimitLayer {
     }
 }
 
-/// What the response of an allowed outcome shows.
+/// The limits that the response of an allowed outcome shows.
 fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
     let mut headers = Vec::new();
     http_headers::tell(outcome, Some(Headers::Standard), now, |name, value| {

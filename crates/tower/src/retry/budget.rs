@@ -10,9 +10,9 @@ use crate::bounds::RETRIES_SAVED_MAX;
 /// A share of all requests, plus a rate that is available however few requests there are.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// What each request adds, in thousandths of a retry.
+    /// The share that each request adds, in thousandths of a retry.
     share: u64,
-    /// What is saved, in thousandths of a retry.
+    /// The saved retries, in thousandths of a retry.
     saved: AtomicU64,
     /// Retries that are available in any case.
     least: Option<DirectLimiter>,

@@ -107,7 +107,7 @@ enum Choice {
     },
 }
 
-/// What a request counts on.
+/// The key that a request counts on.
 enum Counted {
     On(KeyBuf),
     Skipped,

@@ -57,7 +57,7 @@ impl Tally {
 /// A request in progress until this is dropped.
 pub(super) struct Place {
     tally: &'static Tally,
-    /// What the request adds to the word.
+    /// The summand of the request in the word.
     counted: u64,
 }
 

@@ -42,8 +42,8 @@ impl Counts {
     }
 }
 
-/// What a request holds of each part, innermost first: fields are dropped in this order, so that a request let in by an
-/// outer part finds room at the inner ones.
+/// The permits that a request holds of each part, innermost first: fields are dropped in this order, so that a request
+/// let in by an outer part finds room at the inner ones.
 #[derive(Default)]
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,
@@ -68,7 +68,7 @@ impl From<StackPermit> for StackHeld {
     }
 }
 
-/// What a queued request waits for, and what it holds of the parts before.
+/// The wait of a queued request, and the permits it holds of the parts before.
 pub struct StackWait {
     // Before the permit: who comes next, with what is given back, finds this line left.
     place: Place,
