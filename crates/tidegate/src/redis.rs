@@ -101,7 +101,7 @@ pub enum AskError {
     #[error(transparent)]
     Store(StoreError),
     /// This process is overloaded and could not ask Redis in time. Redis is not at fault, so no fallback decides.
-    #[error("{0}; ask again later")]
+    #[error("{0}; try again later")]
     Overloaded(StoreError),
 }
 
