@@ -86,7 +86,7 @@ impl Partitions {
 
     /// Takes a slot for a partition if one is free for it, and returns whether it did. Free it with
     /// [`Partitions::release`].
-    #[must_use = "a place that was taken must be released"]
+    #[must_use = "a slot that was taken must be released"]
     pub fn try_acquire(&mut self, partition: Option<usize>, now: Time) -> bool {
         let full = self.in_use >= self.total;
         let claimed = if full { 0 } else { self.claimed(now) };
