@@ -1,4 +1,4 @@
-//! What people do to keys and rules while it runs.
+//! Operators' changes to keys and rules at run time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,64 +16,64 @@ use crate::plan::{LongKeys, Plan, Planned, Step};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
 
-/// What is known of a key under a rule.
+/// The details of a key under a rule.
 #[derive(Clone, Debug)]
 pub struct Inspected {
-    /// The rule.
+    /// The name of the rule.
     pub rule: Box<str>,
-    /// How long the key stays denied whatever its count.
+    /// How long the key stays denied whatever its count; `None` if it is not.
     pub penalised: Option<Duration>,
-    /// What is known under each limit of the rule.
+    /// The details under each limit of the rule.
     pub limits: Vec<InspectedLimit>,
 }
 
-/// What is known of a key under one limit.
+/// The details of a key under one limit.
 #[derive(Clone, Debug)]
 pub struct InspectedLimit {
-    /// The limit's name.
+    /// The name of the limit.
     pub name: Box<str>,
-    /// What is known.
+    /// The details.
     pub snapshot: Snapshot,
 }
 
-/// A rule and what was counted of it.
+/// A rule and its counts.
 #[derive(Clone, Debug)]
 pub struct RuleView {
-    /// Its domain.
+    /// The name of its domain.
     pub domain: Box<str>,
     /// Its name.
     pub name: Box<str>,
-    /// What it does.
+    /// The action of the rule.
     pub action: Action,
-    /// The mode that counts now.
+    /// The mode in force.
     pub mode: Mode,
-    /// The mode in the configuration, if that is another.
+    /// The mode in the configuration, if it is another.
     pub configured: Option<Mode>,
-    /// What it is called in the reference server's metrics.
+    /// The path of the rule in the metrics of the reference server, envoyproxy/ratelimit.
     pub metric_path: Box<[Box<str>]>,
     /// The entries whose values have series of their own.
     pub metric_entries: Box<[Box<str>]>,
-    /// What was counted.
+    /// The counts of the rule.
     pub counts: Counts,
-    /// What was counted of values of entries.
+    /// The counts by values of entries.
     pub series: Vec<SeriesCounts>,
 }
 
-/// No rule of this name stands in this domain.
+/// The domain has no such rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule: there is no `{rule}` in domain `{domain}`")]
 pub struct UnknownRule {
-    /// The domain.
+    /// The name of the domain.
     pub domain: String,
-    /// The rule.
+    /// The name of the rule.
     pub rule: String,
 }
 
 impl Engine {
-    /// What is known of the keys that a request counts on. Modes make no difference but for `off`.
+    /// Returns the details of the keys that a request counts on, for rules in any mode but `off`.
     ///
     /// # Errors
-    /// If the request itself is at fault, or a store does not answer.
+    /// Fails if the request is invalid, or a store does not answer.
     pub async fn inspect(&self, request: &Request<'_>) -> Result<Vec<Inspected>, RequestError> {
         let keys = self.keys(request)?;
         let mut all: Vec<(u32, Inspected)> = Vec::new();
@@ -154,16 +154,16 @@ impl Engine {
         Ok(keys.each().count())
     }
 
-    /// All rules, with what was counted of them.
+    /// Returns all rules, with their counts.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
         self.policy().views().map(|(_, view)| view).collect()
     }
 
-    /// Switches a rule while it runs; no mode goes back to the configuration's. Tells the mode that counts now.
+    /// Sets the mode of a rule; `None` restores the mode of the configuration. Returns the mode in force.
     ///
     /// # Errors
-    /// If there is no such rule.
+    /// Fails if there is no such rule.
     pub fn set_mode(&self, domain: &str, rule: &str, mode: Option<Mode>) -> Result<Mode, UnknownRule> {
         let active = self.active.load();
         let is_it = |one: &Rule| &*one.domain == domain && &*one.name == rule;
@@ -226,7 +226,7 @@ pub(crate) fn remembers(backend: &Backend, after_reset: &Decision) -> bool {
 }
 
 impl PolicyGuard {
-    /// All rules of this policy, each with what was counted of it.
+    /// Returns all rules of this policy, each with its counts.
     pub fn views(&self) -> impl Iterator<Item = (&Rule, RuleView)> {
         let active = &*self.0;
         let rules = active.policy.rules().iter().enumerate();

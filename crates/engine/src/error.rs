@@ -1,4 +1,4 @@
-//! Why a request was not decided.
+//! Errors in requests.
 
 use tidegate_core::{ChargeError, KeyError, LimitError};
 
@@ -6,35 +6,35 @@ use crate::store::StoreError;
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, EXPRESSION_TEXT_MAX};
 
-/// Why a request was not decided: it is itself at fault.
+/// Why a request was not decided: it is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Nothing to decide.
+    /// The request has no descriptors.
     #[error("descriptors: none; give at least one")]
     NoDescriptors,
-    /// More than are looked up.
+    /// The request has too many descriptors.
     #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
     TooManyDescriptors {
-        /// How many there were.
+        /// The number of descriptors.
         count: usize,
     },
-    /// More than are matched.
+    /// A descriptor has too many entries.
     #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
     TooManyEntries {
-        /// How many there were.
+        /// The number of entries.
         count: usize,
     },
     /// More limits than are charged for one request.
     #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
     TooManyLimits,
-    /// More units than any limit has.
+    /// The cost is too large.
     #[error("cost: {cost} is too large; use at most {COST_MAX}")]
     Cost {
         /// The cost.
         cost: u64,
     },
-    /// A key that cannot be counted on.
+    /// A key is empty or too long.
     #[error(transparent)]
     Key(KeyError),
     /// An expression in the key of a rule would look at a text that is too long.
@@ -45,7 +45,7 @@ pub enum RequestError {
         /// The rule.
         rule: Box<str>,
     },
-    /// Charges that cannot be made together.
+    /// The charges cannot be decided together.
     #[error(transparent)]
     Charges(ChargeError),
     /// A penalty of a length that cannot be kept.

@@ -1,4 +1,4 @@
-//! What a server says about itself.
+//! Facts that a server reports about itself.
 
 use std::collections::HashMap;
 

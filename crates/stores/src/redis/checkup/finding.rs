@@ -1,28 +1,28 @@
-//! What a look at a store reports.
+//! Findings of a checkup.
 
 use super::super::link::Why;
 
-/// One thing that was looked at, and how it is.
+/// A property of a store that was checked, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The address of the primary, where the URL does not say it.
+    /// The address of the primary, if the URL does not name it.
     pub node: Option<String>,
-    /// What was looked at.
+    /// The property.
     pub topic: Topic,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// How it is. It begins with `unknown` if that could not be found out.
+    /// The result. It begins with `unknown` if the property could not be checked.
     pub message: String,
-    /// What to do about it; nothing if it is as it should be.
+    /// A fix, or `None` if none is needed.
     pub fix: Option<String>,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It is as it should be.
+    /// The property is fine.
     Ok,
-    /// Limits hold, but a failure or more load would hurt them.
+    /// Limits hold, but a failure or more load would harm them.
     Warning,
     /// Limits do not hold, or the store cannot be used.
     Error,
@@ -40,7 +40,7 @@ impl Severity {
     }
 }
 
-/// What a finding is about.
+/// A property of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topic {
@@ -52,9 +52,9 @@ pub enum Topic {
     Clients,
     /// How full the memory is.
     Memory,
-    /// What is thrown away when the memory is full.
+    /// The eviction policy when the memory is full.
     Eviction,
-    /// What is left after a restart.
+    /// The data that remains after a restart.
     Persistence,
     /// The role of the node, and its replicas.
     Replication,
@@ -68,7 +68,7 @@ pub enum Topic {
     Writes,
     /// The scripts of the store.
     Scripts,
-    /// How long answers take.
+    /// The time of answers.
     Latency,
 }
 

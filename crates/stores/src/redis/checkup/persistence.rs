@@ -1,4 +1,4 @@
-//! What is left of the counts after a restart, and whether the disk keeps writes from being taken.
+//! Counts that remain after a restart, and disk failures that block writes.
 
 use super::facts::Facts;
 use super::finding::{Notes, Topic};

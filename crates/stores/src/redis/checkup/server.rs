@@ -1,4 +1,4 @@
-//! What the server is, and how many clients it has.
+//! The software of a server, and its number of clients.
 
 use super::super::url::{Place, Target};
 use super::facts::Facts;
