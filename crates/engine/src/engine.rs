@@ -97,7 +97,9 @@ impl Engine {
     pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, InstallError> {
         let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
         if options.store.is_some() && spec.place.is_some() {
-            tracing::warn!("the configuration says where the default store is: that of the command line is not used");
+            tracing::warn!(
+                "the configuration sets the URL of the default store: the one of the command line is ignored"
+            );
         }
         complete(&mut spec, &options);
         let engine = Engine::beside(options, &spec)?;

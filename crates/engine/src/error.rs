@@ -26,7 +26,9 @@ pub enum RequestError {
         count: usize,
     },
     /// More limits than are charged for one request.
-    #[error("descriptors: more than {CHARGES_MAX} limits apply to them; use fewer, or rules that match fewer")]
+    #[error(
+        "descriptors: more than {CHARGES_MAX} limits apply to them; use fewer descriptors, or rules that match fewer"
+    )]
     TooManyLimits,
     /// The cost is too large.
     #[error("cost: {cost} is too large; use at most {COST_MAX}")]
@@ -39,7 +41,7 @@ pub enum RequestError {
     Key(KeyError),
     /// An expression in the key of a rule would look at a text that is too long.
     #[error(
-        "key: an expression of rule `{rule}` looks at a longer text than it may; use at most {EXPRESSION_TEXT_MAX} bytes"
+        "key: an expression of rule `{rule}` reads a text that is too long; use at most {EXPRESSION_TEXT_MAX} bytes"
     )]
     KeyTooLong {
         /// The rule.
@@ -61,6 +63,6 @@ pub enum RequestError {
         limits: usize,
     },
     /// A store that would have to answer does not.
-    #[error("store: {0}; the log names it")]
+    #[error("store: {0}; see the log")]
     Store(#[from] StoreError),
 }

@@ -24,7 +24,7 @@ impl FailureLog {
         let Some(left_out) = self.lines.turn() else { return };
         let store = &*self.name;
         if error.is_overload() {
-            return tracing::warn!(store, left_out, %error, "this node is overloaded: calls to the store came too late");
+            return tracing::warn!(store, left_out, %error, "this node is overloaded: calls to the store were too late");
         }
         // The error names the store by its URL, without the password. What heals by itself is a warning.
         if error.is_access_denied() {

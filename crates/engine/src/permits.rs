@@ -52,7 +52,7 @@ pub struct PermitShare {
 
 /// The text is no part of a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write a part of the whole, like 1/4, or 1/1 for all of it; at most {PERMIT_SHARE_PARTS_MAX} parts")]
+#[error("write a fraction like 1/4, or 1/1 for all of them; at most {PERMIT_SHARE_PARTS_MAX} parts")]
 pub struct BadPermitShare;
 
 impl PermitShare {
@@ -138,7 +138,9 @@ pub enum PermitError {
         max: Duration,
     },
     /// The name of the permit is none.
-    #[error("id: `{shown}` is no name of a permit; use 1 to {PERMIT_ID_BYTES_MAX} letters, digits, `-`, `_` or `:`")]
+    #[error(
+        "id: `{shown}` is not a valid id of a permit; use 1 to {PERMIT_ID_BYTES_MAX} letters, digits, `-`, `_` or `:`"
+    )]
     Id {
         /// The start of the name, without characters that cannot be shown.
         shown: Box<str>,
@@ -148,23 +150,23 @@ pub enum PermitError {
     NoRoom(NoRoom),
     /// The caller's address holds as many permits as it may.
     #[error(
-        "permits: this address already holds {permits}, as many as one may; release some, or wait until leases end"
+        "permits: this address already holds {permits}, the most for one address; release some, or wait until leases end"
     )]
     OverShare {
         /// The most permits of one address.
         permits: usize,
     },
     /// The default store keeps no permits at all.
-    #[error("store: {store} keeps no permits; use memory: or a Redis as the default store")]
+    #[error("store: {store} does not support permits; use memory: or Redis as the default store")]
     Unsupported {
         /// The name of the store.
         store: Arc<str>,
     },
     /// The store that would know the permit gave no answer.
-    #[error("store: {0}; the permit comes back when its lease ends, or ask again")]
+    #[error("store: {0}; try again, or wait until the lease ends")]
     Store(#[from] StoreError),
     /// The system gave no random bits to name a permit with.
-    #[error("id: the system gives no random bits; bring an id")]
+    #[error("id: no random bits from the system; send an id")]
     NoChance,
 }
 

@@ -31,10 +31,10 @@ pub enum ShapeError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The store gave no answer.
-    #[error("store: {0}; ask again")]
+    #[error("store: {0}; try again")]
     Store(StoreError),
     /// The limit does not queue.
-    #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, whose capacity is one more than may wait")]
+    #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, with a capacity of one more than may wait")]
     Algorithm {
         /// The algorithm of the limit.
         algorithm: Algorithm,

@@ -50,10 +50,10 @@ pub(crate) struct Asked {
 #[non_exhaustive]
 pub enum StoreError {
     /// It failed.
-    #[error("it does not answer")]
+    #[error("no answer")]
     Unanswered,
     /// This node is overloaded: the store could not be asked in time, and is not at fault.
-    #[error("this node is overloaded and could not ask it in time")]
+    #[error("this node is overloaded and could not ask the store in time")]
     Overloaded,
 }
 
@@ -190,7 +190,7 @@ impl Backend {
         match &self.0 {
             Way::Memory(store) => guarded(|| store.states().inspect_in(charge.namespace, charge.key, charge.limit)),
             Way::Asked(asked) => Box::pin(asked.consistent.inspect(call, charge)).await.map_err(|error| {
-                asked.failures.log(&error, "what was asked of a key stays unknown");
+                asked.failures.log(&error, "the state of the key is unknown");
                 StoreError::of(&error)
             }),
         }
@@ -229,8 +229,8 @@ impl Backend {
 /// What happens when these charges are not decided. Limits that callers bring have no rule that could choose.
 fn instead_of(charges: &[Charge<'_>]) -> &'static str {
     match charges.iter().all(|charge| keys::is_of_caller(charge.namespace)) {
-        true => "limits of callers go on in memory",
-        false => "rules go by on_store_failure",
+        true => "limits of callers are decided in memory",
+        false => "rules follow on_store_failure",
     }
 }
 
@@ -304,7 +304,7 @@ impl Asked {
         let decided = self.consistent.permit(call, charge).await;
         if let Err(error) = &decided {
             let instead = match charge.namespace.purpose() {
-                Some(Purpose::Layer) => "layers go by on_store_failure",
+                Some(Purpose::Layer) => "layers follow on_store_failure",
                 _ => "permits are held in memory",
             };
             self.failures.log(error, instead);
@@ -456,7 +456,7 @@ pub enum InstallError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A rule has a limit that its store cannot keep.
-    #[error("rule {rule}: store {store} does not know {algorithm}; use another store or algorithm")]
+    #[error("rule {rule}: store {store} does not support {algorithm}; use another store or algorithm")]
     Algorithm {
         /// The name of the rule.
         rule: Box<str>,

@@ -14,6 +14,7 @@ use crate::bounds::{
     PENALTY_MAX, RETRY_JITTER_MAX, RULES_MAX, SHARE_PARTS_MAX,
 };
 use crate::diagnostic::Diagnostics;
+use crate::digest::Digest;
 use crate::duration::read_duration;
 use crate::expression::Purpose;
 use crate::json::quote;
@@ -30,8 +31,9 @@ use crate::stores::Outside;
 /// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
 /// must not be used.
 pub fn compile(config: &schema::Config, outside: &Outside, diagnostics: &mut Diagnostics<'_>) -> Policy {
-    let policy = Compiler::new(outside, diagnostics).config(config);
+    let mut policy = Compiler::new(outside, diagnostics).config(config);
     if !diagnostics.has_errors() {
+        policy.digest = Digest::of(config);
         crate::lint::lint(config, &policy, outside, diagnostics);
     }
     policy

@@ -8,6 +8,7 @@
 //! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
 //! | what is asked, and what rules look at of it | `request.rs`, `path.rs`, `parts.rs` |
 //! | rules as they are asked | `rule.rs`, `policy.rs` |
+//! | the hash of a configuration, and what a reload changes | `digest.rs` |
 //! | JSON that is told over HTTP or on a command line | `json.rs`, `limit.rs` |
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
@@ -29,6 +30,7 @@ mod compile;
 mod compile_tests;
 mod conditions;
 mod diagnostic;
+mod digest;
 mod duration;
 mod envoy;
 mod expression;
@@ -55,6 +57,7 @@ mod yaml;
 pub use address::Clients;
 pub use compile::{compile, compile_clients};
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use digest::Changes;
 pub use duration::read_duration;
 pub use key_bytes::{KeyParts, append_key};
 pub use limit::{Calendars, JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use crate::address::ClientAddress;
+use crate::digest::Digest;
 use crate::index::Index;
 use crate::matching::Facts;
 use crate::parts::HttpParts;
@@ -25,6 +26,7 @@ pub struct Policy {
     /// The way to the rules of each domain.
     pub(crate) guides: Vec<Guide>,
     pub(crate) client_address: ClientAddress,
+    pub(crate) digest: Digest,
     pub(crate) expression_errors: Arc<AtomicU64>,
 }
 
@@ -119,6 +121,7 @@ impl Default for Policy {
             domains: HashMap::default(),
             guides: Vec::new(),
             client_address: ClientAddress::default(),
+            digest: Digest::default(),
             expression_errors: Arc::default(),
         }
     }

@@ -39,6 +39,10 @@ pub const FILES_KEPT: u64 = 64;
 /// events, and one for a connection that is about to be refused.
 pub const FILES_KEPT_A_THREAD: u64 = 8;
 
+/// Rules that a log line about a reload names of each kind, added, removed or changed: a line stays readable, and a
+/// reload may change thousands.
+pub const RULES_NAMED_MAX: usize = 5;
+
 /// Places that threads count traffic in: as many as they count rules in, for the same reason.
 pub const TRAFFIC_SHARDS: usize = tidegate_engine::bounds::COUNTER_SHARDS_MAX;
 

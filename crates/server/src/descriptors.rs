@@ -18,7 +18,7 @@ pub(crate) fn connections(threads: usize) -> usize {
         tracing::warn!(
             open_files = limit,
             connections,
-            "fewer connections for each listener than {CONNECTIONS_MAX}: allow {enough} open files (ulimit -n)"
+            "fewer connections for each listener than {CONNECTIONS_MAX}: raise the open file limit to {enough} (ulimit -n)"
         );
     }
     connections
@@ -47,7 +47,7 @@ fn raise(enough: u64) -> u64 {
     match setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: limit.maximum }) {
         Ok(()) => allowed,
         Err(error) => {
-            tracing::warn!(open_files = now, %error, "the bound on open files cannot be raised");
+            tracing::warn!(open_files = now, %error, "cannot raise the open file limit");
             now
         }
     }

@@ -6,7 +6,7 @@
 //! | Envoy's rate limit service | `rls/` |
 //! | HTTP: checks, forward-auth, reports, administration, metrics | `http/` |
 //! | starting, threads, signals, stopping | `run.rs` |
-//! | rules that change while it runs, and files that do | `reload.rs`, `loads.rs`, `file_marks.rs` |
+//! | rules that change while it runs, and files that do | `reload.rs`, `loads.rs`, `load_log.rs`, `file_marks.rs` |
 //! | which front ends there are, and what they share | `protocol.rs`, `service.rs` |
 //! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
@@ -41,6 +41,7 @@ mod lanes;
 mod line_queue;
 mod linger;
 mod listener;
+mod load_log;
 mod loads;
 mod log_room;
 mod log_writer;

@@ -85,7 +85,7 @@ impl Encryption {
         match timeout(patience, Stream::greet(stream, tls)).await {
             Ok(Ok(greeted)) => return greeted,
             Ok(Err(error)) => self.note_failure(address, &error),
-            Err(_) => self.note_failure(address, &"it took too long"),
+            Err(_) => self.note_failure(address, &"timed out"),
         }
         None
     }
@@ -93,7 +93,7 @@ impl Encryption {
     /// Counts a client that TLS could not be agreed on with, and logs why.
     fn note_failure(&self, peer: SocketAddr, reason: &dyn fmt::Display) {
         if let Some(unlogged) = self.failures.count() {
-            tracing::warn!(listener = self.name, %peer, %reason, unlogged, "a TLS handshake failed");
+            tracing::warn!(listener = self.name, %peer, %reason, unlogged, "TLS handshake failed");
         }
     }
 }
@@ -127,13 +127,13 @@ fn overlap(first: SocketAddr, second: SocketAddr) -> bool {
 
 fn describe(error: &io::Error, taken_by: Option<&str>) -> String {
     if let Some(other) = taken_by {
-        return format!("--{other} has this port");
+        return format!("--{other} uses this port");
     }
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission to listen there denied".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
-        _ => format!("cannot listen there: {error}"),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
+        _ => format!("cannot listen: {error}"),
     }
 }
 
@@ -141,7 +141,7 @@ fn describe(error: &io::Error, taken_by: Option<&str>) -> String {
 fn hint(name: &str, error: &io::Error, taken_by: Option<&str>) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse if taken_by.is_some() => format!("choose another with --{name} ADDR"),
-        io::ErrorKind::AddrInUse => format!("stop what listens there, or choose another with --{name} ADDR"),
+        io::ErrorKind::AddrInUse => format!("stop the process that uses it, or choose another with --{name} ADDR"),
         io::ErrorKind::PermissionDenied => {
             format!("ports below 1024 need privileges; choose a higher one with --{name} ADDR")
         }
@@ -333,7 +333,7 @@ impl Listener {
 
     #[cold]
     fn tell_unserved(&self, error: &io::Error) {
-        self.tell(&self.serve_failures, error, "cannot serve a connection");
+        self.tell(&self.serve_failures, error, "cannot serve the connection");
     }
 
     /// Tells an operator what went wrong: the first time, and then from time to time.
@@ -411,18 +411,18 @@ mod tests {
         };
         check(
             io::ErrorKind::AddrInUse,
-            "the port is in use; stop what listens there, or choose another with --grpc ADDR",
+            "the port is in use; stop the process that uses it, or choose another with --grpc ADDR",
         );
         check(
             io::ErrorKind::PermissionDenied,
-            "permission to listen there denied; ports below 1024 need privileges; choose a higher one with --grpc ADDR",
+            "permission denied; ports below 1024 need privileges; choose a higher one with --grpc ADDR",
         );
         check(
             io::ErrorKind::AddrNotAvailable,
-            "this machine does not have the address; \
+            "this machine does not have this address; \
              choose an address of this machine with --grpc ADDR, like 127.0.0.1:PORT",
         );
-        check(io::ErrorKind::Other, "cannot listen there: other error; choose another with --grpc ADDR");
+        check(io::ErrorKind::Other, "cannot listen: other error; choose another with --grpc ADDR");
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         let port = http.address().unwrap().port();
         let resp = SocketAddr::from(([127, 0, 0, 1], port));
         let told = Listener::bind("resp", resp).unwrap_err().beside(&[&http]).to_string();
-        assert_eq!(told, format!("--resp {resp}: --http has this port; choose another with --resp ADDR"));
+        assert_eq!(told, format!("--resp {resp}: --http uses this port; choose another with --resp ADDR"));
         assert!(!overlap(resp, SocketAddr::from(([127, 0, 0, 2], port))));
         assert!(!overlap(resp, SocketAddr::from(([127, 0, 0, 1], port ^ 1))));
     }

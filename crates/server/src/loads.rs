@@ -37,7 +37,7 @@ impl Loads {
         if let Some(Load { reason, thread }) = &mut self.running {
             match thread.await {
                 Ok(read) => self.reloader.take(reason, read),
-                Err(error) => tracing::error!(%error, "configuration not loaded: the old one stays"),
+                Err(error) => tracing::error!(%error, "configuration not loaded: the old one stays in force"),
             }
             self.running = None;
             return;

@@ -53,7 +53,7 @@ impl Logged {
             tracing::warn!(
                 store,
                 entries = new,
-                "no room for log entries: sliding_log and sliced_window deny too early; set log_entries of the store higher"
+                "no room for log entries: sliding_log and sliced_window deny too early; raise log_entries of the store"
             );
         }
     }

@@ -106,7 +106,10 @@ impl Write for Stderr {
         if dropped != self.reported && self.notices.turn().is_some() {
             let since_last = dropped.wrapping_sub(self.reported);
             self.reported = dropped;
-            tracing::warn!(dropped = since_last, "log lines were dropped: they were not read fast enough, or too many");
+            tracing::warn!(
+                dropped = since_last,
+                "log lines were dropped: stderr was not read fast enough, or there were too many"
+            );
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ fn log(panic: &PanicHookInfo<'_>, unlogged: u64) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or_default();
     let at = panic.location().map(tracing::field::display);
-    tracing::error!(target: "tidegate::panic", at, thread, reason, unlogged, "a panic: please report it");
+    tracing::error!(target: "tidegate::panic", at, thread, reason, unlogged, "panic: please report this bug");
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
         }
         let seconds = (Clock::system().now().as_nanos() - start.as_nanos()) / 1_000_000_000 + 1;
         set_hook(before);
-        let lines = captured.lines_with(&["a panic", "what a client sent"]);
+        let lines = captured.lines_with(&["panic: please report", "what a client sent"]);
         assert!((1..=3 * (seconds + 1)).contains(&(lines.len() as u64)), "{lines:?}");
         for line in &lines {
             assert!(line.starts_with("ERROR ") && line.contains(r"sent:\n") && line.len() < 600, "{line}");

@@ -50,7 +50,7 @@ impl Renewals {
         let read = move || (marks(&all), all.iter().map(|tls| tls.reload()).collect::<Vec<_>>());
         let (marks, results) = match tokio::task::spawn_blocking(read).await {
             Ok(read) => read,
-            Err(error) => return tracing::error!(%error, "certificates not read: the old ones stay"),
+            Err(error) => return tracing::error!(%error, "certificates not read: the old ones stay in use"),
         };
         self.read = marks;
         let now = self.clock.now();
@@ -58,7 +58,7 @@ impl Renewals {
             match result {
                 Ok(()) => tls.tell(now),
                 Err(error) => {
-                    tracing::error!(listener = tls.listener(), %error, "certificates refused: the old ones stay");
+                    tracing::error!(listener = tls.listener(), %error, "certificates refused: the old ones stay in use");
                 }
             }
         }

@@ -118,7 +118,7 @@ pub enum RunError {
         error: io::Error,
     },
     /// The system refused something else.
-    #[error("the system refused: {0}")]
+    #[error("system error: {0}")]
     System(#[from] io::Error),
 }
 
@@ -152,10 +152,12 @@ pub fn run(options: Options, started: impl FnOnce(Addresses)) -> Result<(), RunE
     let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let listeners = Listeners::bind(&options, count)?;
     let addresses = listeners.addresses()?;
+    // After all that may fail: a start that does logs one line.
+    reloader.log_start();
     if options.admin_token.is_none() && !addresses.http.ip().to_canonical().is_loopback() {
         tracing::info!(
             http = %addresses.http,
-            "admin calls will be refused (403), since HTTP is not on loopback; to make them, set TIDEGATE_ADMIN_TOKEN"
+            "admin calls will be refused (403), since HTTP is not on loopback; to allow them, set TIDEGATE_ADMIN_TOKEN"
         );
     }
     let renewals = Renewals::new(listeners.tls(), service.engine.clock().clone());
@@ -381,19 +383,19 @@ async fn manage(mut signals: Signals, mut upkeep: Upkeep, service: &Service, dra
             () = log_room.look(&service.engine) => {}
         }
     }
-    tracing::info!("told to stop: saying that it is not ready, then finishing what is under way");
+    tracing::info!("stopping: no longer ready, finishing requests in progress");
     service.set_ready(false);
     let finish = async {
         tokio::time::sleep(drain_delay).await;
         drainer.start();
         if tokio::time::timeout(DRAIN, drainer.finished()).await.is_err() {
-            tracing::warn!(seconds = DRAIN.as_secs(), "some connections did not finish in time");
+            tracing::warn!(seconds = DRAIN.as_secs(), "some connections did not end in time");
         }
         // The workers' runtimes still run, and with them the connections that this goes over.
         let _ = tokio::time::timeout(STORES_CLOSE, service.engine.close()).await;
     };
     tokio::select! {
         () = finish => {}
-        () = signals.stop() => tracing::warn!("told to stop again: not waiting any longer"),
+        () = signals.stop() => tracing::warn!("second signal to stop: not waiting for connections"),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::Time;
+use tidegate_core::bounds::NANOS_PER_SECOND;
 use tidegate_engine::{Engine, LogLimiter};
 use tidegate_policy::json::shortened;
 use tokio::sync::watch;
@@ -29,6 +30,8 @@ pub struct Service {
     ready: watch::Sender<bool>,
     config_loads: AtomicU64,
     config_errors: AtomicU64,
+    /// When the policy in force was loaded, in seconds since the epoch.
+    config_loaded_seconds: AtomicU64,
     /// How much comes in.
     pub traffic: Traffic,
     /// Passwords of Redis clients that were wrong.
@@ -58,6 +61,7 @@ impl Service {
             ready: watch::Sender::new(false),
             config_loads: AtomicU64::new(0),
             config_errors: AtomicU64::new(0),
+            config_loaded_seconds: AtomicU64::new(seconds(clock.now())),
             traffic: Traffic::default(),
             auth_failures: Refusals::new(&clock),
             admin_refusals: LogLimiter::new(REFUSAL_LINES, clock.clone()),
@@ -94,22 +98,30 @@ impl Service {
         (self.config_loads.load(Ordering::Relaxed), self.config_errors.load(Ordering::Relaxed))
     }
 
+    /// Returns when the policy in force was loaded, in seconds since the epoch.
+    pub(crate) fn config_loaded_seconds(&self) -> u64 {
+        self.config_loaded_seconds.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_config_load(&self, succeeded: bool) {
         let counter = if succeeded { &self.config_loads } else { &self.config_errors };
         counter.fetch_add(1, Ordering::Relaxed);
+        if succeeded {
+            self.config_loaded_seconds.store(seconds(self.engine.clock().now()), Ordering::Relaxed);
+        }
     }
 
     /// Counts a Redis client whose user or password is wrong. Neither is logged: people mistake one for the other.
     pub(crate) fn note_auth_failure(&self, peer: SocketAddr) {
         if let Some(unlogged) = self.auth_failures.count() {
-            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "a wrong password");
+            tracing::warn!(listener = Protocol::Resp.name(), %peer, unlogged, "wrong password");
         }
     }
 
     /// Logs that somebody may not administer, and asked for this path.
     pub(crate) fn note_admin_refusal(&self, who: IpAddr, path: &str) {
         if let Some(unlogged) = self.admin_refusals.turn() {
-            tracing::info!(target: "tidegate::admin", %who, path = shortened(path), unlogged, "refused");
+            tracing::info!(target: "tidegate::admin", client = %who, path = shortened(path), unlogged, "admin call refused");
         }
     }
 
@@ -119,7 +131,7 @@ impl Service {
             return;
         }
         if let Some(unlogged) = self.broken_connections.turn() {
-            tracing::debug!(listener, %reason, unlogged, "a connection broke");
+            tracing::debug!(listener, %reason, unlogged, "connection broken");
         }
     }
 
@@ -137,4 +149,8 @@ impl Service {
         let nanos = self.engine.clock().now().as_nanos().saturating_sub(start.as_nanos());
         self.traffic.count_time(protocol, answers, Duration::from_nanos(nanos));
     }
+}
+
+fn seconds(time: Time) -> u64 {
+    time.as_nanos() / NANOS_PER_SECOND
 }

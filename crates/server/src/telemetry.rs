@@ -118,9 +118,7 @@ impl Telemetry {
 fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
     let is_encrypted = check_endpoint(endpoint)?;
     let remedy = match is_encrypted {
-        true => {
-            "for TLS, name a file with certificates of authorities in SSL_CERT_FILE, or install those of the system"
-        }
+        true => "for TLS, set SSL_CERT_FILE to a file with CA certificates, or install those of the system",
         false => "use an address like http://127.0.0.1:4317",
     };
     let wrong = |error| TelemetryError::Otlp { endpoint: endpoint.to_owned(), error, remedy };
@@ -138,14 +136,14 @@ fn provider(endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
 /// Only what can be sent to is taken: `http://` or `https://` and an authority. Tells whether it is the latter.
 fn check_endpoint(endpoint: &str) -> Result<bool, TelemetryError> {
     let wrong = |problem| Err(TelemetryError::Endpoint { endpoint: quote(endpoint), problem });
-    let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is no URL") };
+    let Ok(uri) = endpoint.parse::<http::Uri>() else { return wrong("is not a URL") };
     let is_encrypted = match uri.scheme_str() {
         Some("http") => false,
         Some("https") => true,
         _ => return wrong("does not start with http:// or https://"),
     };
     match uri.path_and_query() {
-        Some(path) if path != "/" => wrong("has a path, and OTLP over gRPC has none"),
+        Some(path) if path != "/" => wrong("has a path, but OTLP over gRPC has none"),
         _ => Ok(is_encrypted),
     }
 }
@@ -165,7 +163,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched {
             && let Some(left_out) = self.failures.turn()
         {
             tracing::warn!(
-                spans, left_out, %error, "traces were not sent; is a collector listening where --otlp says?"
+                spans, left_out, %error, "traces were not sent; does a collector listen at the address of --otlp?"
             );
         }
         sent

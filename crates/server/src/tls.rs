@@ -137,7 +137,7 @@ impl Tls {
     pub(crate) fn tell(&self, now: Time) {
         let (listener, file) = (self.protocol.name(), self.files.certificate.path.display());
         let Some(end) = self.end() else {
-            return tracing::info!(listener, %file, "certificates loaded; when they run out cannot be read");
+            return tracing::info!(listener, %file, "certificates loaded, but their expiry date cannot be read");
         };
         tracing::info!(listener, %file, %end, "certificates loaded");
         if let Some(doubt) = doubt(end, now) {
@@ -218,8 +218,8 @@ fn inside(protocol: Protocol) -> Option<&'static [u8]> {
 /// What is to be warned of.
 fn doubt(end: End, now: Time) -> Option<&'static str> {
     match end.seconds_left(now) {
-        None => Some("the certificate has run out, and clients will refuse it"),
-        Some(left) if left < CERTIFICATE_WARNING.as_secs() => Some("the certificate runs out soon"),
+        None => Some("the certificate has expired, and clients refuse it"),
+        Some(left) if left < CERTIFICATE_WARNING.as_secs() => Some("the certificate expires soon"),
         Some(_) => None,
     }
 }
@@ -307,6 +307,6 @@ mod tests {
         assert_eq!(at(end - week), "");
         assert!(at(end - week + 1).contains("soon"));
         assert!(at(end).contains("soon"));
-        assert!(at(end + 1).contains("has run out"));
+        assert!(at(end + 1).contains("has expired"));
     }
 }

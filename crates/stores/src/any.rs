@@ -57,7 +57,7 @@ impl AnyStore {
     pub async fn lease(&self, call: &Call, lease: &Lease<'_>) -> Result<Leased, StoreError> {
         match self {
             AnyStore::Memory(_) => {
-                Err(StoreError::Unsupported { store: self.health().store, what: "it leases no units" })
+                Err(StoreError::Unsupported { store: self.health().store, what: "it does not support leases" })
             }
             AnyStore::Redis(store) => store.lease(call, lease).await,
             AnyStore::Other(store) => store.lease(call, lease).await,

@@ -48,14 +48,14 @@ impl Other {
     pub(crate) async fn lease(&self, call: &Call, lease: &Lease<'_>) -> Result<Leased, StoreError> {
         match &self.leasing {
             Some(store) => store.lease(call, lease).await,
-            None => Err(self.unsupported("it leases no units")),
+            None => Err(self.unsupported("it does not support leases")),
         }
     }
 
     pub(crate) async fn permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
         match &self.permits {
             Some(store) => store.permit(call, charge).await,
-            None => Err(self.unsupported("it keeps no permits")),
+            None => Err(self.unsupported("it does not support permits")),
         }
     }
 

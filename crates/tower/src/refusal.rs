@@ -167,7 +167,7 @@ mod tests {
             (Reason::Shed(Criticality::Test), "the service is overloaded, and test requests are shed"),
         ] {
             let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-            let rest = format!(r#""title":"Capacity is reduced for a time","status":503,"detail":"{detail}""#);
+            let rest = format!(r#""title":"Capacity is temporarily reduced","status":503,"detail":"{detail}""#);
             let body = format!(r#"{{"type":"{kind}",{rest}}}"#);
             check(Refusal::unavailable(reason, AFTER), 503, Some("2"), &body);
         }

@@ -274,7 +274,7 @@ fn traces_that_cannot_be_sent_are_warned_of_once() {
         assert_eq!(post(tidegate.http, "/v1/check", CHECK), 200, "{number}");
     }
     let log = || std::fs::read_to_string(&said).unwrap_or_default();
-    tidegate.process.wait_until("the warning", || log().contains("is a collector listening where --otlp says?"));
+    tidegate.process.wait_until("the warning", || log().contains("does a collector listen at the address of --otlp?"));
     post(tidegate.http, "/v1/check", CHECK);
     tidegate.process.signal(Signal::TERM);
     assert!(tidegate.process.ended().success());
@@ -342,7 +342,7 @@ fn logs_are_json_where_asked_for_and_say_whom_a_change_was_about() {
     let (mut tidegate, _rules) = start(&["--log-format", "json"]);
     let about =
         r#""domain":"api","descriptors":[{}],"request":{"method":"POST","path":"/login","address":"192.0.2.7"}"#;
-    assert_eq!(post(tidegate.http, "/v1/block", &format!(r#"{{{about},"for":"1m"}}"#)), 200);
+    assert_eq!(post(tidegate.http, "/v1/block", &format!(r#"{{{about},"duration":"1m"}}"#)), 200);
     let long = "x".repeat(2_000);
     let odd =
         format!(r#"{{"domain":"api","descriptors":[{{"user":"a\nb{long}"}}],"request":{{"path":"/c\n{long}"}}}}"#);

@@ -24,7 +24,7 @@ fn administrators_reach_all_nodes_through_one() {
         let told = admin(here, call, ann, further);
         assert_eq!((told.status, told.body.trim()), (200, r#"{"limits":1}"#), "{call}");
     };
-    done("block", r#","for":"1h""#);
+    done("block", r#","duration":"1h""#);
     sleep_millis(KNOWN_MILLIS);
     assert_eq!(check(there, ann), Denied, "it is blocked");
     assert_eq!(check(there, ("user", "bob")), Passed, "others are not");
@@ -43,7 +43,7 @@ fn a_short_block_ends_no_long_one() {
     let redis = Server::start(&Setup::default());
     let fleet = fleet(&redis, &["name: per-user, key: {entry: user}, limit: 100/30d"]);
     let block = |number: usize, user: &str, length: &str| {
-        let told = admin(fleet.node(number), "block", ("user", user), &format!(r#","for":"{length}""#));
+        let told = admin(fleet.node(number), "block", ("user", user), &format!(r#","duration":"{length}""#));
         assert_eq!(told.status, 200, "{told:?}");
     };
     // Both look before either of them writes, now and then.

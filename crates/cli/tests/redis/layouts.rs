@@ -62,7 +62,7 @@ fn the_file_says_where_the_default_store_is_before_the_command_line_does() {
         let said = [0, 1].map(|number: usize| check(&nodes[number], ("user", "ann")));
         assert_eq!(said, [Passed, second], "{stores}");
         let log = nodes[0].process.log();
-        assert_eq!(log.contains("that of the command line is not used"), warns, "{log}");
+        assert_eq!(log.contains("the one of the command line is ignored"), warns, "{log}");
     }
 }
 

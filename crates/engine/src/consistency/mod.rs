@@ -363,7 +363,7 @@ struct Unanswered {
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("it answered fewer charges than it was asked")]
+    #[error("it answered fewer charges than requested")]
     Incomplete,
     #[error("timed out after {0:?} waiting for another call for this key")]
     TimedOut(Duration),

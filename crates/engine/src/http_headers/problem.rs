@@ -80,9 +80,9 @@ impl<'a> Problem<'a> {
         let (status, blank_title, kind, title) = match denial {
             Denial::OverLimit => (429, "Too Many Requests", REGISTERED[0], "The quota is used up"),
             Denial::StoreFailure | Denial::Overloaded => {
-                (503, "Service Unavailable", REGISTERED[1], "Capacity is reduced for a time")
+                (503, "Service Unavailable", REGISTERED[1], "Capacity is temporarily reduced")
             }
-            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Too much was asked before"),
+            Denial::Penalty => (429, "Too Many Requests", REGISTERED[2], "Denied for a time after too many requests"),
             Denial::CostFailed => {
                 let detail = (!is_hidden).then_some(COST_FAILED);
                 return Problem { detail, ..Problem::of_status(503, "Service Unavailable") };

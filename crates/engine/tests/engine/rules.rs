@@ -281,7 +281,7 @@ fn a_text_that_is_too_long_for_a_key_is_refused_or_denied_as_the_caller_wants() 
     let request = Request { domain: "api", descriptors: &descriptors, http: None, cost: 1 };
     let bench = Bench::new(&rules);
     let refused = at_once(bench.engine.check(&request)).unwrap_err().to_string();
-    assert_eq!(refused, "key: an expression of rule `user` looks at a longer text than it may; use at most 8192 bytes");
+    assert_eq!(refused, "key: an expression of rule `user` reads a text that is too long; use at most 8192 bytes");
     let outcome = at_once(bench.engine.check_or_deny(&request)).unwrap();
     assert_eq!((outcome.denial(), outcome.retry()), (Some(Denial::Blocked), Some(Retry::Never)));
     assert!(!outcome.strictest(0).unwrap().denies() && outcome.strictest(1).unwrap().denies());

@@ -85,13 +85,13 @@ impl Drop for DecisionLog {
             }
             std::thread::sleep(DECISION_LOG_LOOK);
         }
-        tracing::error!("the decision log is not written to its end");
+        tracing::error!("the decision log is incomplete: its last lines were not written");
     }
 }
 
 fn write(mut file: LogFile, lines: WaitingLines) {
     if let Err(error) = lines.write_to(&mut file) {
-        tracing::error!(path = %file.path.display(), %error, "the decision log cannot be written; it ends here");
+        tracing::error!(path = %file.path.display(), %error, "cannot write the decision log, it ends here");
     }
 }
 
@@ -110,7 +110,7 @@ impl LogFile {
         let mut options = OpenOptions::new();
         let opened = options.create(true).append(true).mode(PERMISSIONS).custom_flags(no_waiting).open(&path);
         let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::NXIO) => io::Error::other("it is a pipe that nobody reads, or a socket"),
+            Some(Errno::NXIO) => io::Error::other("it is a pipe without a reader, or a socket"),
             _ => error,
         })?;
         // From here on waiting is right: it is the thread that writes which waits.
@@ -163,7 +163,7 @@ mod tests {
         let path = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
         let told = LogFile::open(path.clone()).map(drop).unwrap_err().to_string();
-        assert_eq!(told, "it is a pipe that nobody reads, or a socket");
+        assert_eq!(told, "it is a pipe without a reader, or a socket");
         // One that is read can be written, and is not set aside however much goes through it.
         let mut options = OpenOptions::new();
         let reader = options.read(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap()).open(&path);

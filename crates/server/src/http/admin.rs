@@ -113,7 +113,7 @@ pub(super) async fn reset(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 /// Gives units back.
 pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
-    let asked = Asked::take_for("grant", "say in units how many to give back", &mut fields, service)?;
+    let asked = Asked::take_for("grant", "set units instead", &mut fields, service)?;
     let units = units(&mut fields)?;
     fields.finish("grant")?;
     let limits = match &asked {
@@ -130,13 +130,13 @@ pub(super) async fn grant(admin: &Admin, service: &Service, body: &[u8]) -> Answ
 pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
     let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
     let asked = Asked::take_for("block", "leave it out", &mut fields, service)?;
-    let length = length(&mut fields)?;
+    let duration = duration(&mut fields)?;
     fields.finish("block")?;
     let Asked::Rules(subject) = &asked else {
-        let remedy = "name a domain and descriptors; callers who bring their own limit can deny by themselves";
-        return Err(Failure::bad("key", "only rules have penalties", remedy));
+        let remedy = "name a domain and descriptors; a limit that comes with a request cannot be blocked";
+        return Err(Failure::bad("key", "only keys of rules can be blocked", remedy));
     };
-    let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, length).await?)?);
+    let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, duration).await?)?);
     log(admin, "block", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
 }
@@ -165,17 +165,20 @@ fn units(fields: &mut Fields<'_>) -> Result<u64, Failure> {
     }
 }
 
-/// `"for": "10m"`, or seconds as a number.
-fn length(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
+/// Reads `"duration": "10m"`, or seconds as a number.
+fn duration(fields: &mut Fields<'_>) -> Result<Duration, Failure> {
     let remedy = r#"write "10m" or seconds as a number, up to 100 years"#;
-    let value = fields.need("for", remedy)?;
-    let length = match value.get().starts_with('"') {
-        true => read_duration(&text("for", value, remedy)?),
-        false => Some(Duration::from_secs(super::query::whole("for", value.get(), remedy)?)),
+    if fields.has("for") {
+        return Err(Failure::bad("for", "unknown field", r#"write "duration" instead, like "duration":"10m""#));
+    }
+    let value = fields.need("duration", remedy)?;
+    let duration = match value.get().starts_with('"') {
+        true => read_duration(&text("duration", value, remedy)?),
+        false => Some(Duration::from_secs(super::query::whole("duration", value.get(), remedy)?)),
     };
-    match length {
-        Some(length) if !length.is_zero() && length <= Duration::from_secs(PENALTY_SECONDS_MAX) => Ok(length),
-        _ => Err(Failure::bad("for", format_args!("{} is no such time", quote(value.get())), remedy)),
+    match duration {
+        Some(duration) if !duration.is_zero() && duration <= Duration::from_secs(PENALTY_SECONDS_MAX) => Ok(duration),
+        _ => Err(Failure::bad("duration", format_args!("{} is not a valid duration", quote(value.get())), remedy)),
     }
 }
 
@@ -190,7 +193,7 @@ fn log(admin: &Admin, action: &'static str, asked: &Asked<'_>, limits: usize) {
     };
     // Debug escapes what could break a line.
     let request = request.map(tracing::field::debug);
-    tracing::info!(target: "tidegate::admin", who = %admin.who, action, domain, ?what, request, limits, "keys changed");
+    tracing::info!(target: "tidegate::admin", client = %admin.who, action, domain, key = ?what, request, limits, "keys changed");
 }
 
 fn told_rule(inspected: Inspected) -> ToldRule {

@@ -116,7 +116,7 @@ impl Failure {
 
     /// The path is there, but not for this method.
     pub(super) fn method(allowed: &str) -> Failure {
-        let detail = format!("method: not for this path; use {allowed}");
+        let detail = format!("method: not allowed for this path; use {allowed}");
         Failure {
             header: HeaderValue::from_str(allowed).ok().map(|value| (ALLOW, value)),
             ..Failure::new(StatusCode::METHOD_NOT_ALLOWED, detail)

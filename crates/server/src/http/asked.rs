@@ -21,6 +21,7 @@ use super::body::{Fields, list, text};
 use super::query::Query;
 use crate::decision_log::{InlineCharge, InlineLimit};
 use crate::headers::OWN_LIMIT_NAME;
+use crate::rls;
 use crate::service::Service;
 
 /// A request for configured rules: `concat!` takes no constant.
@@ -32,7 +33,7 @@ macro_rules! rules_example {
 
 const RULES_EXAMPLE: &str = rules_example!();
 const EXAMPLE: &str = concat!(rules_example!(), r#" or {"key":"user:42","limit":"100/minute"}"#);
-const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order counts"#;
+const DESCRIPTORS: &str = r#"[{"user":"42","plan":"free"}], or [[{"user":"42"},{"plan":"free"}]] where order matters"#;
 const HTTP_EXAMPLE: &str = r#"{"method":"GET","path":"/login","address":"192.0.2.7"}"#;
 
 /// What a request is about.
@@ -82,7 +83,9 @@ impl<'a> Asked<'a> {
         match (fields.has("domain") || fields.has("descriptors"), fields.has("key") || fields.has("limit")) {
             (true, false) => Subject::take(fields).map(Asked::Rules),
             (false, true) => Inline::take(fields).map(Asked::Inline),
-            (true, true) => Err(Failure::bad("key", "not together with domain", format_args!("write {EXAMPLE}"))),
+            (true, true) => {
+                Err(Failure::bad("key", "not allowed together with domain", format_args!("write {EXAMPLE}")))
+            }
             (false, false) => Err(Failure::bad("body", "neither domain nor key", format_args!("write {EXAMPLE}"))),
         }
     }
@@ -102,7 +105,7 @@ impl<'a> Asked<'a> {
             Asked::Inline(_) => false,
         };
         if has_cost && !is_seen {
-            return Err(Failure::bad("cost", format_args!("{call} takes no units, so it has no effect"), instead));
+            return Err(Failure::bad("cost", format_args!("it has no effect on {call}"), instead));
         }
         Ok(asked)
     }
@@ -159,10 +162,15 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A descriptor: a map of entries, or a list of maps of one entry each.
+/// Reads a descriptor: a map of entries, a list of maps of one entry each, or an object with a list of `entries`, which is the
+/// form of Envoy's JSON.
 fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
     if !value.get().starts_with('[') {
-        return pairs("descriptors", Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?);
+        let fields = Fields::parse("descriptors", value.get(), r#"{"user":"42"}"#)?.rest();
+        return match fields.iter().find(|(name, value)| name == "entries" && value.get().starts_with('[')) {
+            Some(&(_, entries)) => envoy_entries(&fields, entries),
+            None => pairs("descriptors", fields),
+        };
     }
     let mut entries = Vec::new();
     for item in list("descriptors", value.get(), r#"[{"user":"42"}]"#)? {
@@ -174,7 +182,7 @@ fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
             fields.finish("an entry")?;
             continue;
         }
-        let mut one = pairs("descriptors", fields)?;
+        let mut one = pairs("descriptors", fields.rest())?;
         if one.len() != 1 {
             let problem = format_args!("{} is not one entry", quote(item.get()));
             return Err(Failure::bad("descriptors", problem, format_args!("write {example}")));
@@ -184,14 +192,24 @@ fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
     Ok(entries)
 }
 
+/// The entries of a descriptor in the form of Envoy's JSON, which has no other field with an effect here.
+fn envoy_entries<'a>(fields: &[(Cow<'a, str>, Raw<'a>)], entries: Raw<'a>) -> Result<Entries<'a>, Failure> {
+    if let Some((other, _)) = fields.iter().find(|(name, _)| name != "entries") {
+        let problem = "not together with a list of entries";
+        return Err(Failure::bad(format_args!("descriptors.{}", quote(other)), problem, "leave it out"));
+    }
+    let entries = rls::json::entries(entries)?;
+    Ok(entries.into_iter().map(|entry| (entry.key.into(), entry.value.into())).collect())
+}
+
 /// All fields of an object, which must be text.
-fn pairs<'a>(owner: &str, fields: Fields<'a>) -> Result<Entries<'a>, Failure> {
+fn pairs<'a>(owner: &str, fields: Vec<(Cow<'a, str>, Raw<'a>)>) -> Result<Entries<'a>, Failure> {
     let pair = |(name, value): (Cow<'a, str>, Raw<'a>)| {
         let remedy = format_args!("write text, like {}", serde_json::Value::from(quote(value.get())));
         let value = text(&format!("{owner}.{}", quote(&name)), value, remedy)?;
         Ok((name, value))
     };
-    fields.rest().into_iter().map(pair).collect()
+    fields.into_iter().map(pair).collect()
 }
 
 impl<'a> DescribedHttp<'a> {
@@ -202,7 +220,7 @@ impl<'a> DescribedHttp<'a> {
         let address = part("address")?;
         let headers = match fields.take("headers") {
             None => Vec::new(),
-            Some(value) => pairs("headers", Fields::parse("headers", value.get(), r#"{"user-agent":"curl"}"#)?)?,
+            Some(value) => pairs("headers", Fields::parse("headers", value.get(), r#"{"user-agent":"curl"}"#)?.rest())?,
         };
         fields.finish("request")?;
         let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
@@ -255,8 +273,8 @@ impl<'a> Inline<'a> {
         if let Some(refusal) = rules_by_query(&query) {
             return Err(refusal);
         }
-        let key = query.need("key", "name whom to count, like key=user:42")?;
-        let rate = query.need("rate", "say how much, like rate=100/minute")?;
+        let key = query.need("key", "set what is counted, like key=user:42")?;
+        let rate = query.need("rate", "set the limit, like rate=100/minute")?;
         let algorithm = query.take("algorithm");
         let (burst, capacity) = (query.whole("burst", UNITS)?, query.whole("capacity", UNITS)?);
         let slices = query.whole("slices", UNITS)?;
@@ -295,7 +313,7 @@ impl<'a> Inline<'a> {
 fn rules_by_query(query: &Query<'_>) -> Option<Failure> {
     let name = ["domain", "descriptors"].into_iter().find(|name| query.has(name))?;
     let remedy = format_args!("for configured rules use POST with a body like {RULES_EXAMPLE}");
-    Some(Failure::bad(name, "GET takes a key and a rate, and asks no configured rules", remedy))
+    Some(Failure::bad(name, "GET takes a key and a rate only", remedy))
 }
 
 thread_local! {
@@ -316,14 +334,14 @@ fn remember(text: &str, read: Read) {
     LAST.set(Some((text.to_owned(), read)));
 }
 
-const WAITS: &str = r#"write a time like "200ms" or "2s", up to 24 hours"#;
+const WAITS: &str = r#"write a duration like "200ms" or "2s", up to 24 hours"#;
 
 fn wait(text: &str) -> Result<Duration, Failure> {
-    read_duration(text).ok_or_else(|| Failure::bad("wait", format_args!("{} is no time", quote(text)), WAITS))
+    read_duration(text).ok_or_else(|| Failure::bad("wait", format_args!("{} is not a duration", quote(text)), WAITS))
 }
 
 const UNITS: &str = "use 1 or more units";
-pub(super) const COSTS: &str = "use 0 to 9007199254740992 units, of which 0 only looks";
+pub(super) const COSTS: &str = "use 0 to 9007199254740992 units; 0 takes none";
 const _: () = assert!(COST_MAX == 9_007_199_254_740_992);
 
 fn cost(fields: &mut Fields<'_>) -> Result<u64, Failure> {

@@ -122,7 +122,7 @@ fn one_of<'a>(
             match found {
                 Some(other) if other != value => {
                     let problem = format_args!("{} is not {}", quote(value), quote(other));
-                    let remedy = format_args!("have the proxy set one of {} and drop the others", names.join(", "));
+                    let remedy = format_args!("let the proxy set one of {} and remove the others", names.join(", "));
                     return Err(Failure::bad(name, problem, remedy));
                 }
                 _ => found = Some(value),

@@ -24,7 +24,7 @@ pub(super) async fn read(body: Incoming, account: &Account) -> Result<Bytes, Fai
         None => tokio::time::timeout(STALL, collecting).await.map_err(|_| too_slow())?,
     };
     collected.map_err(|error| match error {
-        BodyError::CutOff => Failure::bad("body", "cut off", "send as much as the head promises").closing(),
+        BodyError::CutOff => Failure::bad("body", "incomplete", "send the whole body").closing(),
         BodyError::TooLong { .. } => too_large(),
         BodyError::GivenUp => given_up(),
     })
@@ -47,7 +47,7 @@ async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 }
 
 fn too_slow() -> Failure {
-    let detail = format!("body: not there after {} s; send it at once", STALL.as_secs());
+    let detail = format!("body: not received within {} s; send it without pauses", STALL.as_secs());
     Failure::new(StatusCode::REQUEST_TIMEOUT, detail).closing()
 }
 
@@ -57,7 +57,7 @@ fn too_large() -> Failure {
 }
 
 fn given_up() -> Failure {
-    let detail = "body: given up, since unfinished requests take too much memory; send it at once";
+    let detail = "body: dropped, since unfinished requests take too much memory; send it without pauses";
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail).closing()
 }
 

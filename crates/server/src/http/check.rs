@@ -43,7 +43,8 @@ async fn by_rules(service: &Service, via: Via<'_>, subject: &Subject<'_>) -> Ans
 
 /// Rules that are asked for and not there are a mistake that would pass unnoticed.
 pub(super) fn unknown_domain(domain: &str) -> Failure {
-    let detail = format!("domain: no rules stand under `{}`; GET /v1/rules lists them", super::answer::quote(domain));
+    let detail =
+        format!("domain: there are no rules for `{}`; GET /v1/rules lists all rules", super::answer::quote(domain));
     Failure::new(StatusCode::NOT_FOUND, detail)
 }
 
@@ -61,19 +62,19 @@ async fn by_own_limit(service: &Service, via: Via<'_>, inline: &Inline<'_>) -> A
 async fn several(service: &Service, via: Via<'_>, text: &str) -> Answered {
     let items = list("body", text, LIST_EXAMPLE)?;
     if !(1..=CHECKS_MAX).contains(&items.len()) {
-        let problem = format_args!("{} checks", items.len());
-        return Err(Failure::bad("body", problem, format_args!("a list has 1 to {CHECKS_MAX}")));
+        let problem = format_args!("{} checks in the list", items.len());
+        return Err(Failure::bad("body", problem, format_args!("send 1 to {CHECKS_MAX}")));
     }
     let mut all = Vec::with_capacity(items.len());
     for item in items {
         match Asked::parse(item.get())? {
             Asked::Inline(Inline { wait: Some(_), .. }) => {
-                return Err(Failure::bad("wait", "not in a list of checks", "send the check alone"));
+                return Err(Failure::bad("wait", "not allowed in a list of checks", "send this check alone"));
             }
             Asked::Inline(inline) => all.push(inline),
             Asked::Rules(_) => {
-                let remedy = "give the descriptors of one request in one check: they pass together or not at all";
-                return Err(Failure::bad("domain", "not in a list of checks", remedy));
+                let remedy = "send the descriptors of one request in one check: they pass together or not at all";
+                return Err(Failure::bad("domain", "not allowed in a list of checks", remedy));
             }
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct Admin {
 const ADMIN_AFAR: &str = "admin: this listener is not on loopback, so administrators need a token; start the server with \
 --admin-token TOKEN (or TIDEGATE_ADMIN_TOKEN) and send Authorization: Bearer TOKEN";
 
-const HOST_AFAR: &str = "host: not a name of this machine's loopback; use 127.0.0.1, [::1] or localhost";
+const HOST_AFAR: &str = "host: not a loopback name; use 127.0.0.1, [::1] or localhost";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -64,7 +64,7 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     for name in [ORIGIN, SEC_FETCH_SITE] {
         if headers.contains_key(&name) {
             return Err(forbidden(format!(
-                "{name}: not from web pages without a token; start the server with --admin-token TOKEN"
+                "{name}: web pages need an admin token; start the server with --admin-token TOKEN"
             )));
         }
     }
@@ -73,7 +73,7 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
     };
     if let Some(name) = headers.keys().find(is_of_proxy) {
         return Err(forbidden(format!(
-            "{name}: not through proxies without a token; start the server with --admin-token TOKEN"
+            "{name}: requests through a proxy need an admin token; start the server with --admin-token TOKEN"
         )));
     }
     let mut hosts = headers.get_all(HOST).iter();
@@ -87,12 +87,12 @@ fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
 /// not read the answers. A page can also make a name of its own site resolve to this machine: then only the host tells.
 pub(super) fn refuse_other_sites(caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
     if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none") {
-        return Err(forbidden("sec-fetch-site: web pages of other sites may not ask; ask from a program"));
+        return Err(forbidden("sec-fetch-site: requests from web pages of other sites are refused; use a program"));
     }
     let host = headers.get(HOST);
     if headers.get_all(ORIGIN).iter().any(|origin| !is_of_host(origin, host)) {
         return Err(forbidden(
-            "origin: web pages of other sites may not ask; ask from a program, which sends no Origin",
+            "origin: requests from web pages of other sites are refused; use a program, which sends no Origin",
         ));
     }
     if caller.is_local && !headers.get_all(HOST).iter().all(is_loopback) {

@@ -33,6 +33,8 @@ pub(super) const EVICTED: &str = "tidegate_connections_evicted_total";
 pub(super) const TLS_FAILURES: &str = "tidegate_tls_failures_total";
 pub(super) const AUTH_FAILURES: &str = "tidegate_auth_failures_total";
 pub(super) const CONFIG_LOADS: &str = "tidegate_config_loads_total";
+pub(super) const POLICY: &str = "tidegate_policy_info";
+pub(super) const POLICY_LOADED: &str = "tidegate_policy_loaded_seconds";
 pub(super) const CERTIFICATE_LOADS: &str = "tidegate_certificate_loads_total";
 pub(super) const CERTIFICATE_END: &str = "tidegate_certificate_end_seconds";
 pub(super) const EXPRESSION_ERRORS: &str = "tidegate_expression_errors_total";
@@ -63,13 +65,11 @@ type OfRule = (&'static str, &'static str, fn(&Counts) -> u64);
 
 /// Those of the reference server.
 const REFERENCE_RULES: [OfRule; 6] = [
-    ("ratelimit_service_rate_limit_total_hits", "Units asked for.", |counts| counts.hits),
-    ("ratelimit_service_rate_limit_over_limit", "Units asked for beyond the limit.", |counts| counts.over_limit),
-    ("ratelimit_service_rate_limit_near_limit", "Units taken above four fifths of the limit.", |counts| {
-        counts.near_limit
-    }),
+    ("ratelimit_service_rate_limit_total_hits", "Units requested.", |counts| counts.hits),
+    ("ratelimit_service_rate_limit_over_limit", "Units requested beyond the limit.", |counts| counts.over_limit),
+    ("ratelimit_service_rate_limit_near_limit", "Units taken above 80 % of the limit.", |counts| counts.near_limit),
     ("ratelimit_service_rate_limit_within_limit", "Units taken.", |counts| counts.within_limit),
-    ("ratelimit_service_rate_limit_shadow_mode", "Units beyond the limit that passed in shadow.", |counts| {
+    ("ratelimit_service_rate_limit_shadow_mode", "Units beyond the limit that passed in shadow mode.", |counts| {
         counts.shadow
     }),
     ("ratelimit_service_rate_limit_over_limit_with_local_cache", "Always 0: there is no local cache.", |_| 0),
@@ -99,7 +99,7 @@ pub(super) fn page(service: &Service) -> String {
 }
 
 fn rules(page: &mut Page, views: &[RuleView]) {
-    page.head(DECISIONS, "counter", "Requests that a rule judged, by what it said.");
+    page.head(DECISIONS, "counter", "Requests decided by a rule, by verdict.");
     for view in views {
         for (verdict, count) in [
             ("allowed", view.counts.allowed),
@@ -109,11 +109,11 @@ fn rules(page: &mut Page, views: &[RuleView]) {
             page.line(DECISIONS, &[("domain", &view.domain), ("rule", &view.name), ("verdict", verdict)], count);
         }
     }
-    page.head(STORE_FAILURES, "counter", "Requests that a rule judged without its store, which did not answer.");
+    page.head(STORE_FAILURES, "counter", "Requests decided by a rule without its store, which did not answer.");
     for view in views {
         page.line(STORE_FAILURES, &[("domain", &view.domain), ("rule", &view.name)], view.counts.failed);
     }
-    page.head(OVERLOADED, "counter", "Requests that a rule could not judge because this node was overloaded.");
+    page.head(OVERLOADED, "counter", "Requests that a rule could not decide because this node was overloaded.");
     for view in views {
         page.line(OVERLOADED, &[("domain", &view.domain), ("rule", &view.name)], view.counts.overloaded);
     }
@@ -121,7 +121,7 @@ fn rules(page: &mut Page, views: &[RuleView]) {
     for view in views {
         page.line(REPORTED_UNITS, &[("domain", &view.domain), ("rule", &view.name)], view.counts.reported);
     }
-    page.head(RULE_MODE, "gauge", "The mode of a rule as it is now: the one with the value 1.");
+    page.head(RULE_MODE, "gauge", "The current mode of a rule: the one with the value 1.");
     for view in views {
         let action = match view.action {
             Action::Limit => "limit",
@@ -138,20 +138,20 @@ fn rules(page: &mut Page, views: &[RuleView]) {
 /// Stores that several processes share. Without any, the names stand there without lines.
 fn stores(page: &mut Page, service: &Service) {
     let stores = service.engine.shared_stores();
-    page.head(STORE, "gauge", "A store that several processes share, and where it is.");
+    page.head(STORE, "gauge", "A store shared by several processes, with its URL.");
     for store in &stores {
         page.line(STORE, &[("store", &store.name), ("url", &store.health.store)], 1_u64);
     }
     let nodes = || stores.iter().flat_map(|store| store.health.nodes.iter().map(|node| (&*store.name, node)));
-    page.head(STORE_BREAKER, "gauge", "Whether a node is asked: 0 it is, 1 it is being probed, 2 it is not.");
+    page.head(STORE_BREAKER, "gauge", "The circuit breaker of a node: 0 closed, 1 probing, 2 open or not connected.");
     for (store, node) in nodes() {
         page.line(STORE_BREAKER, &[("store", store), ("node", &node.name)], node.breaker.number());
     }
-    page.head(STORE_CONNECTIONS, "gauge", "Connections to a node that are up.");
+    page.head(STORE_CONNECTIONS, "gauge", "Open connections to a node.");
     for (store, node) in nodes() {
         page.line(STORE_CONNECTIONS, &[("store", store), ("node", &node.name)], node.connections as u64);
     }
-    page.head(STORE_CALLS, "counter", "Calls by what became of them.");
+    page.head(STORE_CALLS, "counter", "Calls to the store, by result.");
     totals(page, &stores, STORE_CALLS, "result", |totals| {
         [
             ("answered", totals.answered),
@@ -161,11 +161,11 @@ fn stores(page: &mut Page, service: &Service) {
             ("overloaded", totals.overloaded),
         ]
     });
-    page.head(STORE_JOINED, "counter", "Answered calls that had no command of their own: an equal one stood for them.");
+    page.head(STORE_JOINED, "counter", "Answered calls that shared the command of an equal call.");
     for store in &stores {
         page.line(STORE_JOINED, &[("store", &store.name)], store.health.totals.joined);
     }
-    page.head(STORE_SPARED, "counter", "Charges that were decided without waiting for the store, and by what.");
+    page.head(STORE_SPARED, "counter", "Charges decided without waiting for the store, by reason.");
     for store in &stores {
         for (by, count) in
             [("denial", store.from_denials), ("lease", store.from_leases), ("replica", store.from_replicas)]
@@ -176,7 +176,7 @@ fn stores(page: &mut Page, service: &Service) {
     page.head(
         STORE_AWAY,
         "counter",
-        "Charges that this node decided because the store did not answer, by what it knew of the key.",
+        "Charges that this node decided because the store did not answer, by whether it knew the last state of the key.",
     );
     for store in &stores {
         let known = store.from_last_states.saturating_sub(store.unknown);
@@ -184,11 +184,11 @@ fn stores(page: &mut Page, service: &Service) {
             page.line(STORE_AWAY, &[("store", &store.name), ("last_state", state)], count);
         }
     }
-    page.head(STORE_NODES, "gauge", "Nodes that use the store; 0 where no rule asks for their number.");
+    page.head(STORE_NODES, "gauge", "Nodes that use the store; 0 if no rule needs their number.");
     for store in &stores {
         page.line(STORE_NODES, &[("store", &store.name)], store.nodes);
     }
-    page.head(STORE_EVENTS, "counter", "What happened to connections and calls.");
+    page.head(STORE_EVENTS, "counter", "Events of connections and calls.");
     totals(page, &stores, STORE_EVENTS, "event", |totals| {
         [
             ("connected", totals.connected),
@@ -199,16 +199,12 @@ fn stores(page: &mut Page, service: &Service) {
             ("retried", totals.retried),
         ]
     });
-    page.head(STORE_TIME, "histogram", "How long calls take that are sent, up to the answer or the end of the budget.");
+    page.head(STORE_TIME, "histogram", "Time from sending a call to its answer or timeout.");
     for store in &stores {
         let CallTimes { within, nanos, .. } = &store.health.times;
         page.histogram(STORE_TIME, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
     }
-    page.head(
-        STORE_WAIT,
-        "histogram",
-        "How long calls wait in this node for their turn, before they are sent or given up.",
-    );
+    page.head(STORE_WAIT, "histogram", "Time that calls wait in this node before they are sent or given up.");
     for store in &stores {
         let CallTimes { within, nanos, .. } = &store.health.waits;
         page.histogram(STORE_WAIT, ("store", &store.name), &CALL_TIME_BOUNDS, within, *nanos);
@@ -218,7 +214,7 @@ fn stores(page: &mut Page, service: &Service) {
 /// Over all keys: callers choose those, and nobody bounds how many.
 fn permits(page: &mut Page, service: &Service) {
     let counts = service.engine.permit_counts();
-    page.head(PERMITS, "counter", "What became of permits, over all keys.");
+    page.head(PERMITS, "counter", "Events of permits, over all keys.");
     for (event, count) in [
         ("acquired", counts.acquired),
         ("denied", counts.denied),
@@ -228,29 +224,29 @@ fn permits(page: &mut Page, service: &Service) {
     ] {
         page.line(PERMITS, &[("event", event)], count);
     }
-    page.head(PERMITS_HELD, "gauge", "Permits that are held in the memory of this process, over all keys.");
+    page.head(PERMITS_HELD, "gauge", "Permits held in the memory of this process, over all keys.");
     page.line(PERMITS_HELD, &[], counts.held_here);
 }
 
 fn traffic(page: &mut Page, service: &Service) {
     let traffic = &service.traffic;
-    page.head(REQUESTS, "counter", "Requests by the protocol they came in with.");
+    page.head(REQUESTS, "counter", "Requests by protocol.");
     for &protocol in Protocol::ALL {
         page.line(REQUESTS, &[("protocol", protocol.name())], traffic.requests(protocol));
     }
-    page.head(HTTP_RESPONSES, "counter", "Answers over HTTP by status.");
+    page.head(HTTP_RESPONSES, "counter", "HTTP responses by status.");
     for (status, count) in traffic.statuses(Protocol::Http) {
         let code = if status == 0 { "other".to_owned() } else { status.to_string() };
         page.line(HTTP_RESPONSES, &[("code", &code)], count);
     }
-    page.head(RESPONSE_TIME, "histogram", "How long answers take, from the last byte of the request to the answer.");
+    page.head(RESPONSE_TIME, "histogram", "Time from the last byte of a request to its response.");
     for &protocol in Protocol::ALL {
         let TimesTold { within, nanos } = traffic.times(protocol);
         page.histogram(RESPONSE_TIME, ("protocol", protocol.name()), &TIME_BOUNDS, &within, nanos);
     }
     page.head(UNKNOWN_DOMAINS, "counter", "Requests of any protocol for a domain that has no rules.");
     page.line(UNKNOWN_DOMAINS, &[], traffic.unknown_domains());
-    page.head(UNMATCHED, "counter", "Requests that no rule of their domain met: they pass.");
+    page.head(UNMATCHED, "counter", "Requests that no rule of their domain matched. They pass.");
     for (domain, count) in service.engine.unmatched() {
         page.line(UNMATCHED, &[("domain", &domain)], count);
     }
@@ -258,39 +254,47 @@ fn traffic(page: &mut Page, service: &Service) {
 
 fn connections(page: &mut Page, service: &Service) {
     let connections = service.traffic.connections();
-    page.head(CONNECTIONS, "gauge", "Connections that are open.");
+    page.head(CONNECTIONS, "gauge", "Open connections.");
     for one in &connections {
         page.line(CONNECTIONS, &[("listener", one.listener)], one.open as u64);
     }
-    page.head(REFUSED, "counter", "Connections that were closed at once because there were too many.");
+    page.head(REFUSED, "counter", "Connections closed at once because there were too many.");
     for one in &connections {
         page.line(REFUSED, &[("listener", one.listener)], one.refused as u64);
     }
-    page.head(EVICTED, "counter", "Idle connections that were closed for others because there were too many.");
+    page.head(EVICTED, "counter", "Idle connections closed to make room for others.");
     for one in &connections {
         page.line(EVICTED, &[("listener", one.listener)], one.evicted as u64);
     }
-    page.head(TLS_FAILURES, "counter", "TLS handshakes that failed; the log says why.");
+    page.head(TLS_FAILURES, "counter", "Failed TLS handshakes; the log has the reasons.");
     for one in &connections {
         page.line(TLS_FAILURES, &[("listener", one.listener)], one.tls_failures);
     }
-    page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log says from where.");
+    page.head(AUTH_FAILURES, "counter", "Wrong passwords of Redis clients; the log has the addresses.");
     page.line(AUTH_FAILURES, &[], service.auth_failures.total());
 }
 
 fn configuration(page: &mut Page, service: &Service) {
     let (loads, errors) = service.config_loads();
-    page.head(CONFIG_LOADS, "counter", "Configurations that were loaded or refused.");
+    page.head(CONFIG_LOADS, "counter", "Configurations loaded or refused.");
     page.line(CONFIG_LOADS, &[("result", "success")], loads);
     page.line(CONFIG_LOADS, &[("result", "error")], errors);
-    page.head(CERTIFICATE_LOADS, "counter", "Certificates that were loaded or refused.");
+    page.head(
+        POLICY,
+        "gauge",
+        "The hash of the configuration in force: the same on nodes with the same configuration.",
+    );
+    page.line(POLICY, &[("hash", service.engine.policy().hash())], 1_u64);
+    page.head(POLICY_LOADED, "gauge", "When the configuration in force was loaded, in seconds since 1970.");
+    page.line(POLICY_LOADED, &[], service.config_loaded_seconds());
+    page.head(CERTIFICATE_LOADS, "counter", "Certificates loaded or refused.");
     let connections = service.traffic.connections();
     for one in &connections {
         let (loads, errors) = one.tls.as_ref().map_or((0, 0), |tls| tls.counts());
         page.line(CERTIFICATE_LOADS, &[("listener", one.listener), ("result", "success")], loads);
         page.line(CERTIFICATE_LOADS, &[("listener", one.listener), ("result", "error")], errors);
     }
-    page.head(CERTIFICATE_END, "gauge", "When the certificate in force runs out, in seconds since 1970.");
+    page.head(CERTIFICATE_END, "gauge", "When the certificate in use expires, in seconds since 1970.");
     for one in &connections {
         if let Some(end) = one.tls.as_ref().and_then(|tls| tls.end()) {
             page.line(CERTIFICATE_END, &[("listener", one.listener)], end.seconds());
@@ -299,33 +303,37 @@ fn configuration(page: &mut Page, service: &Service) {
 }
 
 fn process(page: &mut Page, service: &Service) {
-    page.head(EXPRESSION_ERRORS, "counter", "Expressions that could not be evaluated, since the last reload.");
+    page.head(EXPRESSION_ERRORS, "counter", "Expressions that failed since the last reload.");
     page.line(EXPRESSION_ERRORS, &[], service.engine.policy().expression_errors());
-    page.head(UNDECIDED, "counter", "Keys and requests that were answered without being decided, outside of any rule.");
+    page.head(
+        UNDECIDED,
+        "counter",
+        "Keys and requests answered without a decision, outside of any rule, because of a bug.",
+    );
     page.line(UNDECIDED, &[], service.engine.undecided());
     page.head(
         FALLBACKS,
         "counter",
-        "Charges under limits of callers that were decided in memory, without their store.",
+        "Charges under limits of callers decided in memory because the store did not answer.",
     );
     page.line(FALLBACKS, &[], service.engine.fell_back());
     page.head(
         CALLERS_OVERLOADED,
         "counter",
-        "Requests under limits of callers that were not decided because this node was overloaded.",
+        "Requests under limits of callers not decided because this node was overloaded.",
     );
     page.line(CALLERS_OVERLOADED, &[], service.engine.overloaded_callers());
-    page.head(NO_LOG_ROOM, "counter", "Charges that found no room for a log entry of their own in a store in memory.");
+    page.head(NO_LOG_ROOM, "counter", "Charges without room for a log entry of their own in a store in memory.");
     for store in service.engine.memory_stores() {
         page.line(NO_LOG_ROOM, &[("store", &store.name)], store.log_entries_without_room);
     }
-    page.head(LINES_DROPPED, "counter", "Lines of the log that were dropped because they were not read in time.");
+    page.head(LINES_DROPPED, "counter", "Log lines dropped because they were not read in time.");
     page.line(LINES_DROPPED, &[], service.log.dropped());
-    page.head(LOG_DROPPED, "counter", "Decisions that were left out of the decision log because its queue was full.");
+    page.head(LOG_DROPPED, "counter", "Decisions missing from the decision log because its queue was full.");
     page.line(LOG_DROPPED, &[], service.decision_log.as_ref().map_or(0, DecisionLog::dropped));
     page.head(READY, "gauge", "Whether load balancers may send requests here.");
     page.line(READY, &[], u64::from(service.is_ready()));
-    page.head(BUILD, "gauge", "The version that runs.");
+    page.head(BUILD, "gauge", "The version of this server.");
     page.line(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1_u64);
 }
 
@@ -350,17 +358,17 @@ fn reference(page: &mut Page, service: &Service, views: &[RuleView]) {
             page.line(name, &labels, counts.iter().map(count).fold(0, u64::wrapping_add));
         }
     }
-    page.head(REFERENCE_REQUESTS, "counter", "Calls of Envoy.");
+    page.head(REFERENCE_REQUESTS, "counter", "Calls from Envoy.");
     page.line(REFERENCE_REQUESTS, &[METHOD], service.traffic.requests(Protocol::Grpc));
-    page.head(REFERENCE_TIME, "histogram", "How long answers to Envoy take.");
+    page.head(REFERENCE_TIME, "histogram", "Time to answer calls from Envoy.");
     let TimesTold { within, nanos } = service.traffic.times(Protocol::Grpc);
     page.histogram(REFERENCE_TIME, METHOD, &TIME_BOUNDS, &within, nanos);
-    page.head(REFERENCE_ERRORS, "counter", "Calls of Envoy that were at fault.");
+    page.head(REFERENCE_ERRORS, "counter", "Invalid calls from Envoy.");
     page.line(REFERENCE_ERRORS, &[("err_type", "service_error")], service.traffic.errors(Protocol::Grpc));
     let (loads, errors) = service.config_loads();
-    page.head(REFERENCE_LOADS, "counter", "Configurations that were loaded.");
+    page.head(REFERENCE_LOADS, "counter", "Configurations loaded.");
     page.line(REFERENCE_LOADS, &[], loads);
-    page.head(REFERENCE_LOAD_ERRORS, "counter", "Configurations that were refused.");
+    page.head(REFERENCE_LOAD_ERRORS, "counter", "Configurations refused.");
     page.line(REFERENCE_LOAD_ERRORS, &[], errors);
 }
 

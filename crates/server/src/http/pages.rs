@@ -145,7 +145,7 @@ impl Shelf {
 /// Answers with a page.
 pub(super) async fn get(service: &Arc<Service>, kind: Kind, pulse: &Arc<Pulse>) -> Answered {
     let page = find(service, kind, move |service| kind.write(service)).await;
-    let failed = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "page: it could not be written; see the log");
+    let failed = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "page: internal error; see the log");
     let copy = Copy { page: page.ok_or_else(failed)?, _reading: pulse.reading() };
     Ok(reply(StatusCode::OK, kind.content_type(), Bytes::from_owner(copy)))
 }

@@ -21,9 +21,9 @@ use crate::protocol::Via;
 use crate::service::Service;
 
 const EXAMPLE: &str = r#"{"key":"job:42","limit":5,"lease":"30s"}"#;
-const KEYS: &str = "name what is shared, like key=job:42";
-const LEASES: &str = r#"write a time like "30s" or "500ms", or seconds as a number"#;
-const IDS: &str = "leave it out to get a new one, or bring one as text";
+const KEYS: &str = "set the key of the permit, like key=job:42";
+const LEASES: &str = r#"write a duration like "30s" or "500ms", or seconds as a number"#;
+const IDS: &str = "leave it out to get a new one, or send one as text";
 
 /// A permit that is held.
 #[derive(Serialize)]
@@ -90,7 +90,8 @@ pub(super) async fn acquire(service: &Service, via: Via<'_>, body: &[u8]) -> Ans
 /// Holds a permit for another lease. The parameter is its name, still encoded.
 pub(super) async fn renew(service: &Service, via: Via<'_>, [id, _]: Parameters<'_>, query: Option<&str>) -> Answered {
     let mut query = Query::parse(query)?;
-    let (key, written) = (query.need("key", KEYS)?, query.need("lease", "say for how long, like lease=30s")?);
+    let (key, written) =
+        (query.need("key", KEYS)?, query.need("lease", "set the length of the lease, like lease=30s")?);
     query.finish()?;
     let (id, lease) = (decode(id, false)?, lease(&written)?);
     let permits = service.renew_permit(via, key.as_bytes(), id.as_bytes(), lease).await?;
@@ -118,7 +119,7 @@ fn lease(text: &str) -> Result<Duration, Failure> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = || text.parse().ok().filter(|_| is_digits).map(Duration::from_secs);
     let read = read_duration(text).or_else(seconds);
-    read.ok_or_else(|| Failure::bad("lease", format_args!("{} is no time", quote(text)), LEASES))
+    read.ok_or_else(|| Failure::bad("lease", format_args!("{} is not a duration", quote(text)), LEASES))
 }
 
 /// Too many are at it.
@@ -133,7 +134,7 @@ fn full(members: &Full, wait: Duration) -> Reply {
 /// Nobody can tell whether it was ever there: what is over is forgotten.
 fn gone(id: &str) -> Failure {
     let detail = format!(
-        "id: {} holds no permit of this key: its lease has ended, or it was released; POST /v1/permits acquires anew",
+        "id: {} holds no permit of this key: its lease has ended, or it was released; acquire a new one with POST /v1/permits",
         quote(id)
     );
     Failure::new(StatusCode::NOT_FOUND, detail)

@@ -40,7 +40,11 @@ pub(super) async fn post(service: &Service, body: &[u8]) -> Answered {
         .filter(|status| (100..600).contains(status))
         .ok_or_else(|| Failure::bad("status", format_args!("{status} is not an HTTP status"), "use 100 to 599"))?;
     let Asked::Rules(subject) = asked else {
-        return Err(Failure::bad("key", "not in a report", "only rules count responses: give domain and descriptors"));
+        return Err(Failure::bad(
+            "key",
+            "not allowed in a report",
+            "send domain and descriptors: only rules count responses",
+        ));
     };
     let entries = subject.entries();
     let descriptors = subject.descriptors(&entries);

@@ -94,24 +94,24 @@ static ROUTES: &[Route] = {
     use Methods::{Any, Each};
 
     &[
-        route("/v1/check", Each(&[("GET", CheckInQuery), ("POST", Check)]), "may it pass?"),
-        route("/v1/auth", Any(Auth), "may it pass? for proxies"),
-        route("/v1/report", Each(&[("POST", Report)]), "what became of it"),
-        route("/v1/permits", Each(&[("POST", AcquirePermit)]), "so many at once: acquire a permit for a time"),
-        route("/v1/permits/{id}", Each(&[("PUT", RenewPermit), ("DELETE", ReleasePermit)]), "hold it for longer, or give it back"),
-        route("/v1/inspect", Each(&[("POST", Admin(Inspect))]), "what is known of a key"),
-        route("/v1/reset", Each(&[("POST", Admin(Reset))]), "forget a key"),
+        route("/v1/check", Each(&[("GET", CheckInQuery), ("POST", Check)]), "check a request"),
+        route("/v1/auth", Any(Auth), "check a request, for proxies"),
+        route("/v1/report", Each(&[("POST", Report)]), "report the response to a request"),
+        route("/v1/permits", Each(&[("POST", AcquirePermit)]), "acquire a permit (concurrency limits)"),
+        route("/v1/permits/{id}", Each(&[("PUT", RenewPermit), ("DELETE", ReleasePermit)]), "renew or release a permit"),
+        route("/v1/inspect", Each(&[("POST", Admin(Inspect))]), "show the state of a key"),
+        route("/v1/reset", Each(&[("POST", Admin(Reset))]), "reset a key"),
         route("/v1/grant", Each(&[("POST", Admin(Grant))]), "give units back to a key"),
         route("/v1/block", Each(&[("POST", Admin(Block))]), "deny a key for a time"),
-        route("/v1/rules", Each(&[("GET", Admin(Rules))]), "all rules with what they counted"),
+        route("/v1/rules", Each(&[("GET", Admin(Rules))]), "all rules with their counts"),
         route("/v1/rules/{domain}/{rule}/mode", Each(&[("PUT", Admin(SetMode))]), "switch a rule to enforce, shadow, off or configured"),
-        route("/healthz", Each(&[("GET", Alive), ("HEAD", Alive)]), "alive?"),
-        route("/readyz", Each(&[("GET", Ready), ("HEAD", Ready)]), "ready?"),
-        route("/metrics", Each(&[("GET", Metrics)]), "for Prometheus"),
-        route("/openapi.json", Each(&[("GET", Description)]), "the description of all this"),
+        route("/healthz", Each(&[("GET", Alive), ("HEAD", Alive)]), "liveness probe"),
+        route("/readyz", Each(&[("GET", Ready), ("HEAD", Ready)]), "readiness probe"),
+        route("/metrics", Each(&[("GET", Metrics)]), "metrics for Prometheus"),
+        route("/openapi.json", Each(&[("GET", Description)]), "this API as OpenAPI 3.1"),
         route("/json", Each(&[("POST", EnvoyJson)]), "Envoy's rate limit service in JSON"),
-        route("/healthcheck", Each(&[("GET", EnvoyHealth), ("HEAD", EnvoyHealth)]), "ready? as envoyproxy/ratelimit says it"),
-        route("/rlconfig", Each(&[("GET", Admin(EnvoyLimits))]), "all limits as envoyproxy/ratelimit shows them"),
+        route("/healthcheck", Each(&[("GET", EnvoyHealth), ("HEAD", EnvoyHealth)]), "readiness, as in envoyproxy/ratelimit"),
+        route("/rlconfig", Each(&[("GET", Admin(EnvoyLimits))]), "all limits, as in envoyproxy/ratelimit"),
         route("/", Each(&[("GET", Overview), ("HEAD", Overview)]), "this page"),
     ]
 };
@@ -173,7 +173,7 @@ pub(super) fn find<'p>(method: &Method, path: &'p str) -> Result<(Call, Paramete
 
 /// Nothing is there.
 fn unknown(path: &str) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, format!("path: nothing at {}; GET / lists what there is", quote(path)))
+    Failure::new(StatusCode::NOT_FOUND, format!("path: {} not found; GET / lists all paths", quote(path)))
 }
 
 /// A page for people.

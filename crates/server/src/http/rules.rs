@@ -16,6 +16,7 @@ const MODES: &str = "use enforce, shadow, off or configured";
 
 #[derive(Serialize)]
 struct List<'a> {
+    hash: &'a str,
     rules: Vec<Listed<'a>>,
 }
 
@@ -76,7 +77,7 @@ pub(super) fn page(service: &Service) -> Vec<u8> {
     let policy = service.engine.policy();
     let rules = policy.views().map(|(rule, view)| listed(rule, &view)).collect();
     // Numbers and text always are JSON.
-    serde_json::to_vec(&List { rules }).unwrap_or_default()
+    serde_json::to_vec(&List { hash: policy.hash(), rules }).unwrap_or_default()
 }
 
 fn listed<'a>(rule: &'a Rule, view: &RuleView) -> Listed<'a> {
@@ -110,7 +111,7 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, [domain, rule]: Paramet
     let (domain, rule) = (decode(domain, false)?, decode(rule, false)?);
     let mut fields = Fields::parse("body", utf8(body)?, r#"{"mode":"shadow"}"#)?;
     let name = fields.text("mode", MODES)?.ok_or_else(|| Failure::bad("mode", "missing", MODES))?;
-    fields.finish("a switch")?;
+    fields.finish("this call")?;
     let mode = match &*name {
         "enforce" => Some(Mode::Enforce),
         "shadow" => Some(Mode::Shadow),
@@ -122,6 +123,6 @@ pub(super) fn set_mode(admin: &Admin, service: &Service, [domain, rule]: Paramet
     let unknown = |error| Failure::new(StatusCode::NOT_FOUND, format!("{error}; GET /v1/rules lists them"));
     let mode = set.map_err(unknown)?;
     let (who, asked) = (admin.who, &*name);
-    tracing::info!(target: "tidegate::admin", %who, ?domain, ?rule, asked, ?mode, "rule switched");
+    tracing::info!(target: "tidegate::admin", client = %who, ?domain, ?rule, requested = asked, ?mode, "rule mode changed");
     Ok(json(StatusCode::OK, &Switched { domain: &domain, rule: &rule, mode }))
 }

@@ -133,7 +133,7 @@ impl Limits {
         match decode::gives_back(message) {
             Some(number) if !(self.refunds || peer.is_certified || peer.address.is_loopback()) => {
                 Err(Status::permission_denied(format!(
-                    "descriptors[{number}].is_negative_hits: this client may not give units back; show a client \
+                    "descriptors[{number}].is_negative_hits: this client may not give units back; use a client \
                      certificate, ask from this machine, or start the server with --grpc-refunds"
                 )))
             }

@@ -15,11 +15,11 @@ use super::unit::Unit;
 /// Why a message is not a request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
-    #[error("domain: it is empty; name the domain whose rules shall apply")]
+    #[error("domain: empty; set the domain of the rules")]
     NoDomain,
     #[error("descriptors: none; give at least one")]
     NoDescriptors,
-    #[error("descriptors[{descriptor}].limit.unit: {unit} is no unit; use SECOND (1) to WEEK (7)")]
+    #[error("descriptors[{descriptor}].limit.unit: {unit} is not a unit; use SECOND (1) to WEEK (7)")]
     Unit { descriptor: usize, unit: i32 },
     #[error("descriptors[{descriptor}].limit.requests_per_unit: {error}")]
     Limit { descriptor: usize, error: LimitError },

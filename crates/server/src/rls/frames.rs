@@ -46,9 +46,9 @@ struct Watch {
     limiter: Option<DirectLimiter>,
 }
 
-/// There are too many frames that carry no call.
+/// There are too many frames without a call.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many frames that carry no call")]
+#[error("too many frames without a call")]
 struct Flood;
 
 impl Watch {

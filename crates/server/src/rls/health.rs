@@ -41,7 +41,7 @@ impl Health for HealthService {
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         let name = request.into_inner().service;
         if !NAMES.contains(&name.as_str()) {
-            return Err(Status::not_found("service: this server has none of that name; leave it empty for the server"));
+            return Err(Status::not_found("service: unknown; leave it empty for the whole server"));
         }
         Ok(Response::new(answer(true, self.service.is_ready())))
     }

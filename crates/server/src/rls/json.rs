@@ -55,13 +55,7 @@ pub(crate) fn message(body: &str) -> Result<RateLimitRequest, FieldError> {
 fn descriptor(value: Raw<'_>) -> Result<RateLimitDescriptor, FieldError> {
     let example = r#"{"entries":[{"key":"user","value":"42"}]}"#;
     let mut fields = Fields::parse("descriptors", value.get(), example)?;
-    let entries = match fields.take("entries") {
-        None => Vec::new(),
-        Some(value) => {
-            let items = list("entries", value.get(), r#"[{"key":"user","value":"42"}]"#)?;
-            items.into_iter().map(entry).collect::<Result<_, _>>()?
-        }
-    };
+    let entries = fields.take("entries").map(entries).transpose()?.unwrap_or_default();
     let limit = fields.take("limit").map(own_limit).transpose()?;
     let hits = fields.take_either("hits_addend", "hitsAddend")?;
     let hits_addend =
@@ -70,6 +64,12 @@ fn descriptor(value: Raw<'_>) -> Result<RateLimitDescriptor, FieldError> {
     let is_negative_hits = negative.map_or(Ok(false), |value| flag("isNegativeHits", value))?;
     fields.finish("a descriptor")?;
     Ok(RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits })
+}
+
+/// Reads the list of entries of a descriptor.
+pub(crate) fn entries(value: Raw<'_>) -> Result<Vec<Entry>, FieldError> {
+    let items = list("entries", value.get(), r#"[{"key":"user","value":"42"}]"#)?;
+    items.into_iter().map(entry).collect()
 }
 
 fn entry(value: Raw<'_>) -> Result<Entry, FieldError> {

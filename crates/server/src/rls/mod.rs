@@ -114,7 +114,7 @@ impl RlsDoor {
             end = end => match end {
                 End::Now => {
                     let service = &self.limits.service;
-                    return service.note_broken_connection(Self::NAME, &"the client does not take its answers");
+                    return service.note_broken_connection(Self::NAME, &"the client does not read its responses");
                 }
                 End::Within(time) => {
                     connection.as_mut().graceful_shutdown();

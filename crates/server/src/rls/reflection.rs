@@ -19,7 +19,7 @@ pub(super) fn routes() -> Option<Routes> {
     };
     let build =
         || -> Result<Routes, Error> { Ok(Routes::new(builder().build_v1()?).add_service(builder().build_v1alpha()?)) };
-    build().inspect_err(|error| tracing::error!(%error, "there is no reflection")).ok()
+    build().inspect_err(|error| tracing::error!(%error, "reflection is not available")).ok()
 }
 
 const DURATION: &str = "google/protobuf/duration.proto";

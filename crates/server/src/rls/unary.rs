@@ -97,10 +97,10 @@ fn bytes_of(headers: &HeaderMap) -> usize {
 
 fn refusal(error: &BodyError, bytes_max: usize) -> Status {
     match error {
-        BodyError::CutOff => Status::cancelled("the request was cut off"),
+        BodyError::CutOff => Status::cancelled("the request is incomplete"),
         BodyError::TooLong { bytes } => too_long(*bytes, bytes_max),
         BodyError::GivenUp => {
-            Status::resource_exhausted("unfinished requests take too much memory; send each message at once")
+            Status::resource_exhausted("unfinished requests take too much memory; send each message without pauses")
         }
     }
 }
@@ -111,18 +111,20 @@ fn decode<M: Message + Default>(bytes: &[u8], names_encoding: bool) -> Result<M,
     };
     match (compressed, names_encoding) {
         (0, _) => {}
-        (1, true) => return Err(Status::unimplemented("compressed messages are not read; send them as they are")),
-        _ => return Err(Status::internal("the message says that it is compressed, and the head does not say how")),
+        (1, true) => {
+            return Err(Status::unimplemented("compressed messages are not supported; send them uncompressed"));
+        }
+        _ => return Err(Status::internal("the message is marked as compressed, but there is no grpc-encoding header")),
     }
     let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
     if length > GRPC_MESSAGE_BYTES_MAX {
         return Err(too_long(length, GRPC_MESSAGE_BYTES_MAX));
     }
     if length != message.len() {
-        let told = format!("the message has {} bytes, and says that it has {length}", message.len());
+        let told = format!("the message has {} bytes, but its prefix says {length}", message.len());
         return Err(Status::internal(told));
     }
-    M::decode(message).map_err(|error| Status::internal(format!("the message cannot be read: {error}")))
+    M::decode(message).map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
 }
 
 fn too_long(length: usize, bytes_max: usize) -> Status {

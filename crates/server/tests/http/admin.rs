@@ -11,7 +11,7 @@ const ADMIN: [(&str, &str); 7] = [
     ("POST /v1/inspect", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/reset", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/grant", r#"{"key":"a","limit":"1/s","units":1}"#),
-    ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"for":"1m"}"#),
+    ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"duration":"1m"}"#),
     ("GET /v1/rules", ""),
     ("PUT /v1/rules/api/per-user/mode", r#"{"mode":"off"}"#),
     ("GET /rlconfig", ""),
@@ -101,6 +101,32 @@ async fn the_trail_of_a_key() {
 }
 
 #[tokio::test]
+async fn every_call_takes_every_form_of_a_descriptor() {
+    let bench = Bench::new();
+    for descriptor in [
+        r#"{"trail":"ann"}"#,
+        r#"[{"trail":"ann"}]"#,
+        r#"[{"key":"trail","value":"ann"}]"#,
+        r#"{"entries":[{"key":"trail","value":"ann"}]}"#,
+    ] {
+        let request = format!(r#""domain":"api","descriptors":[{descriptor}]"#);
+        let post = async |path: &str, more: &str| body(&bench.post(path, &format!("{{{request}{more}}}")).await);
+        assert_eq!(post("/v1/check", "").await["remaining"], 4, "{descriptor}");
+        assert_eq!(post("/v1/inspect", "").await["rules"][0]["limits"][0]["remaining"], 4, "{descriptor}");
+        for (path, more) in [("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#), ("/v1/reset", "")] {
+            assert_eq!(post(path, more).await["limits"], 1, "{path} {descriptor}");
+        }
+    }
+    // A body for /json can be sent to /v1/inspect as it is.
+    let request = r#"{"domain":"api","descriptors":[{"entries":[{"key":"trail","value":"ann"}]}]}"#;
+    assert_eq!(status(&bench.post("/json", request).await), 200);
+    assert_eq!(body(&bench.post("/v1/inspect", request).await)["rules"][0]["limits"][0]["remaining"], 4);
+    // An entry with this name and a text is an entry like any other.
+    let named = r#"{"domain":"api","descriptors":[{"entries":"x"}]}"#;
+    assert_eq!(body(&bench.post("/v1/check", named).await)["results"], serde_json::json!([]));
+}
+
+#[tokio::test]
 async fn reset_and_grant() {
     let bench = Bench::new();
     for ask in [r#""domain":"api","descriptors":[{"user":"ann"}]"#, r#""key":"k","limit":"3/minute""#] {
@@ -130,11 +156,11 @@ domains:
     for (path, more, remedy) in [
         ("inspect", "", "leave it out"),
         ("reset", "", "leave it out"),
-        ("grant", r#","units":1"#, "say in units how many to give back"),
-        ("block", r#","for":"1m""#, "leave it out"),
+        ("grant", r#","units":1"#, "set units instead"),
+        ("block", r#","duration":"1m""#, "leave it out"),
     ] {
         let post = async |asked: &str| bench.post(&format!("/v1/{path}"), &format!("{{{asked}{more}}}")).await;
-        let refused = format!("400 cost: {path} takes no units, so it has no effect; {remedy}");
+        let refused = format!("400 cost: it has no effect on {path}; {remedy}");
         let plain = r#""domain":"plain","descriptors":[{}]"#;
         assert_eq!(wrong(&post(&format!(r#"{plain},"cost":2"#)).await), refused);
         assert_eq!(status(&post(plain).await), 200, "{path}");
@@ -170,7 +196,7 @@ async fn block() {
     let check = r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#;
     for length in [r#""10m""#, "600"] {
         let blocked = bench
-            .post("/v1/block", &format!(r#"{{"domain":"api","descriptors":[{{"user":"ann"}}],"for":{length}}}"#))
+            .post("/v1/block", &format!(r#"{{"domain":"api","descriptors":[{{"user":"ann"}}],"duration":{length}}}"#))
             .await;
         assert_eq!(body(&blocked)["limits"], 2, "{blocked}");
         let denied = bench.post("/v1/check", check).await;
@@ -208,10 +234,26 @@ async fn a_rule_is_switched() {
 }
 
 #[tokio::test]
+async fn the_hash_of_the_configuration() {
+    let rules = "domains: {api: {rules: [{name: all, limit: 3/minute}]}}";
+    let hash = async |rules: &str| {
+        let bench = Bench::with(rules);
+        let hash = body(&bench.get("/v1/rules").await)["hash"].as_str().unwrap().to_owned();
+        let page = bench.get("/metrics").await;
+        assert!(page.contains(&format!("\ntidegate_policy_info{{hash=\"{hash}\"}} 1\n")), "{page}");
+        hash
+    };
+    let first = hash(rules).await;
+    assert_eq!(first.len(), 12);
+    assert_eq!(hash(&rules.replace("name: all, limit: 3/minute", "limit: 3/minute, name: all")).await, first);
+    assert_ne!(hash(&rules.replace('3', "4")).await, first);
+}
+
+#[tokio::test]
 async fn what_no_rule_counts_cannot_be_changed() {
     let bench = Bench::new();
     for descriptor in [r#"{"nobody":"x"}"#, r#"{"ban":"x"}"#] {
-        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","for":"1m""#)] {
+        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#)] {
             let answer = bench.post(path, &format!(r#"{{"domain":"api","descriptors":[{descriptor}]{more}}}"#)).await;
             let told = wrong(&answer);
             assert!(

@@ -60,6 +60,9 @@ async fn checks_that_cannot_be_read() {
         r#"{"domain":"api","descriptors":[{"user":42}]}"#,
         r#"{"domain":"api","descriptors":[[{"a":"b","c":"d"}]]}"#,
         r#"{"domain":"api","descriptors":[[{}]]}"#,
+        r#"{"domain":"api","descriptors":[{"entries":[{"user":"42"}]}]}"#,
+        r#"{"domain":"api","descriptors":[{"entries":[],"limit":{}}]}"#,
+        r#"{"domain":"api","descriptors":[{"entries":{}}]}"#,
         r#"{"domain":"api","descriptors":[{}],"request":{"address":"here"}}"#,
         r#"{"domain":"api","descriptors":[{}],"request":{"verb":"GET"}}"#,
         r#"{"domain":"api","descriptors":[{}],"request":{"headers":{"a":1}}}"#,
@@ -143,10 +146,12 @@ async fn other_bodies_that_cannot_be_read() {
         ("/v1/grant", format!(r#"{{{asked},"units":0}}"#)),
         ("/v1/grant", format!(r#"{{{asked},"units":"many"}}"#)),
         ("/v1/block", format!("{{{asked}}}")),
-        ("/v1/block", format!(r#"{{{asked},"for":0}}"#)),
-        ("/v1/block", format!(r#"{{{asked},"for":"soon"}}"#)),
-        ("/v1/block", format!(r#"{{{asked},"for":9999999999999}}"#)),
-        ("/v1/block", r#"{"key":"a","limit":"1/s","for":"10m"}"#.to_owned()),
+        ("/v1/block", format!(r#"{{{asked},"duration":0}}"#)),
+        ("/v1/block", format!(r#"{{{asked},"duration":"soon"}}"#)),
+        ("/v1/block", format!(r#"{{{asked},"duration":9999999999999}}"#)),
+        ("/v1/block", format!(r#"{{{asked},"for":"10m"}}"#)),
+        ("/v1/block", format!(r#"{{{asked},"for":"10m","duration":"10m"}}"#)),
+        ("/v1/block", r#"{"key":"a","limit":"1/s","duration":"10m"}"#.to_owned()),
         ("/json", "{".to_owned()),
         ("/json", "{}".to_owned()),
         ("/json", r#"{"domain":"api"}"#.to_owned()),
@@ -165,11 +170,14 @@ async fn other_bodies_that_cannot_be_read() {
 #[tokio::test]
 async fn paths_and_methods() {
     let bench = Bench::new();
-    assert_eq!(wrong(&bench.get("/v1/chekc").await), "404 path: nothing at /v1/chekc; GET / lists what there is");
+    assert_eq!(wrong(&bench.get("/v1/chekc").await), "404 path: /v1/chekc not found; GET / lists all paths");
     let answer = bench.ask("DELETE /v1/check", &[], "").await;
-    assert_eq!(wrong(&answer), "405 method: not for this path; use GET, POST");
+    assert_eq!(wrong(&answer), "405 method: not allowed for this path; use GET, POST");
     assert!(answer.contains("\nallow: GET, POST\n"), "{answer}");
-    assert_eq!(wrong(&bench.get("/v1/rules/api/per-user/mode").await), "405 method: not for this path; use PUT");
+    assert_eq!(
+        wrong(&bench.get("/v1/rules/api/per-user/mode").await),
+        "405 method: not allowed for this path; use PUT"
+    );
     assert_eq!(status(&bench.ask("BREW /v1/check", &[], "").await), 405);
     assert_eq!(status(&bench.get("//v1/check").await), 404);
 }
@@ -245,7 +253,7 @@ async fn silent_connections_are_closed() {
         .write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{\"key\":")
         .await
         .unwrap();
-    assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not there after 10 s; send it at once");
+    assert_eq!(wrong(&read_all(&mut stream).await), "408 body: not received within 10 s; send it without pauses");
 }
 
 #[tokio::test(start_paused = true)]

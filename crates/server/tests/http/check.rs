@@ -80,7 +80,7 @@ async fn costs_have_a_bound() {
         let refused = bench.post("/v1/check", &format!(r#"{{{asked},"cost":9007199254740993}}"#)).await;
         assert_eq!(
             wrong(&refused),
-            "400 cost: 9007199254740993 is too large; use 0 to 9007199254740992 units, of which 0 only looks"
+            "400 cost: 9007199254740993 is too large; use 0 to 9007199254740992 units; 0 takes none"
         );
     }
     let bench = Bench::with(&rules);

@@ -45,6 +45,8 @@ async fn metrics() {
         "tidegate_response_time_seconds_sum{protocol=\"http\"} 0",
         "tidegate_response_time_seconds_count{protocol=\"http\"} 5",
         "tidegate_response_time_seconds_count{protocol=\"grpc\"} 0",
+        // The start of its clock.
+        "tidegate_policy_loaded_seconds 1700000000",
         "ratelimit_service_response_time_seconds_count{grpc_method=\"ShouldRateLimit\"} 0",
         "ratelimit_service_should_rate_limit_error{err_type=\"service_error\"} 0",
     ] {

@@ -82,7 +82,7 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(first[0].starts_with("WARN ") && first[0].contains("redis://127.0.0.1:PORT/0"), "{first:?}");
     assert!(first[0].contains("store=\"default\" left_out=0"), "{first:?}");
-    assert!(first[0].contains("store call failed: rules go by on_store_failure "), "{first:?}");
+    assert!(first[0].contains("store call failed: rules follow on_store_failure "), "{first:?}");
     bench.clock.set(Time::from_nanos(1_700_000_010_000_000_000));
     for _ in 0..10 {
         check(&bench, "strict").await;
@@ -93,10 +93,10 @@ async fn failures_are_told_from_time_to_time_without_the_password() {
     assert!(left_out.parse::<u64>().unwrap() >= 9, "{second:?}");
     // No rule has a say in these.
     for (seconds, path, body, instead) in [
-        (20, "/v1/check", r#"{"key":"ann","limit":"5/minute"}"#, "limits of callers go on in memory"),
-        (30, "/v1/check", r#"[{"key":"bob","limit":"5/minute"}]"#, "limits of callers go on in memory"),
+        (20, "/v1/check", r#"{"key":"ann","limit":"5/minute"}"#, "limits of callers are decided in memory"),
+        (30, "/v1/check", r#"[{"key":"bob","limit":"5/minute"}]"#, "limits of callers are decided in memory"),
         (40, "/v1/permits", r#"{"key":"ann","limit":1,"lease":"1m"}"#, "permits are held in memory"),
-        (50, "/v1/inspect", r#"{"key":"ann","limit":"5/minute"}"#, "what was asked of a key stays unknown"),
+        (50, "/v1/inspect", r#"{"key":"ann","limit":"5/minute"}"#, "the state of the key is unknown"),
     ] {
         bench.clock.set(Time::from_nanos((1_700_000_000 + seconds) * 1_000_000_000));
         bench.post(path, body).await;

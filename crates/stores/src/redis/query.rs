@@ -27,7 +27,7 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if query.set(name, value)? {
-                return Err(wrong("parameter", name, "it stands twice: leave one out"));
+                return Err(wrong("parameter", name, "it is given twice: leave one out"));
             }
         }
         Ok(query)
@@ -44,7 +44,7 @@ impl Query {
             "db" => self.database.replace(database(value)?).is_some(),
             "sentinel_user" => self.sentinel_user.replace(filled(name, value)?).is_some(),
             "sentinel_password" => {
-                let not_text = |_| secret(name, "its escapes (%XX) do not make UTF-8 text");
+                let not_text = |_| secret(name, "its escapes (%XX) are not valid UTF-8 text");
                 let password = percent_decode_str(value).decode_utf8().map_err(not_text)?.into_owned();
                 self.sentinel_password.replace(Secret::new(password)).is_some()
             }
@@ -60,7 +60,7 @@ impl Query {
 pub(super) fn text(part: &str, escaped: &str) -> Result<String, TargetError> {
     match percent_decode_str(escaped).decode_utf8() {
         Ok(text) if !text.contains('\0') => Ok(text.into_owned()),
-        _ => Err(wrong(part, escaped, "its escapes (%XX) do not make UTF-8 text without NUL")),
+        _ => Err(wrong(part, escaped, "its escapes (%XX) are not valid UTF-8 text without NUL")),
     }
 }
 

@@ -228,7 +228,7 @@ impl FromStr for Target {
         };
         let sentinel_login = Login { user: query.sentinel_user, password: query.sentinel_password };
         if kind != Kind::Sentinel && sentinel_login != Login::default() {
-            return Err(secret("sentinel_user or sentinel_password", "they belong to redis+sentinel:// alone"));
+            return Err(secret("sentinel_user or sentinel_password", "only redis+sentinel:// takes them"));
         }
         if kind != Kind::Socket && query.database.is_some() {
             return Err(secret("db", "write the database after the host, as in redis://localhost:6379/1"));
@@ -353,7 +353,7 @@ fn login_of(user_info: Option<&str>) -> Result<Login, TargetError> {
     if password.contains(':') {
         return Err(secret("password", "it has a colon: write it as %3A"));
     }
-    let not_text = |_| secret("user or password", "its escapes (%XX) do not make UTF-8 text");
+    let not_text = |_| secret("user or password", "its escapes (%XX) are not valid UTF-8 text");
     let user = percent_decode_str(user).decode_utf8().map_err(not_text)?.into_owned();
     let password = percent_decode_str(password).decode_utf8().map_err(not_text)?.into_owned();
     let user = (!user.is_empty()).then_some(user);
@@ -431,7 +431,7 @@ fn socket_of(hosts: &str, path: &str) -> Result<PathBuf, TargetError> {
     }
     let path = text("path", path)?;
     if path.len() < 2 {
-        return Err(wrong("path", &path, "write where the socket is, as in redis+unix:///run/redis.sock"));
+        return Err(wrong("path", &path, "write the path of the socket, as in redis+unix:///run/redis.sock"));
     }
     Ok(Path::new(&path).to_owned())
 }
@@ -441,7 +441,7 @@ fn primary_of(path: &str) -> Result<(String, &str), TargetError> {
     let (primary, database) = path.split_once('/').unwrap_or((path, ""));
     let primary = text("name of the primary", primary)?;
     if primary.is_empty() {
-        let fix = "write after the hosts how the Sentinels call it, as in redis+sentinel://host:26379/mymaster";
+        let fix = "write the name that the Sentinels know after the hosts, as in redis+sentinel://host:26379/mymaster";
         return Err(wrong("name of the primary", &primary, fix));
     }
     Ok((primary, database))

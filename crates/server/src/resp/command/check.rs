@@ -41,7 +41,7 @@ async fn check(door: &RespDoor, via: Via<'_>, replies: &mut Replies, command: &C
     let checked = door.service.check_known(via, &request).await;
     let Some(outcome) = checked.map_err(told)? else {
         let shown = Shown(domain.as_bytes(), COMMAND_BYTES_TOLD_MAX);
-        return Err(format!("ERR domain: there are no rules for `{shown}`; name one of the configuration"));
+        return Err(format!("ERR domain: there are no rules for `{shown}`; use a domain of the configuration"));
     };
     if outcome.denial() == Some(Denial::Overloaded) {
         return Err(OVERLOADED.to_owned());
@@ -70,7 +70,7 @@ fn cost(command: &Command<'_>) -> Result<(usize, u64), String> {
     let cost = integer(given).and_then(|cost| u64::try_from(cost).ok());
     let refused = || {
         let shown = Shown(given, NUMBER_BYTES_TOLD_MAX);
-        format!("ERR COST: `{shown}` is not a number of units; use a whole number from 0 on")
+        format!("ERR COST: `{shown}` is not a number of units; use a whole number of 0 or more")
     };
     Ok((count - 2, cost.ok_or_else(refused)?))
 }

@@ -125,5 +125,7 @@ pub(super) fn time(context: &mut Context<'_>) {
 
 pub(super) fn refuse_flush(context: &mut Context<'_>, command: &Command<'_>) {
     let name = Shown(command.get(0), COMMAND_BYTES_TOLD_MAX);
-    context.replies.error(format_args!("ERR {name} is refused: every limit would start anew; use DEL for single keys"));
+    context
+        .replies
+        .error(format_args!("ERR {name} is not supported: it would reset every limit; use DEL for single keys"));
 }

@@ -27,7 +27,7 @@ pub(super) async fn run(context: &mut Context<'_>, name: Name, command: &Command
         Name::Discard => context.replies.error("ERR DISCARD without MULTI"),
         Name::Watch if is_open => context.replies.error("ERR WATCH inside MULTI is not allowed"),
         Name::Watch => context.replies.error(
-            "ERR WATCH is not supported: CL.THROTTLE decides and takes in one step; leave WATCH out and look at its reply",
+            "ERR WATCH is not supported: CL.THROTTLE decides and takes in one step; remove WATCH and use its reply",
         ),
         Name::Unwatch if is_open => match table::find(command.get(0)) {
             Some(spec) => queue(context, spec, command),

@@ -182,7 +182,7 @@ impl Dialer {
 fn check(reply: Option<&Reply>, expect: Expect) -> Result<(), DialError> {
     match (reply, expect) {
         (Some(Reply::Error(error)), Expect::Primary) if error.code() == "NOPERM" => {
-            let reason = "the user may not ask for its role: grant it +role".to_owned();
+            let reason = "the user may not run ROLE: grant it +role".to_owned();
             Err(DialError { reason, is_access_denied: true })
         }
         // It is there and we are let in: what it cannot do now, or may not do for us, each call learns by itself.
@@ -194,7 +194,7 @@ fn check(reply: Option<&Reply>, expect: Expect) -> Result<(), DialError> {
         (Some(Reply::Error(error)), _) => Err(DialError::refused(error)),
         (Some(Reply::Array(role)), Expect::Primary) => match role.first().and_then(Reply::text) {
             Some("master") => Ok(()),
-            role => Err(format!("it is to be the primary, but its role is {}", role.unwrap_or("none")).into()),
+            role => Err(format!("expected the primary, but its role is {}", role.unwrap_or("none")).into()),
         },
         (Some(_), Expect::Anything) => Ok(()),
         _ => Err("it does not answer like Redis".to_owned().into()),
@@ -215,7 +215,7 @@ pub(super) fn tls(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            return Err("this system has no authorities of certificates: name a file with ?ca=/path".to_owned());
+            return Err("this system has no CA certificates: name a file with ?ca=/path".to_owned());
         }
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

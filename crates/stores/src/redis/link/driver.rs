@@ -40,7 +40,7 @@ pub(super) async fn drive(pipe: Arc<Pipe>, wire: Wire, mut note: impl FnMut(Tall
 }
 
 const NO_REDIS: &str = "it does not answer like Redis";
-const UNASKED: &str = "the server sent a reply that nobody asked for";
+const UNASKED: &str = "the server sent a reply without a request";
 
 struct Driver {
     pipe: Arc<Pipe>,
@@ -64,7 +64,7 @@ struct Driver {
 /// Also when the runtime drops the task.
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.close(&Trouble::Broken("its runtime ended".into()));
+        self.close(&Trouble::Broken("its Tokio runtime ended".into()));
     }
 }
 
@@ -95,7 +95,7 @@ impl Driver {
                 return Poll::Ready(Trouble::Broken(UNASKED.into()));
             }
             if turned.is_done {
-                return Poll::Ready(Trouble::Broken("it was retired".into()));
+                return Poll::Ready(Trouble::Broken("it was replaced".into()));
             }
             if let Err(error) = self.write(now, context) {
                 return Poll::Ready(Trouble::Broken(error.to_string().into()));

@@ -13,7 +13,7 @@ use super::bounds::{REDIRECTIONS_MAX, WAITING_MAX};
 #[non_exhaustive]
 pub enum CallError {
     /// The call was not applied and will not be.
-    #[error("{store}: not asked: {why}")]
+    #[error("{store}: not sent: {why}")]
     NotSent {
         /// The store.
         store: Arc<str>,
@@ -21,7 +21,7 @@ pub enum CallError {
         why: Why,
     },
     /// The call was sent and may have been applied, once.
-    #[error("{store}: asked without an answer: {why}")]
+    #[error("{store}: sent, but not answered: {why}")]
     Unknown {
         /// The store.
         store: Arc<str>,
@@ -92,10 +92,10 @@ pub enum Why {
     #[error("no connection: {0}")]
     AccessDenied(Arc<str>),
     /// There is no connection yet.
-    #[error("no connection: it is being made")]
+    #[error("no connection: still connecting")]
     Connecting,
     /// There is no connection yet, and the caller waits no longer. The server may not be at fault.
-    #[error("no connection yet: it is being made, and the call would wait too long for it")]
+    #[error("no connection: still connecting, and the call would wait too long")]
     ConnectingTooLate,
     /// Calls failed so often that none is sent until a probe succeeds.
     #[error("the breaker is open: the server did not answer in time and is probed")]

@@ -223,7 +223,7 @@ fn tell(node: &Node, Message { kind, detail, left_out }: &Message) {
         Kind::Lost => log!(warn, endpoint = %detail, "lost a connection to the store"),
         Kind::Unreachable => log!(warn, why = detail, "cannot connect to the store"),
         Kind::AccessDenied => {
-            log!(error, why = detail, "cannot connect to the store: correct the login, or what the user may do");
+            log!(error, why = detail, "cannot connect to the store: correct the login or the permissions of the user");
         }
         Kind::BreakerOpened => {
             log!(warn, "the store does not answer in time: calls are held back until a probe succeeds");
@@ -272,7 +272,7 @@ mod tests {
             "INFO connected to the store url=redis://db node=db:1 left_out=0 endpoint=/db",
             "WARN lost a connection to the store url=redis://db node=db:1 left_out=0 endpoint=/db",
             "WARN cannot connect to the store url=redis://db node=db:1 left_out=0 why=\"/db: connection refused\"",
-            "ERROR cannot connect to the store: correct the login, or what the user may do url=redis://db node=db:1 \
+            "ERROR cannot connect to the store: correct the login or the permissions of the user url=redis://db node=db:1 \
              left_out=0 why=\"/db: login refused: WRONGPASS\"",
         ];
         assert_eq!(ours(), lines);

@@ -97,7 +97,7 @@ impl Keeper {
                     if connected.elapsed() >= BACKOFF_MAX {
                         pause = Duration::ZERO;
                     }
-                    Why::NoConnection("it was lost".into())
+                    Why::NoConnection("the connection was lost".into())
                 }
                 Err(error) => {
                     self.node.journal.unreachable(&self.node, &error);

@@ -44,7 +44,7 @@ async fn a_login_that_fails_is_told_with_the_store_and_without_the_password() {
     let port = server.port;
     let wrong = failure(&format!("redis://:opensecret@127.0.0.1:{port}")).await;
     assert!(
-        wrong.starts_with(&format!("redis://127.0.0.1:{port}/0: not asked: no connection: 127.0.0.1:{port}: login"))
+        wrong.starts_with(&format!("redis://127.0.0.1:{port}/0: not sent: no connection: 127.0.0.1:{port}: login"))
     );
     assert!(wrong.contains("WRONGPASS") && !wrong.contains("opensecret"), "{wrong}");
     let nobody = failure(&format!("redis://nobody:opensecret@127.0.0.1:{port}")).await;

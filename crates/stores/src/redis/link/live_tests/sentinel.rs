@@ -83,7 +83,7 @@ async fn a_replica_that_sentinels_take_for_the_primary_is_not_written_to() {
     });
     let redis = open(&format!("redis+sentinel://127.0.0.1:{}/tide", sentinel.await));
     let failed = add(&redis, "k").await.unwrap_err();
-    assert!(failed.to_string().contains("it is to be the primary, but its role is slave"), "{failed}");
+    assert!(failed.to_string().contains("expected the primary, but its role is slave"), "{failed}");
     server.command("REPLICAOF NO ONE");
     recover(&redis, "k").await;
 }
