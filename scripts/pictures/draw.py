@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Draws the pictures of the guide: scripts/pictures/draw.py target/release/tidegate
 
-The algorithms are drawn from what `tidegate decide` answers, the others from the lines below. Colours follow the reader's light or
-dark mode.
+The picture of the algorithms shows answers of `tidegate decide`. Colours follow the light or dark mode of the reader.
 """
 
 import json
@@ -86,13 +85,13 @@ def decision():
     picture = Picture(860, 250, "How a request is decided")
     picture.box(10, 85, 130, 70, ["request", "domain, descriptors", "or HTTP"])
     picture.box(180, 85, 130, 70, ["rules", "all that match", "its domain"])
-    picture.box(350, 85, 150, 70, ["charges", "one for each limit:", "key, cost, limit"])
+    picture.box(350, 85, 150, 70, ["charges", "one per limit:", "key, cost, limit"])
     picture.box(540, 85, 130, 70, ["store", "takes all of them", "or none"])
     for left, right in [(140, 180), (310, 350), (500, 540)]:
         picture.arrow((left, 120), (right, 120))
-    picture.box(720, 10, 130, 50, ["allowed", "what remains"], "good")
+    picture.box(720, 10, 130, 50, ["allowed", "remaining units"], "good")
     picture.box(720, 95, 130, 50, ["429", "exact Retry-After"], "bad")
-    picture.box(720, 180, 130, 60, ["no answer", "what the rule chose:", "allow, deny, local"], "warn")
+    picture.box(720, 180, 130, 60, ["no answer", "the rule's choice:", "allow, deny, local"], "warn")
     picture.arrow((670, 105), (695, 105), (695, 35), (720, 35))
     picture.arrow((670, 120), (720, 120))
     picture.arrow((670, 135), (695, 135), (695, 210), (720, 210))
@@ -110,18 +109,18 @@ ARRIVALS = sorted([2, 2.5, 3, 3.5, 4, 4.5, 5] + [20 + 3 * n for n in range(8)] +
 SPAN = 120
 
 ALGORITHMS = [
-    ("gcra, and both buckets", "one unit each 6 s, 5 at once", {"algorithm": "gcra", "rate": 10, "per_ns": 60 * SECOND, "burst": 5}),
-    ("fixed_window", "10 in each minute, anew on the minute", {"algorithm": "fixed_window", "limit": 10, "window_ns": 60 * SECOND}),
+    ("gcra and both buckets", "one unit every 6 s, burst of 5", {"algorithm": "gcra", "rate": 10, "per_ns": 60 * SECOND, "burst": 5}),
+    ("fixed_window", "10 per minute, reset on the minute", {"algorithm": "fixed_window", "limit": 10, "window_ns": 60 * SECOND}),
     ("sliding_log", "10 in any 60 s, exactly", {"algorithm": "sliding_log", "limit": 10, "window_ns": 60 * SECOND}),
-    ("sliced_window", "10 in any 60 s, back a slice late", {"algorithm": "sliced_window", "limit": 10, "window_ns": 60 * SECOND, "slices": 6}),
-    ("sliding_counter", "this minute and a share of the last", {"algorithm": "sliding_counter", "limit": 10, "window_ns": 60 * SECOND}),
-    ("calendar_window", "10 in each day of a time zone",
+    ("sliced_window", "10 in any 60 s, freed one slice late", {"algorithm": "sliced_window", "limit": 10, "window_ns": 60 * SECOND, "slices": 6}),
+    ("sliding_counter", "this minute plus part of the last", {"algorithm": "sliding_counter", "limit": 10, "window_ns": 60 * SECOND}),
+    ("calendar_window", "10 per day in a time zone",
      {"algorithm": "calendar_window", "limit": 10, "period": "day", "time_zone": "UTC"}),
 ]
 
 
 def answers(binary, limit):
-    """What is used before each second, and what becomes of each arrival."""
+    """Yields the units in use at each half second, and whether each arrival is allowed."""
     start = 1_800_000_000 * SECOND
     lines, kinds = [{"op": "new", "limit": limit}], [None]
     for tenth in range(0, SPAN * 10 + 1, 5):
@@ -143,7 +142,7 @@ def answers(binary, limit):
 
 def algorithms(binary):
     width, panel, left = 860, 92, 250
-    picture = Picture(width, panel * len(ALGORITHMS) + 40, "What each algorithm lets pass of the same requests")
+    picture = Picture(width, panel * len(ALGORITHMS) + 40, "The same requests under each algorithm")
     scale = (width - left - 20) / SPAN
     for number, (name, what, limit) in enumerate(ALGORITHMS):
         top = number * panel + 12
@@ -166,18 +165,18 @@ def algorithms(binary):
         picture.line(left + 60 * scale, top + 8, left + 60 * scale, base + 14, "seam")
         picture.text(10, top + 60, f"{passed} of {all_of} pass", "small")
     bottom = panel * len(ALGORITHMS) + 20
-    picture.text(left + 60 * scale, bottom, "a minute", "small", "middle")
-    picture.text(width - 20, bottom, "two", "small", "end")
-    picture.text(10, bottom, "blue: units used; green: passes, red: denied", "small")
+    picture.text(left + 60 * scale, bottom, "1 min", "small", "middle")
+    picture.text(width - 20, bottom, "2 min", "small", "end")
+    picture.text(10, bottom, "blue: units used, green: allowed, red: denied", "small")
     picture.write("algorithms.svg")
 
 
 def shared():
-    picture = Picture(860, 330, "How exactly nodes share a limit")
+    picture = Picture(860, 330, "How nodes share a limit")
     columns = [
-        ("exact", ["asks Redis for each request", "together never more than the limit", "one round trip a request"]),
-        ("leased", ["takes a slice, spends it itself", "together never more than the limit", "one round trip a slice"]),
-        ("async", ["counts itself, reports the units", "may admit a few more", "no round trip on the way"]),
+        ("exact", ["asks Redis for each request", "never more than the limit in total", "one round trip per request"]),
+        ("leased", ["takes a slice, spends it locally", "never more than the limit in total", "one round trip per slice"]),
+        ("async", ["counts locally, reports later", "may admit slightly more", "no round trip per request"]),
     ]
     for number, (name, lines) in enumerate(columns):
         x = 20 + 285 * number
@@ -186,7 +185,7 @@ def shared():
             picture.text(x + 125, 262 + 20 * place, line, "small", "middle")
         for node in (0, 1):
             picture.box(x + 135 * node, 45, 115, 46, [f"node {node + 1}"] + (["holds 20 units"] if name == "leased" else []))
-        picture.box(x + 60, 180, 130, 50, ["Redis", "60 of 100 left" if name == "leased" else "the count"])
+        picture.box(x + 60, 180, 130, 50, ["Redis", "60 of 100 left" if name == "leased" else "holds the count"])
         for node in (0, 1):
             x1, x2 = x + 57 + 135 * node, x + 95 + 60 * node
             if name == "exact":
@@ -202,14 +201,14 @@ def shared():
 
 
 def failures():
-    picture = Picture(860, 330, "What a rule does when its store does not answer")
-    picture.box(10, 120, 150, 70, ["the store", "gave no answer", "within timeout"], "warn")
+    picture = Picture(860, 330, "What a rule does when its store does not respond")
+    picture.box(10, 120, 150, 70, ["store", "no answer", "within the timeout"], "warn")
     rows = [
-        ("allow", "the request passes", "nobody is limited meanwhile", "good"),
-        ("deny", "503, OVER_LIMIT on Envoy", "nobody passes meanwhile", "bad"),
-        ("local (the default)", "each node goes on from the last state it knows", "up to what was left, once more on each node", "box"),
-        ("local: {share: auto}", "the same with the limit divided by the nodes", "about the limit, where all nodes are in use", "box"),
-        ("local: 100/minute", "a limit written for this case, on each node", "nodes × 100 a minute", "box"),
+        ("allow", "the request passes", "no limit during the outage", "good"),
+        ("deny", "503, OVER_LIMIT on Envoy", "no request passes during the outage", "bad"),
+        ("local (the default)", "each node continues from the last known state", "at most the remaining units, on each node", "box"),
+        ("local: {share: auto}", "as local, with the limit divided by the number of nodes", "about the limit, if all nodes get traffic", "box"),
+        ("local: 100/minute", "a separate limit, on each node", "nodes × 100 per minute", "box"),
     ]
     for number, (choice, what, bound, kind) in enumerate(rows):
         y = 10 + 54 * number
@@ -217,7 +216,7 @@ def failures():
         picture.arrow((160, 155), (200, 155), (200, y + 21), (240, y + 21))
         picture.text(450, y + 18, what)
         picture.text(450, y + 35, bound, "small")
-    picture.box(10, 282, 150, 40, ["the node", "is overloaded"], "warn")
+    picture.box(10, 282, 150, 40, ["node", "overloaded"], "warn")
     picture.arrow((160, 302), (240, 302))
     picture.box(240, 282, 190, 40, ["local"], "bad")
     picture.text(450, 298, "503 with Retry-After, UNAVAILABLE, -OVERLOADED")
