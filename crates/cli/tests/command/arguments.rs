@@ -1,4 +1,4 @@
-//! Flags, help and what is said about arguments that cannot be used.
+//! Flags, help, and errors about invalid arguments.
 
 use insta::assert_snapshot;
 
