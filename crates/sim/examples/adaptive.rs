@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 
 use std::error::Error;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +60,10 @@ const SEEDS: u64 = 60;
 
 /// The least and the median share of what is possible, in the second half of each phase, over many seeds.
 fn print_seeds(noise: f64) -> Result {
-    println!("\nwork that varies by {:.0} %: least and median share of {SEEDS} seeds", noise * 100.0);
+    println!(
+        "\nwork varies by {:.0} %: minimum and median share of the possible throughput, {SEEDS} seeds",
+        noise * 100.0
+    );
     for contestant in Contestant::ADAPTIVE {
         let mut shares = vec![Vec::new(); Scenario::step(SEED).phases.len()];
         for seed in 1..=SEEDS {
@@ -106,7 +108,7 @@ fn service_ms(scenario: &Scenario, second: u64) -> f64 {
 fn throughput() -> Plot {
     Plot {
         file: "adaptive-throughput.svg",
-        title: "Requests a second that ended in time (grey: the most possible)",
+        title: "Requests per second that met their deadline (grey: the maximum possible)",
         axis: 1.0..1000.0,
         colour: RGBColor(0, 95, 175),
         value: |run, at| Some(run.stretch(second(at)).throughput),
@@ -117,7 +119,7 @@ fn throughput() -> Plot {
 fn p99() -> Plot {
     Plot {
         file: "adaptive-p99.svg",
-        title: "99th percentile of their time, in ms (grey: 2.5 times the work; gap: no request served)",
+        title: "99th percentile of their latency in ms (grey: 2.5 times the work; gaps: no request was served)",
         axis: 50.0..5000.0,
         colour: RGBColor(175, 60, 0),
         value: |run, at| run.stretch(second(at)).p99.map(|p99| p99.as_secs_f64() * 1000.0),
@@ -146,17 +148,6 @@ fn draw(path: &Path, plot: &Plot, runs: &[(Contestant, Run)]) -> Result {
         draw_panel(&panel, plot, &contestant.name(), run)?;
     }
     root.present()?;
-    drop(root);
-    add_dark_mode(path)
-}
-
-/// Inverts the colours for readers in dark mode; hues stay as they are.
-fn add_dark_mode(path: &Path) -> Result {
-    const STYLE: &str =
-        "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.9) hue-rotate(180deg); } }</style>";
-    let plot = fs::read_to_string(path)?;
-    let (first_line, rest) = plot.split_once('\n').ok_or("the plot is empty")?;
-    fs::write(path, format!("{first_line}\n{STYLE}\n{rest}"))?;
     Ok(())
 }
 

@@ -1,17 +1,17 @@
-//! Slow and heavy runs against the server as it was built for release. `make soak` starts all of them, one after the other;
-//! `make soak SOAK="reloads stops"` only these.
+//! Slow and heavy tests of the server in a release build. `make soak` runs all of them, one after the other, and
+//! `make soak SOAK="reloads stops"` only these two.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | how a run tells what it does and what it measured | `report.rs` |
-//! | clients that ask, load, latencies | `client.rs`, `load.rs` |
+//! | the progress and the results of a run | `report.rs` |
+//! | clients, load, latencies | `client.rs`, `load.rs` |
 //! | HTTP/2 by hand | `http2.rs` |
 //! | silent, slow and too many connections | `silent.rs`, `crowd.rs` |
 //! | floods of HTTP/2 frames | `floods.rs` |
-//! | readers that do not read | `pages.rs` |
+//! | clients that request large pages and do not read them | `pages.rs` |
 //! | millions of keys, and one hot key | `keys.rs` |
-//! | a Redis Cluster in two networks, cut apart | `partition.rs`, `namespaces.rs` |
-//! | reloads, bad files, stops, memory over a minute | `life.rs` |
+//! | a network partition in a Redis Cluster | `partition.rs`, `namespaces.rs` |
+//! | reloads, bad files, stops, memory over one minute | `life.rs` |
 
 // clippy.toml allows it in test functions, not in those that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -52,7 +52,7 @@ const RUNS: [(&str, Run); 12] = [
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|name| RUNS.iter().all(|(run, _)| run != name)) {
-        eprintln!("error: no run is called {unknown}; there are {}", RUNS.map(|(name, _)| name).join(", "));
+        eprintln!("error: unknown run {unknown}; use {}", RUNS.map(|(name, _)| name).join(", "));
         return ExitCode::from(2);
     }
     let mut report = Report::new();

@@ -145,28 +145,28 @@ pub(super) fn plain(why: &Why) -> String {
 }
 
 const HUNG_UP: &str =
-    "write rediss:// if the port has TLS; set tls-auth-clients no if it asks clients for certificates";
+    "use rediss:// if the port has TLS; set tls-auth-clients no if the server requires client certificates";
 
 /// What may help against a failure to connect, by words of the system, of TLS and of Redis; the first that is found counts.
 const REMEDIES: [(&str, &str); 21] = [
     ("WRONGPASS", "correct the user and the password in the URL"),
-    ("NOAUTH", "write the password into the URL, as in redis://user:password@HOST or redis://:password@HOST"),
-    ("login refused", "correct the user and the password in the URL; leave them out if the server has none"),
-    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster has database 0 alone"),
-    ("NOPERM", "grant the user what the section Permissions of docs/src/shared-store.md lists"),
-    ("cluster support disabled", "write redis:// without +cluster: the server is no Cluster"),
+    ("NOAUTH", "add the password to the URL: redis://user:password@HOST or redis://:password@HOST"),
+    ("login refused", "correct the user and the password in the URL; remove them if the server has none"),
+    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster only has database 0"),
+    ("NOPERM", "grant the user the permissions that docs/src/shared-store.md lists"),
+    ("cluster support disabled", "use redis:// without +cluster: the server is not a Cluster"),
     ("no primary named", "correct the name after the / of the URL; `redis-cli -p 26379 SENTINEL MASTERS` lists them"),
-    ("command 'SENTINEL'", "write redis:// without +sentinel: the server is no Sentinel"),
-    ("max number of clients", "raise maxclients, or find out which clients keep connections"),
-    ("InvalidContentType", "write redis:// if the port has no TLS, or correct the port"),
-    ("CaUsedAsEndEntity", "make a certificate with basicConstraints=CA:FALSE; docs/src/shared-store.md shows how"),
-    ("NotValidForName", "make a certificate that names the host of the URL as subjectAltName"),
-    ("UnknownIssuer", "name the authority of the certificate with ?ca=/path.pem"),
-    ("not connected within", "check host, port and firewalls, and write redis:// if the port has no TLS"),
-    ("TLS", "check the certificate of the server, and the authority that ?ca= names"),
-    ("ca ", "correct the path that ?ca= gives"),
+    ("command 'SENTINEL'", "use redis:// without +sentinel: the server is not a Sentinel"),
+    ("max number of clients", "raise maxclients, or find the clients that keep connections open"),
+    ("InvalidContentType", "use redis:// if the port has no TLS, or correct the port"),
+    ("CaUsedAsEndEntity", "create a certificate with basicConstraints=CA:FALSE, as in docs/src/shared-store.md"),
+    ("NotValidForName", "create a certificate with the host of the URL as subjectAltName"),
+    ("UnknownIssuer", "add the authority of the certificate to the URL: ?ca=/path.pem"),
+    ("not connected within", "check host, port and firewalls; use redis:// if the port has no TLS"),
+    ("TLS", "check the certificate of the server and the authority in ?ca="),
+    ("ca ", "correct the path in ?ca="),
     ("refused", "start the server, or correct the host and the port"),
-    ("lookup", "correct the host: its name is not known"),
+    ("lookup", "correct the host: its name cannot be resolved"),
     ("closed", HUNG_UP),
     ("reset by peer", HUNG_UP),
     ("roken pipe", HUNG_UP),
@@ -174,5 +174,5 @@ const REMEDIES: [(&str, &str); 21] = [
 
 fn remedy(message: &str) -> &'static str {
     let found = REMEDIES.iter().find(|(words, _)| message.contains(words));
-    found.map_or("check host, port and firewalls, and whether the server is busy", |(_, remedy)| remedy)
+    found.map_or("check host, port and firewalls, and whether the server is overloaded", |(_, remedy)| remedy)
 }

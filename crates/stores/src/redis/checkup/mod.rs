@@ -78,10 +78,10 @@ async fn look(target: &Target, findings: &mut Vec<Finding>) {
     let located = dialer.locate().await;
     for why in &located.silent {
         if located.primaries.is_ok() {
-            let fix = "start it, or leave it out of the URL: it is needed when the others fail";
+            let fix = "start it, or remove it from the URL; it is needed when the others fail";
             notes.warning(
                 Topic::Connection,
-                format!("a host of the URL does not answer: {}", finding::plain(why)),
+                format!("a host of the URL does not respond: {}", finding::plain(why)),
                 fix,
             );
         }
