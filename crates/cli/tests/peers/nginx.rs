@@ -9,11 +9,12 @@ use tidegate_testkit::ports::free_port;
 use tidegate_testkit::process::{Process, directory};
 use tidegate_testkit::repository::{example, root};
 use tidegate_testkit::tidegate::Tidegate;
+use tidegate_testkit::wait::eventually;
 
 use crate::readme;
 
 pub(crate) struct Nginx {
-    _process: Process,
+    process: Process,
     pub(crate) address: SocketAddr,
 }
 
@@ -38,7 +39,7 @@ impl Nginx {
         command.arg("-p").arg(directory.path()).arg("-c").arg(config).args(["-g", "daemon off;"]);
         let mut process = Process::start(directory, &mut command, None);
         process.wait_until("listening", || std::net::TcpStream::connect(address).is_ok());
-        Nginx { _process: process, address }
+        Nginx { process, address }
     }
 }
 
@@ -121,7 +122,8 @@ fn a_store_that_is_away_is_503_where_a_rule_denies_then() {
 #[test]
 fn five_failed_logins_close_the_login_and_nothing_else() {
     let (application, tidegate) = (Logins::start(), Tidegate::with_examples());
-    let nginx = Nginx::start_with(application.address, &tidegate, &[]);
+    let log = "log_format statuses $response_status; access_log statuses.log statuses;";
+    let nginx = Nginx::start_with(application.address, &tidegate, &[("access_log off;", log)]);
     // On one connection, since nginx reads its next request when the report of the last one is answered.
     let mut client = Connection::open(nginx.address).unwrap();
     let mut login = |path: &str, password: &str| {
@@ -138,6 +140,10 @@ fn five_failed_logins_close_the_login_and_nothing_else() {
     check_denial(&denial, 429, "#abnormal-usage-detected");
     assert!((890..=900).contains(&denial.number("retry-after")), "{denial:?}");
     assert_eq!(get(nginx.address, "/").status, 200);
+    // nginx writes a line when it has sent the response.
+    let statuses = ["200", "401", "401", "401", "401", "401", "429", "200"];
+    let logged = || std::fs::read_to_string(nginx.process.path("statuses.log")).unwrap();
+    assert!(eventually(|| logged().split_whitespace().eq(statuses)), "{}", logged());
     let reported = "tidegate_reported_units_total{domain=\"web\",rule=\"wrong-passwords\"}";
     assert_eq!(tidegate.metric(reported), Some(5.0));
 }
