@@ -195,6 +195,10 @@ pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
 
+/// Longest problem body that is repeated in a header. nginx treats a response as lost if its head exceeds a buffer of 4 kB or
+/// 8 kB, and the names of the limits are in two more headers.
+pub const PROBLEM_HEADER_BYTES_MAX: usize = 1024;
+
 /// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;
 
