@@ -191,6 +191,10 @@ pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
 
+/// Most bytes of a body that is dropped because no call needs it, so that the connection can go on. A longer one ends the
+/// connection.
+pub const HTTP_SKIPPED_BYTES_MAX: u64 = 16 << 10;
+
 /// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;
 
