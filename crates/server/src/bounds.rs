@@ -113,11 +113,14 @@ pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 /// Longest line of a command that is typed rather than sent as an array: that of Redis.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most arguments of a command before the password was said: HELLO with all its options has fewer.
+/// Most arguments of a command before the password was said, typed or not: HELLO with all its options has fewer.
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 
 /// Longest argument before the password was said: strangers get little memory.
 pub const UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest typed line before the password was said, for the same reason.
+pub const UNAUTHENTICATED_INLINE_BYTES_MAX: usize = UNAUTHENTICATED_ARGUMENT_BYTES_MAX;
 
 /// Replies of a pipeline that are kept before they are written, though more of its commands were read: who sends and does
 /// not read must not fill the memory.
