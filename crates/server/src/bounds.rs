@@ -54,6 +54,10 @@ pub const WRITE_LOOK: Duration = Duration::from_millis(100);
 /// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
+/// How long after a signal to stop another one means the same: supervisors send it to a process and to its group, and a
+/// terminal sends it beside them. Shorter than a person takes to lose patience.
+pub const REPEATED_STOP: Duration = Duration::from_millis(500);
+
 /// Longest message over gRPC. The largest honest request, 128 descriptors of 64 entries of 20 bytes, takes two thirds of
 /// it.
 pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
