@@ -192,8 +192,9 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maps grow by doubling: the next larger one has room for 48.
 pub const SPARE_HEADERS_MAX: usize = 24;
 
-/// Bytes of an HTTP connection that may wait to be read or written: four heads. Bodies go through it in pieces.
-pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of an HTTP connection that may wait to be read or written: one head, so that half a head takes no more than that.
+/// Bodies go through it in pieces.
+pub const HTTP_BUFFER_BYTES_MAX: usize = HTTP_HEAD_BYTES_MAX;
 
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
