@@ -17,6 +17,7 @@
 //! | so many at once, each with a lease | `permits.rs`, `permit_book.rs` |
 //! | one after the other | `shape.rs` |
 //! | what people do to keys and rules while it runs | `admin.rs` |
+//! | keys that a full store in memory counts approximately | `approximate.rs` |
 //! | where counts live | `store.rs` |
 //! | how closely nodes agree, and what keeps calls away from a store that they share | `consistency/` |
 //! | lines that must not fill the log | `log_limiter.rs`, `failure_log.rs` |
@@ -31,6 +32,7 @@ pub mod http_request;
 
 mod active;
 mod admin;
+mod approximate;
 mod at_once;
 mod batch;
 mod caller;
