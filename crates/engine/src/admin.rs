@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Snapshot};
+use tidegate_core::{Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use tidegate_stores::Call;
 
 use crate::active::{Active, PolicyGuard};
+use crate::approximate::{forget, is_approximate};
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::outcome::effective;
@@ -110,11 +111,14 @@ impl Engine {
         let keys = self.keys(request)?;
         let (mut limits, mut kept) = (0, 0);
         for (planned, rule, _, backend) in keys.each() {
-            let mut is_kept =
-                keys.decide(planned, backend, Op::Reset).await?.is_some_and(|after| remembers(backend, &after));
+            let mut is_kept = false;
+            if let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Reset)? {
+                is_kept = !forget(backend, &charge).await?;
+            }
             if let Some(backend) = keys.active.store_of(rule) {
                 for penalty in keys.penalties(planned, rule)? {
-                    is_kept |= remembers(backend, &penalty.lift(backend).await?);
+                    penalty.lift(backend).await?;
+                    is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
                 }
             }
             limits += 1;
@@ -126,32 +130,45 @@ impl Engine {
     /// Gives units back to the keys that a request counts on. Tells to how many limits.
     ///
     /// # Errors
-    /// If the request itself is at fault, or a store does not answer.
+    /// If the request itself is at fault, a store does not answer, or one in memory that is full counts a key approximately,
+    /// so that units cannot be given back to it.
     pub async fn grant(&self, request: &Request<'_>, units: u64) -> Result<usize, RequestError> {
         let keys = self.keys(request)?;
+        let (mut limits, mut without) = (0, 0);
         for (planned, _, _, backend) in keys.each() {
-            keys.decide(planned, backend, Op::Refund(units, None)).await?;
+            limits += 1;
+            let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Refund(units, None))? else { continue };
+            if is_approximate(backend, &charge)? {
+                without += 1;
+            } else {
+                backend.decide(&Call::default(), &charge).await?;
+            }
         }
-        Ok(keys.each().count())
+        if without > 0 { Err(RequestError::NotGranted { limits: without }) } else { Ok(limits) }
     }
 
     /// Denies the keys that a request counts on for this long. Tells how many limits know of it. Nodes that share a store
     /// learn of it within a second.
     ///
     /// # Errors
-    /// If the request itself or the length is at fault, or a store does not answer.
+    /// If the request itself or the length is at fault, a store does not answer, or one in memory that is full has no place for
+    /// a block.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
         self.note_blocked();
         let keys = self.keys(request)?;
+        let (mut limits, mut without) = (0, 0);
         for (planned, rule, ..) in keys.each() {
+            limits += 1;
             let Some(backend) = keys.active.store_of(rule) else { continue };
-            keys.plan.block(rule, planned)?.impose(backend, length).await??;
+            let block = keys.plan.block(rule, planned)?;
+            block.impose(backend, length).await??;
+            without += usize::from(backend.states().is_some() && block.left(backend).await?.is_none());
             if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
                 asked.note_blocked(length);
             }
         }
-        Ok(keys.each().count())
+        if without > 0 { Err(RequestError::NotBlocked { limits: without }) } else { Ok(limits) }
     }
 
     /// Returns all rules, with their counts.
@@ -210,19 +227,6 @@ impl Keys {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
     }
-
-    async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<Option<Decision>, RequestError> {
-        match self.plan.charge(&self.active, planned, op)? {
-            Some(charge) => Ok(Some(backend.decide(&Call::default(), &charge).await?)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Whether a store in memory still counts what it was to forget, given its answer to that: of keys beyond its room it only
-/// keeps the least that each may have taken.
-pub(crate) fn remembers(backend: &Backend, after_reset: &Decision) -> bool {
-    backend.states().is_some() && after_reset.remaining() < after_reset.limit()
 }
 
 impl PolicyGuard {

@@ -62,6 +62,24 @@ pub enum RequestError {
         /// How many limits still count it. Others have forgotten it.
         limits: usize,
     },
+    /// A key that units were to be given back to, and of which a store in memory that is full knows too little for that.
+    #[error(
+        "key: nothing given back under {limits} of its limits, since the store in memory is full and counts it \
+         approximately; try again later, or give the store more keys"
+    )]
+    NotGranted {
+        /// How many limits have given nothing back. Others have.
+        limits: usize,
+    },
+    /// A key that was to be blocked, and for whose block a store in memory that is full has no place.
+    #[error(
+        "key: not blocked under {limits} of its limits, since the store in memory is full; try again later, or give the \
+         store more keys"
+    )]
+    NotBlocked {
+        /// How many limits do not block it. Others do.
+        limits: usize,
+    },
     /// A store that would have to answer does not.
     #[error("store: {0}; see the log")]
     Store(#[from] StoreError),

@@ -6,7 +6,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 use tidegate_policy::{Local, Share};
 use tidegate_stores::Call;
 
-use crate::admin::remembers;
+use crate::approximate::{forgetting, is_approximate};
 use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -102,12 +102,16 @@ impl Engine {
     /// said of a key must be true of it.
     ///
     /// # Errors
-    /// If the key is too long, the store does not answer, or it is in memory and full and cannot forget the key.
+    /// If the key is too long, the store does not answer, or it is in memory and full and counts the key approximately, so that
+    /// it cannot be forgotten and units cannot be given back to it.
     pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, op);
-        let decision = self.callers.decide(&Call::default(), &charge).await?;
+        if matches!(op, Op::Refund(..)) && is_approximate(&self.callers, &charge)? {
+            return Err(RequestError::NotGranted { limits: 1 });
+        }
+        let decision = self.callers.decide(&Call::default(), &forgetting(&self.callers, &charge)).await?;
         match op {
-            Op::Reset if remembers(&self.callers, &decision) => Err(RequestError::NotForgotten { limits: 1 }),
+            Op::Reset if is_approximate(&self.callers, &charge)? => Err(RequestError::NotForgotten { limits: 1 }),
             _ => Ok(decision),
         }
     }

@@ -17,6 +17,7 @@
 //! | leased permits | `permits.rs`, `permit_book.rs` |
 //! | queued requests (shaping) | `shape.rs` |
 //! | operators' changes to keys and rules at run time | `admin.rs` |
+//! | keys that a full store in memory counts approximately | `approximate.rs` |
 //! | the stores by name | `store.rs` |
 //! | how closely nodes agree, and how calls to a shared store are saved | `consistency/` |
 //! | bounds on log lines | `log_limiter.rs`, `failure_log.rs` |
@@ -31,6 +32,7 @@ pub mod http_request;
 
 mod active;
 mod admin;
+mod approximate;
 mod at_once;
 mod batch;
 mod caller;

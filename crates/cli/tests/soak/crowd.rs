@@ -23,7 +23,7 @@ const SPARE: usize = 64;
 const BATCH: usize = 250;
 
 /// Raises the limit of open files of this process as far as possible, and returns it.
-fn raise_open_files() -> u64 {
+pub(crate) fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(1 << 20);
     setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: limit.maximum }).unwrap();
@@ -31,7 +31,7 @@ fn raise_open_files() -> u64 {
 }
 
 /// Connects from one of several addresses, since one address has too few ports.
-fn connect(address: SocketAddr, number: usize) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr, number: usize) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from = Ipv4Addr::new(127, 0, 0, u8::try_from(2 + number % 8).unwrap());
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();

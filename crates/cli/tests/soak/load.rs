@@ -34,11 +34,20 @@ impl Server {
         Server::start_by(units, arguments, Tidegate::start)
     }
 
+    /// Starts a server with these rules.
+    pub(crate) fn with_rules(rules: &str, arguments: &[&str]) -> Server {
+        Server::start_with(rules, arguments, Tidegate::start)
+    }
+
     /// Starts a server by another function.
     pub(crate) fn start_by(units: u64, arguments: &[&str], start: impl FnOnce(&[&str]) -> Tidegate) -> Server {
+        Server::start_with(&rules(units), arguments, start)
+    }
+
+    fn start_with(rules: &str, arguments: &[&str], start: impl FnOnce(&[&str]) -> Tidegate) -> Server {
         let directory = directory();
         let path = directory.path().join("rules.yaml");
-        std::fs::write(&path, rules(units)).unwrap();
+        std::fs::write(&path, rules).unwrap();
         let all = [&["--config", path.to_str().unwrap()], arguments].concat();
         Server { tidegate: start(&all), directory }
     }
