@@ -1,8 +1,8 @@
-# What people type. `make` alone lists it.
+# The commands of this project. `make` without a target lists them.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-# Where rustup puts cargo, for shells that were open before it was installed.
+# The directory of cargo, for shells that were open before rustup installed it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -16,32 +16,32 @@ run: rust compiler ## build Tidegate and serve with the rules of examples/tidega
 	@cargo build --locked --release --package tidegate-cli
 	@$(BUILT)/tidegate serve --config examples/tidegate.yaml
 
-demo: rust compiler ## build Tidegate and show what it does; in a terminal that takes 15 seconds
+demo: rust compiler ## build Tidegate and show what a rate limiter does (15 seconds in a terminal)
 	@cargo build --locked --release --package tidegate-cli
 	@$(BUILT)/tidegate demo
 
-test: rust compiler components peers ## check format, lints, tests, docs examples and thread interleavings
+test: rust compiler components peers ## check formatting, lints, tests, doc examples and thread interleavings
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- --deny warnings
 	cargo test --locked
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --release --package tidegate-core --test shuttle --target-dir target/shuttle
 	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps
 
-soak: rust compiler peers ## run the slow and heavy tests of the server, some minutes; `partition` as root (SOAK="crowd stops" for these alone; `overload` and `outage` are two more)
+soak: rust compiler peers ## run the slow and heavy tests of the server, for some minutes; `partition` needs root (SOAK="crowd stops overload outage": only these)
 	$(if $(filter-out overload outage,$(or $(SOAK),all)),cargo test --locked --release --package tidegate-cli --test soak -- $(filter-out overload outage,$(SOAK)))
 	$(if $(filter overload,$(or $(SOAK),overload)),TIDEGATE_OVERLOAD_REPEATS=20 cargo test --locked --release --package tidegate-cli --test redis -- overload:: --nocapture --test-threads 1)
 	$(if $(filter outage,$(or $(SOAK),outage)),TIDEGATE_OUTAGE_REPEATS=10 cargo test --locked --release --package tidegate-cli --test redis -- outage:: --nocapture --test-threads 1)
 
-compare: rust compiler peers ## prove that two builds answer alike: BEFORE=path/to/old/tidegate (AFTER=path REQUESTS=200000 SEED=1 COMPARE="--help")
-	@[ -n "$(BEFORE)" ] || { echo "name the build to compare with: make compare BEFORE=path/to/old/tidegate" >&2; exit 1; }
+compare: rust compiler peers ## compare the answers of two builds: BEFORE=path/to/old/tidegate (AFTER=path REQUESTS=200000 SEED=1 COMPARE="--help")
+	@[ -n "$(BEFORE)" ] || { echo "BEFORE is not set; run make compare BEFORE=path/to/old/tidegate" >&2; exit 1; }
 	@[ -n "$(AFTER)" ] || cargo build --locked --release --package tidegate-cli
 	@target/peers/venv/bin/python -B scripts/compare/compare.py "$(BEFORE)" "$(or $(AFTER),$(BUILT)/tidegate)" \
 		--requests $(or $(REQUESTS),200000) --seed $(or $(SEED),1) $(COMPARE)
 
-bench: rust compiler ## measure Tidegate beside its peers (BENCH=layers: tower layers beside their peers; BENCH=matching: 10,000 rules beside a scan of them; BENCH=domains: one in memory beside one on Redis)
+bench: rust compiler ## compare Tidegate with other rate limiters (BENCH=layers: tower layers; BENCH=matching: 10,000 rules and a linear scan; BENCH=domains: a domain in memory with and without one on Redis)
 	cargo bench --locked --package tidegate-bench --bench $(or $(BENCH),compare)
 
-bench-server: rust compiler ## measure the server beside redis-server, throttlecrab-server, bare hyper and bare tonic, and on Redis (BENCH="--only redis": that alone; BENCH=--help)
+bench-server: rust compiler ## compare the server with redis-server, throttlecrab-server, bare hyper and bare tonic, and its stores (BENCH="--only redis": only stores in Redis; BENCH=--help)
 	@for need in redis-server:redis-server redis-benchmark:redis-tools wrk:wrk h2load:nghttp2-client strace:strace protoc:protobuf-compiler; do \
 		command -v $${need%:*} >/dev/null || { echo "$${need%:*} is missing: installing $${need#*:}"; \
 			$(SUDO) apt-get install --quiet --yes $${need#*:}; }; \
@@ -50,23 +50,23 @@ bench-server: rust compiler ## measure the server beside redis-server, throttlec
 	cargo build --locked --release --package tidegate-cli --package tidegate-bench-server
 	$(BUILT)/bench-server $(BENCH)
 
-bench-redis: rust compiler ## measure Redis as the store: CPU beside a plain script, INCR and older scripts, memory, and what leases spare it (BENCH="--only memory": one part; BENCH=--help)
+bench-redis: rust compiler ## measure the CPU and memory that the store costs Redis, and the calls that leases save (BENCH="--only memory": only this part; BENCH=--help)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; $(SUDO) apt-get install --quiet --yes redis-server; }
 	cargo run --locked --release --package tidegate-bench-server --bin bench-redis -- $(BENCH)
 
-fuzz: rust compiler ## feed random bytes to the parsers, a minute each (FUZZ_SECONDS=n for longer); needs a nightly compiler
+fuzz: rust compiler ## feed random bytes to the parsers, for one minute each (FUZZ_SECONDS=n: for n seconds); needs a nightly compiler
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is missing: installing it"; cargo install --locked --quiet cargo-fuzz; }
 	for target in resp config expression; do \
 		cargo +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} -rss_limit_mb=2048 || exit 1; \
 	done
 
-lint-bench: rust compiler components ## check the lints of the bench crates, which build every peer
+lint-bench: rust compiler components ## check the lints of the bench crates (this builds all peers)
 	cargo clippy --locked --package tidegate-bench --package tidegate-bench-server --all-targets -- --deny warnings
 
-peers: ## install what the tests run against Tidegate: Envoy, nginx, Caddy, clients of Redis and gRPC
+peers: ## install the programs that the tests need: Envoy, nginx, Caddy, Redis, and Redis and gRPC clients
 	@scripts/peers/install
 
-clean: rust ## remove what was built
+clean: rust ## remove build results
 	cargo clean
 
 rust:

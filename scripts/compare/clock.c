@@ -135,13 +135,13 @@ __attribute__((constructor)) static void start(void) {
     if (!path) return;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     void *page = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(uint64_t), PROT_READ, MAP_SHARED, file, 0);
-    if (page == MAP_FAILED) fail("the clock of the comparison: COMPARE_CLOCK names no file that can be mapped\n");
+    if (page == MAP_FAILED) fail("fake clock: cannot map the file in COMPARE_CLOCK\n");
     close(file);
     shared_now = page;
     if (!getenv("COMPARE_COUNTER")) return;
     vdso = (uintptr_t)getauxval(AT_SYSINFO_EHDR);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGSEGV, &action, NULL) || prctl(PR_SET_TSC, PR_TSC_SIGSEGV)) {
-        fail("the clock of the comparison: this kernel does not let reading the counter of the processor trap\n");
+        fail("fake clock: this kernel cannot trap reads of the CPU's time stamp counter\n");
     }
 }

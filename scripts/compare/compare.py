@@ -1,4 +1,4 @@
-"""Proves that two builds of Tidegate decide alike. `make compare BEFORE=path/to/old/tidegate` runs it.
+"""Compares the answers of two builds of Tidegate to the same requests. `make compare BEFORE=path/to/old/tidegate` runs it.
 
 Each binary has its own Redis and Redis Cluster. All processes share one fake clock (clock.c), which stands still while a request is
 answered and is moved between requests, also past the ends of windows. Both binaries get the same requests, generated from a seed, over
@@ -7,7 +7,7 @@ memory, counts in Redis, and all rules in shadow mode. During a course rules are
 
 Answers are compared as a whole: status, headers, body and every number. At the end of a course the counts of all rules are compared.
 A difference is printed with both answers and the previous requests about the same keys, and the exit code is 1. Answers that differ in
-prose alone (error messages, documentation) are listed at the end; the exit code is 1 for them too, unless --allow-rewording is given.
+only the wording of texts (error messages, documentation) are listed at the end; the exit code is 1 for them too, unless --allow-rewording is given.
 
 Not compared:
 - `date` headers, permit ids that a server generates, addresses, process ids: they always differ.
@@ -163,7 +163,7 @@ class Comparison:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while not is_done(self.page("/metrics")):
             if time.monotonic() > deadline:
-                raise ProcessFailed(f"waiting for {what}")
+                raise ProcessFailed(f"timeout while waiting for {what}")
             time.sleep(0.01)
 
     def run(self, steps, variants):
@@ -210,7 +210,7 @@ class Comparison:
                 self.summary.series_of_one.append(name)
             elif counts[0] != counts[1]:
                 self.differences += 1
-                print(f"DIFFERENCE of {name}: BEFORE {counts[0]:.0f}, AFTER {counts[1]:.0f}")
+                print(f"DIFFERENCE in {name}: BEFORE {counts[0]:.0f}, AFTER {counts[1]:.0f}")
 
     def close(self):
         for doors in self.doors:
@@ -238,18 +238,18 @@ def get(path):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description="Proves that two builds of Tidegate decide alike.")
+    parser = argparse.ArgumentParser(description="Compare the answers of two builds of Tidegate to the same requests. The exit code is 1 if they differ.")
     parser.add_argument("before", type=Path, help="the reference binary")
     parser.add_argument("after", type=Path, help="the binary to compare")
     parser.add_argument("--requests", type=int, default=200_000, help="number of requests")
-    parser.add_argument("--seed", type=int, default=1, help="a seed always generates the same requests")
-    parser.add_argument("--threads", type=int, default=2, help="threads of each server")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
+    parser.add_argument("--threads", type=int, default=2, help="worker threads per server")
     for side in ("before", "after"):
-        help_text = f"a directory with the policy of {side.upper()}, if the format of files differs between the builds"
+        help_text = f"directory with the policy of {side.upper()}, if the two builds need different file formats"
         parser.add_argument(f"--policy-{side}", type=Path, default=files.POLICY, help=help_text)
-    parser.add_argument("--allow-rewording", action="store_true", help="exit with 0 if only prose differs")
-    parser.add_argument("--ignore", action="append", default=[], metavar="CALL", help="do not compare a call, like `GET /v1/rules`")
-    parser.add_argument("--alter", nargs=2, metavar=("OLD", "NEW"), help="replace a text in the policy of AFTER, to see that the run fails")
+    parser.add_argument("--allow-rewording", action="store_true", help="exit with 0 if only the wording of texts differs")
+    parser.add_argument("--ignore", action="append", default=[], metavar="CALL", help="do not compare this call, such as `GET /v1/rules`; can be repeated")
+    parser.add_argument("--alter", nargs=2, metavar=("OLD", "NEW"), help="replace OLD with NEW in the policy of AFTER, to check that differences are found")
     arguments = parser.parse_args()
     for binary in (arguments.before, arguments.after):
         if not binary.is_file():
@@ -274,10 +274,10 @@ def main():
             if differences:
                 break
     print(*summary.lines(), sep="\n")
-    print("names of the schema that the policy does not use:", ", ".join(files.unused_names()) or "none")
+    print("schema names that the policy does not use:", ", ".join(files.unused_names()) or "none")
     seconds = time.monotonic() - start
     verdict = f"{differences or 'no'} difference{'s' if differences > 1 else ''}"
-    reworded = f", {len(summary.wordings)} texts worded differently" if summary.wordings else ""
+    reworded = f", {len(summary.wordings)} texts with different wording" if summary.wordings else ""
     print(f"{verdict}{reworded} in {summary.doors.total()} requests, seed {arguments.seed}, {seconds:.0f} s")
     return 1 if differences or (summary.wordings and not arguments.allow_rewording) else 0
 
@@ -304,10 +304,10 @@ def compare(arguments, directory, library, course, steps, policies, summary):
             comparison.run(steps, variants)
             comparison.finish()
         except TooManyDifferences:
-            print("there may be more differences")
+            print(f"stopped after {DIFFERENCES_MAX} differences; there may be more")
         return comparison.differences
     except (ProcessFailed, OSError) as error:
-        raise SystemExit("\n".join([log for side in pair for log in side.logs()] + [f"failed: {error!r}"])) from error
+        raise SystemExit("\n".join([log for side in pair for log in side.logs()] + [f"failed: {error}"])) from error
     finally:
         if comparison:
             comparison.close()

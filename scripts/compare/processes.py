@@ -19,7 +19,7 @@ def wait_for(attempt, process, name):
         if (result := attempt()) is not None:
             return result
         time.sleep(0.01)
-    raise ProcessFailed(name)
+    raise ProcessFailed(f"{name} is not ready, or has ended")
 
 
 def stop(process):

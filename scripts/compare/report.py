@@ -77,19 +77,19 @@ class Summary:
             decided = self.decisions[door]
             yield f"{door}: {count} requests, {decided[True]} allowed, {decided[False]} denied"
             statuses = self.statuses[door].most_common()
-            yield "  answers: " + ", ".join(f"{status} {count}" for status, count in statuses)
+            yield "  statuses: " + ", ".join(f"{status} {count}" for status, count in statuses)
         yield "calls:"
         for place, count in sorted(self.places.items()):
             yield f"  {count:8} {place}"
-        yield "rules: allowed, denied, denied in shadow, units reported"
+        yield "rules: allowed, denied, denied in shadow mode, units reported"
         for name, counts in self.rules.items():
             yield "  " + " ".join(f"{counts[verdict]:8}" for verdict in VERDICTS) + f" {name}"
         gaps = [name for name, counts in self.rules.items() if not any(counts.values())]
         for request, answers in list(self.wordings.values())[:WORDINGS_SHOWN_MAX]:
-            yield f"worded differently: {request.door} {request.place}: {cut(repr(request.payload), 200)}"
+            yield f"different wording: {request.door} {request.place}: {cut(repr(request.payload), 200)}"
             yield from (f"  {cut(repr(answer.body), 500)}" for answer in answers)
         for name in sorted(set(self.series_of_one)):
-            yield f"only one side has the metric {name}"
+            yield f"only one build has the metric {name}"
         # A run that stops at differences does not read the rules.
         if self.rules:
             yield "rules that no request reached: " + (", ".join(gaps) or "none")
@@ -99,7 +99,7 @@ def difference(number, nanos, request, answers, names, history):
     """Renders a difference."""
     yield f"DIFFERENCE at request {number}, {nanos} ns: {request.door} {request.place}, connection {request.connection}"
     yield "  sent: " + cut(repr(request.payload))
-    yield from (f"  sent, read: {line}" for line in read(request))
+    yield from (f"  decoded: {line}" for line in read(request))
     start = max(0, common_start(*(answer.body for answer in answers)) - SHOWN_BYTES_MAX // 2)
     for name, answer in zip(names, answers):
         yield f"  {name}:"
@@ -108,7 +108,7 @@ def difference(number, nanos, request, answers, names, history):
             lines += grpc_traffic.shown(request.place, answer.body).splitlines()
         yield from (f"    {cut(line)}" for line in lines)
     earlier = history.about(request)
-    yield f"  the last {len(earlier)} requests about the same keys, answered alike:"
+    yield f"  the last {len(earlier)} requests for the same keys, with equal answers:"
     for number, nanos, request, answer in earlier:
         yield f"    {number}, {nanos} ns: {request.door} {request.place}: {cut(repr(request.payload), 300)}"
         yield f"      {answer.status} {cut(repr(answer.body), 300)}"

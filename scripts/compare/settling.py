@@ -43,4 +43,4 @@ def settle(sides, exchange):
         quiet = quiet + 1 if now == calls else 0
         calls = now
         if time.monotonic() > deadline:
-            raise ProcessFailed("the background tasks of a server")
+            raise ProcessFailed("timeout while waiting for the background tasks of a server")

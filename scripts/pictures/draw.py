@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the pictures of the guide: scripts/pictures/draw.py target/release/tidegate
 
-The algorithms are drawn from what `tidegate decide` answers, the others from the lines below. Colours follow the reader's light or
-dark mode.
+The picture of the algorithms shows what `tidegate decide` answers; the others are described below. Colours follow the light or dark
+mode of the reader.
 """
 
 import json
@@ -85,21 +85,21 @@ class Picture:
 def decision():
     picture = Picture(860, 250, "How a request is decided")
     picture.box(10, 85, 130, 70, ["request", "domain, descriptors", "or HTTP"])
-    picture.box(180, 85, 130, 70, ["rules", "all that match", "its domain"])
+    picture.box(180, 85, 130, 70, ["rules", "all in the domain", "that match"])
     picture.box(350, 85, 150, 70, ["charges", "one for each limit:", "key, cost, limit"])
     picture.box(540, 85, 130, 70, ["store", "takes all of them", "or none"])
     for left, right in [(140, 180), (310, 350), (500, 540)]:
         picture.arrow((left, 120), (right, 120))
-    picture.box(720, 10, 130, 50, ["allowed", "what remains"], "good")
-    picture.box(720, 95, 130, 50, ["429", "exact Retry-After"], "bad")
-    picture.box(720, 180, 130, 60, ["no answer", "what the rule chose:", "allow, deny, local"], "warn")
+    picture.box(720, 10, 130, 50, ["allowed", "RateLimit headers"], "good")
+    picture.box(720, 95, 130, 50, ["denied", "429, Retry-After"], "bad")
+    picture.box(720, 180, 130, 60, ["no answer", "on_store_failure:", "allow, deny, local"], "warn")
     picture.arrow((670, 105), (695, 105), (695, 35), (720, 35))
     picture.arrow((670, 120), (720, 120))
     picture.arrow((670, 135), (695, 135), (695, 210), (720, 210))
-    picture.text(245, 185, "shadow rules count and", "small", "middle")
-    picture.text(245, 200, "report, but never deny", "small", "middle")
-    picture.text(605, 185, "one denial: nothing is", "small", "middle")
-    picture.text(605, 200, "taken from any limit", "small", "middle")
+    picture.text(245, 185, "rules in shadow mode count", "small", "middle")
+    picture.text(245, 200, "and report, but never deny", "small", "middle")
+    picture.text(605, 185, "if one limit denies,", "small", "middle")
+    picture.text(605, 200, "none is charged", "small", "middle")
     picture.write("decision.svg")
 
 
@@ -110,18 +110,18 @@ ARRIVALS = sorted([2, 2.5, 3, 3.5, 4, 4.5, 5] + [20 + 3 * n for n in range(8)] +
 SPAN = 120
 
 ALGORITHMS = [
-    ("gcra, and both buckets", "one unit each 6 s, 5 at once", {"algorithm": "gcra", "rate": 10, "per_ns": 60 * SECOND, "burst": 5}),
-    ("fixed_window", "10 in each minute, anew on the minute", {"algorithm": "fixed_window", "limit": 10, "window_ns": 60 * SECOND}),
+    ("gcra and both buckets", "one unit every 6 s, 5 at once", {"algorithm": "gcra", "rate": 10, "per_ns": 60 * SECOND, "burst": 5}),
+    ("fixed_window", "10 in each minute of the clock", {"algorithm": "fixed_window", "limit": 10, "window_ns": 60 * SECOND}),
     ("sliding_log", "10 in any 60 s, exactly", {"algorithm": "sliding_log", "limit": 10, "window_ns": 60 * SECOND}),
-    ("sliced_window", "10 in any 60 s, back a slice late", {"algorithm": "sliced_window", "limit": 10, "window_ns": 60 * SECOND, "slices": 6}),
-    ("sliding_counter", "this minute and a share of the last", {"algorithm": "sliding_counter", "limit": 10, "window_ns": 60 * SECOND}),
+    ("sliced_window", "10 in any 60 s, in slices of 10 s", {"algorithm": "sliced_window", "limit": 10, "window_ns": 60 * SECOND, "slices": 6}),
+    ("sliding_counter", "this minute and part of the last one", {"algorithm": "sliding_counter", "limit": 10, "window_ns": 60 * SECOND}),
     ("calendar_window", "10 in each day of a time zone",
      {"algorithm": "calendar_window", "limit": 10, "period": "day", "time_zone": "UTC"}),
 ]
 
 
 def answers(binary, limit):
-    """What is used before each second, and what becomes of each arrival."""
+    """Yields the units in use at each half second, and whether each arrival passes."""
     start = 1_800_000_000 * SECOND
     lines, kinds = [{"op": "new", "limit": limit}], [None]
     for tenth in range(0, SPAN * 10 + 1, 5):
@@ -143,7 +143,7 @@ def answers(binary, limit):
 
 def algorithms(binary):
     width, panel, left = 860, 92, 250
-    picture = Picture(width, panel * len(ALGORITHMS) + 40, "What each algorithm lets pass of the same requests")
+    picture = Picture(width, panel * len(ALGORITHMS) + 50, "What each algorithm lets pass of the same requests")
     scale = (width - left - 20) / SPAN
     for number, (name, what, limit) in enumerate(ALGORITHMS):
         top = number * panel + 12
@@ -157,27 +157,30 @@ def algorithms(binary):
             if kind == "used":
                 points.append((x, base - value / most * 44))
             else:
-                picture.line(x, base + 3, x, base + 13, "allowed" if value else "denied")
+                # Denied ones are lower too, for readers who do not see the colours.
+                top_of_tick = base + (3 if value else 14)
+                picture.line(x, top_of_tick, x, top_of_tick + 9, "allowed" if value else "denied")
                 passed, all_of = passed + value, all_of + 1
         area = f"M{left} {base} " + " ".join(f"L{x:.1f} {y:.1f}" for x, y in points) + f" L{points[-1][0]:.1f} {base} z"
         picture.parts.append(f'<path d="{area}" class="used"/>')
         picture.line(left, base, width - 20, base)
         picture.line(left, base - 44, width - 20, base - 44, "seam")
-        picture.line(left + 60 * scale, top + 8, left + 60 * scale, base + 14, "seam")
+        picture.line(left + 60 * scale, top + 8, left + 60 * scale, base + 24, "seam")
         picture.text(10, top + 60, f"{passed} of {all_of} pass", "small")
     bottom = panel * len(ALGORITHMS) + 20
-    picture.text(left + 60 * scale, bottom, "a minute", "small", "middle")
-    picture.text(width - 20, bottom, "two", "small", "end")
-    picture.text(10, bottom, "blue: units used; green: passes, red: denied", "small")
+    picture.text(left + 60 * scale, bottom, "1 minute", "small", "middle")
+    picture.text(width - 20, bottom, "2 minutes", "small", "end")
+    picture.text(10, bottom, "blue: units in use; dashed: the limit", "small")
+    picture.text(10, bottom + 16, "green: passes; red, lower: denied", "small")
     picture.write("algorithms.svg")
 
 
 def shared():
     picture = Picture(860, 330, "How exactly nodes share a limit")
     columns = [
-        ("exact", ["asks Redis for each request", "together never more than the limit", "one round trip a request"]),
-        ("leased", ["takes a slice, spends it itself", "together never more than the limit", "one round trip a slice"]),
-        ("async", ["counts itself, reports the units", "may admit a few more", "no round trip on the way"]),
+        ("exact", ["asks Redis for each request", "all nodes together: exactly the limit", "one round trip for each request"]),
+        ("leased", ["takes a slice, spends it locally", "all nodes together: never above the limit", "one round trip for each slice"]),
+        ("async", ["counts locally, reports to Redis", "all nodes together: a few more than the limit", "requests do not wait for Redis"]),
     ]
     for number, (name, lines) in enumerate(columns):
         x = 20 + 285 * number
@@ -203,13 +206,13 @@ def shared():
 
 def failures():
     picture = Picture(860, 330, "What a rule does when its store does not answer")
-    picture.box(10, 120, 150, 70, ["the store", "gave no answer", "within timeout"], "warn")
+    picture.box(10, 120, 150, 70, ["no answer", "from the store", "within timeout"], "warn")
     rows = [
-        ("allow", "the request passes", "nobody is limited meanwhile", "good"),
-        ("deny", "503, OVER_LIMIT on Envoy", "nobody passes meanwhile", "bad"),
-        ("local (the default)", "each node goes on from the last state it knows", "up to what was left, once more on each node", "box"),
-        ("local: {share: auto}", "the same with the limit divided by the nodes", "about the limit, where all nodes are in use", "box"),
-        ("local: 100/minute", "a limit written for this case, on each node", "nodes × 100 a minute", "box"),
+        ("allow", "the request passes", "no limit during the outage", "good"),
+        ("deny", "503; OVER_LIMIT for Envoy", "no request passes during the outage", "bad"),
+        ("local (the default)", "each node goes on from the last state it knows", "each node can admit what was left", "box"),
+        ("local: {share: auto}", "the same, with the limit divided by the nodes", "about the limit, if all nodes are in use", "box"),
+        ("local: 100/minute", "each node applies this limit", "at most nodes × 100 a minute", "box"),
     ]
     for number, (choice, what, bound, kind) in enumerate(rows):
         y = 10 + 54 * number
@@ -217,11 +220,11 @@ def failures():
         picture.arrow((160, 155), (200, 155), (200, y + 21), (240, y + 21))
         picture.text(450, y + 18, what)
         picture.text(450, y + 35, bound, "small")
-    picture.box(10, 282, 150, 40, ["the node", "is overloaded"], "warn")
+    picture.box(10, 282, 150, 40, ["overload", "of this node"], "warn")
     picture.arrow((160, 302), (240, 302))
     picture.box(240, 282, 190, 40, ["local"], "bad")
     picture.text(450, 298, "503 with Retry-After, UNAVAILABLE, -OVERLOADED")
-    picture.text(450, 315, "overload is not an outage: no local limit decides", "small")
+    picture.text(450, 315, "no local limit decides; allow and deny work as above", "small")
     picture.write("failures.svg")
 
 

@@ -17,7 +17,9 @@ impl Process {
     /// If it cannot be started.
     pub fn start(command: &mut Command) -> Process {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Process(child.unwrap_or_else(|error| panic!("{command:?}: {error}; `make` installs what a bench needs")))
+        Process(child.unwrap_or_else(|error| {
+            panic!("{command:?}: {error}; `make bench-server` and `make bench-redis` install what they need")
+        }))
     }
 
     /// The number under which the system knows it.

@@ -1,4 +1,4 @@
-//! What a domain in memory pays for another one that counts in Redis: nothing.
+//! What a domain in memory costs with and without another domain that counts in Redis.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use crate::report::Machine;
 const REQUESTS: usize = 2_000;
 const USERS: usize = 500;
 
-/// Requests to a domain in memory, with and without a domain on Redis beside it.
+/// Measure requests to a domain in memory, with and without another domain on Redis
 #[derive(Debug, Parser)]
 struct Options {
-    /// Rounds over all engines; the median counts
+    /// Rounds over all engines; the median is reported
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
 
@@ -41,7 +41,7 @@ domains:
     Engine::with_policy(EngineOptions { keys: Some(10_000), ..EngineOptions::default() }, policy).unwrap()
 }
 
-/// Nanoseconds a request, as a front end asks.
+/// Nanoseconds per request, as a front end sends it.
 async fn measure(engine: &Engine, users: &[String]) -> f64 {
     let start = Instant::now();
     for number in 0..REQUESTS {
@@ -58,13 +58,13 @@ pub(crate) fn run() {
     let options = Options::parse();
     if !options.bench {
         // `cargo test --all-targets` starts this program without `--bench`.
-        eprintln!("nothing measured: run `make bench BENCH=domains`");
+        eprintln!("nothing measured; run `make bench BENCH=domains`");
         return;
     }
     let rounds = usize::from(options.rounds);
     let users: Vec<String> = (0..USERS).map(|number| format!("user{number}")).collect();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let engines = [("in memory too", engine("memory:")), ("in Redis", engine("redis://127.0.0.1:1"))];
+    let engines = [("in memory", engine("memory:")), ("in Redis", engine("redis://127.0.0.1:1"))];
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
         for ((_, engine), times) in engines.iter().zip(&mut times) {
@@ -75,8 +75,8 @@ pub(crate) fn run() {
             }
         }
     }
-    println!("{}, medians of {rounds} interleaved rounds of {REQUESTS} requests\n", Machine::this());
-    println!("| the other domain counts | a request to the domain in memory, ns | |\n|---|---|---|");
+    println!("{}; medians of {rounds} interleaved rounds of {REQUESTS} requests\n", Machine::this());
+    println!("| the other domain counts | ns per request to the domain in memory | ratio |\n|---|---|---|");
     let alone = median(&times[0]);
     for ((name, _), times) in engines.iter().zip(&times) {
         println!("| {name} | {:.0} | {:.2}× |", median(times), median(times) / alone);

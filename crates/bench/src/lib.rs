@@ -12,9 +12,9 @@
 //! | `scenario.rs` | which subjects run on which workload |
 //! | `layers/` | what each layer adds to a request; a bench target of its own |
 //! | `matching.rs` | from a request to its rules among ten thousand; a bench target of its own |
-//! | `domains.rs` | a domain in memory beside one on Redis; a bench target of its own |
-//! | `memory.rs` | resident bytes a key, each subject in a process of its own |
-//! | `targets.rs` | the ratios that the project wants to reach |
+//! | `domains.rs` | a domain in memory with and without another one on Redis; a bench target of its own |
+//! | `memory.rs` | resident bytes per key, each subject in a process of its own |
+//! | `targets.rs` | the targets of the project |
 //! | `report.rs` | the Markdown tables and the JSON file |
 
 #![allow(
@@ -55,7 +55,7 @@ pub fn run() -> ExitCode {
     }
     if !options.bench {
         // `cargo test --all-targets` starts this program without `--bench`; minutes of timing are no test.
-        eprintln!("nothing measured: run `cargo bench -p tidegate-bench`");
+        eprintln!("nothing measured; run `make bench`");
         return ExitCode::SUCCESS;
     }
     let report = measure(&options);

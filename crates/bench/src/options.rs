@@ -18,14 +18,14 @@ pub(crate) enum Part {
     Memory,
 }
 
-/// Tidegate beside its peers, interleaved.
+/// Compare Tidegate with its peers in interleaved rounds
 #[derive(Debug, Parser)]
 pub(crate) struct Options {
-    /// Rounds a scenario; the median of them counts
+    /// Rounds per scenario; the median is reported
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=50))]
     rounds: u16,
 
-    /// Three short rounds: a look, not a measurement
+    /// Run only three short rounds, for a rough look
     #[arg(long)]
     quick: bool,
 
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
 
-    /// Save all rounds to this file
+    /// Save the results of all rounds to this file as JSON
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
 

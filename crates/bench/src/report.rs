@@ -15,8 +15,8 @@ use crate::targets;
 pub(crate) struct Machine {
     cpu: String,
     cores: usize,
-    /// Of the last minute before the run. Two threads want both cores for themselves: with other work on the machine,
-    /// their figures measure the scheduler.
+    /// The load average of the last minute before the run. Two threads need both cores: with other work on the machine,
+    /// their results measure the scheduler.
     load: f64,
 }
 
@@ -26,14 +26,14 @@ pub(crate) struct Timing {
     #[serde(serialize_with = "as_text")]
     scenario: Scenario,
     subject: &'static str,
-    /// Nanoseconds a decision a thread.
+    /// Nanoseconds per decision and thread.
     median_ns: f64,
     rounds_ns: Vec<f64>,
     /// How many times faster than the baseline.
     ratio: f64,
 }
 
-/// Resident memory of one subject with so many keys.
+/// Resident memory of one subject with a number of keys.
 #[derive(Debug, Serialize)]
 pub(crate) struct Footprint {
     pub(crate) subject: String,
@@ -41,7 +41,7 @@ pub(crate) struct Footprint {
     pub(crate) bytes_a_key: f64,
 }
 
-/// All that one run measured.
+/// All results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: Machine,
@@ -71,7 +71,7 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} cores, load {:.1} at the start", self.cpu, self.cores, self.load)
+        write!(f, "{}, {} cores, load average {:.1} at the start", self.cpu, self.cores, self.load)
     }
 }
 
@@ -166,13 +166,13 @@ impl fmt::Display for Cell<'_> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}, median of {} interleaved rounds", self.machine, self.rounds)?;
+        writeln!(f, "{}; medians of {} interleaved rounds", self.machine, self.rounds)?;
         if !self.timings.is_empty() {
-            writeln!(f, "\n## Nanoseconds a decision a thread (ratio to {BASELINE}: more is faster)\n")?;
+            writeln!(f, "\n## Nanoseconds per decision and thread (times faster than {BASELINE})\n")?;
             self.write_timings(f)?;
         }
         if !self.footprints.is_empty() {
-            writeln!(f, "\n## Resident bytes a key\n")?;
+            writeln!(f, "\n## Resident bytes per key\n")?;
             self.write_footprints(f)?;
         }
         writeln!(f, "\n## Targets\n")?;

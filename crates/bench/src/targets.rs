@@ -1,4 +1,4 @@
-//! What the project wants to reach, in the same run as governor keyed by String.
+//! The targets of the project, relative to governor keyed by String in the same run.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use crate::memory::Probe;
 use crate::report::Report;
 use crate::scenario::{HOT, Scenario, TIDEGATE, TIDEGATE_BATCH, UNIFORM, ZIPF};
 
-/// One promise, and how to look it up in a report.
+/// One target, and how to find its result in a report.
 enum Target {
-    /// So many times faster than the baseline, at least.
+    /// The least ratio to the speed of the baseline.
     Ratio { scenario: Scenario, subject: &'static str, at_least: f64 },
-    /// So many resident bytes a key at ten million keys, at most.
+    /// The most resident bytes per key with ten million keys.
     Bytes { probe: Probe, at_most: f64 },
 }
 
@@ -34,7 +34,7 @@ const ALL: [Target; 10] = [
 
 const KEYS: u64 = 10_000_000;
 
-/// A target beside what was measured.
+/// A target and its result.
 struct Judgement {
     label: String,
     wanted: String,
@@ -57,7 +57,7 @@ impl Target {
             Self::Bytes { probe, at_most } => {
                 let bytes = report.bytes_a_key(&probe.to_string(), KEYS);
                 Judgement {
-                    label: format!("bytes a key at 10 M: {probe}"),
+                    label: format!("bytes per key with 10 M keys: {probe}"),
                     wanted: format!("≤ {at_most}"),
                     measured: bytes.map(|bytes| format!("{bytes:.1}")),
                     reached: bytes.is_some_and(|bytes| bytes <= at_most),
@@ -71,17 +71,17 @@ impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match (&self.measured, self.reached) {
             (None, _) => "not measured",
-            (Some(_), true) => "reached",
-            (Some(_), false) => "**not reached**",
+            (Some(_), true) => "met",
+            (Some(_), false) => "**missed**",
         };
         let measured = self.measured.as_deref().unwrap_or("–");
         write!(f, "| {} | {} | {measured} | {state} |", self.label, self.wanted)
     }
 }
 
-/// Writes one row a target.
+/// Writes one row per target.
 pub(crate) fn write_table(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "| target | wanted | measured | |\n|---|---|---|---|")?;
+    writeln!(f, "| measurement | target | measured | result |\n|---|---|---|---|")?;
     for target in &ALL {
         writeln!(f, "{}", target.judge(report))?;
     }

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-/// Print a completion script for a shell
+/// Print a shell completion script
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The shell that will read the script
+    /// Shell to generate the script for
     shell: Shell,
 }
 
@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   tidegate completions zsh > \"${fpath[1]}/_tidegate\"";
 
 pub(crate) fn run(args: &Args) -> io::Result<()> {
-    // The generator panics if it cannot write; memory can always be written.
+    // The generator panics if a write fails; a write to memory does not.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "tidegate", &mut script);
     io::stdout().write_all(&script)

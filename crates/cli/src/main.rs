@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `tidegate decide`: JSON lines in, decisions out | `decide/` |
 //! | `tidegate serve`: the service | `serve.rs` |
-//! | `tidegate check`: what is wrong with a configuration | `check.rs` |
-//! | `tidegate migrate`: from files of envoyproxy/ratelimit to native ones | `migrate.rs` |
-//! | `tidegate store check`: what would hurt limits in a shared store | `store/` |
+//! | `tidegate check`: the problems of a configuration | `check/` |
+//! | `tidegate migrate`: from files of envoyproxy/ratelimit to those of Tidegate | `migrate.rs` |
+//! | `tidegate store check`: problems of a shared store | `store/` |
 //! | `tidegate schema`: the JSON Schema and the reference | `schema.rs` |
 //! | `tidegate demo`: a short tour in the terminal | `demo/` |
 //! | `tidegate completions`: a script for a shell | `completions.rs` |
-//! | every bound on what comes in, with its reason | `bounds.rs` |
+//! | every bound on input, with its reason | `bounds.rs` |
 
 mod bounds;
 mod check;
@@ -29,11 +29,11 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Requests over HTTP and gRPC are taken apart into many small pieces of memory, which this allocator hands out for less.
+/// Parsing HTTP and gRPC requests takes many small allocations, which this allocator makes cheaper than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Decides, for each request, whether it may pass now and, if not, when.
+/// A rate limiter: decides for each request whether it may pass now and, if not, when to retry
 #[derive(Parser)]
 #[command(name = "tidegate", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
@@ -41,7 +41,12 @@ struct Cli {
     command: Command,
 }
 
-const EXAMPLES: &str = r#"Examples:
+const EXAMPLES: &str = r#"Exit codes:
+  0  success
+  1  a check found errors, or a file cannot be read or written
+  2  invalid arguments, or the server cannot start
+
+Examples:
   tidegate serve --config rules.yaml
   tidegate check rules.yaml
   tidegate store check redis://127.0.0.1:6379
@@ -52,7 +57,7 @@ const EXAMPLES: &str = r#"Examples:
 #[derive(Subcommand)]
 enum Command {
     Decide(decide::Args),
-    // Its arguments are many more than those of the others.
+    // Boxed, since it has many more arguments than the others.
     Serve(Box<serve::Args>),
     Check(check::Args),
     Migrate(migrate::Args),
@@ -79,7 +84,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        // Whoever reads has read enough, as in `tidegate decide | head -1`.
+        // The reader closed the pipe, as in `tidegate decide | head -1`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -88,7 +93,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help or version that was asked for, or one line about arguments that cannot be used.
+/// Prints the help or version, or one line about invalid arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -98,18 +103,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
-/// The command whose help would help.
-fn asked() -> String {
-    let (mut asked, mut command) = ("tidegate".to_owned(), Cli::command());
+/// Returns the command on the command line, whose help fits an error, such as `tidegate store check`.
+fn command_line() -> String {
+    let (mut line, mut command) = ("tidegate".to_owned(), Cli::command());
     for name in std::env::args_os().skip(1) {
         let Some(known) = name.to_str().and_then(|name| command.find_subcommand(name)).cloned() else { break };
-        asked = format!("{asked} {}", known.get_name());
+        line = format!("{line} {}", known.get_name());
         command = known;
     }
-    asked
+    line
 }
 
-/// An argument that is no flag, and that nobody asked for.
+/// Returns an unexpected argument that is not a flag.
 fn stray(error: &clap::Error) -> Option<&str> {
     let kind = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
@@ -122,22 +127,22 @@ fn stray(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// What to write for an argument that is the path of rules, as `check` takes it.
+/// Returns a tip for a path of rules without `--config`, as `check` takes it.
 fn path_tip(error: &clap::Error) -> Option<String> {
-    let path = stray(error).filter(|_| asked() == "tidegate serve")?;
-    Some(format!("write --config {path} for the rules in it"))
+    let path = stray(error).filter(|_| command_line() == "tidegate serve")?;
+    Some(format!("use --config {path} to load rules from it"))
 }
 
-/// The first paragraph of a message and its tip, if it has one.
+/// Returns the first paragraph of a message and its tip, if it has one.
 fn one_line(error: &clap::Error) -> String {
     if stray(error).is_some_and(|text| text.contains("://")) {
-        // It may have a password in it, which no message shows.
-        let fix = "serve takes that of a store behind --store, and store check as it is";
-        return format!("error: unexpected URL; {fix}; see {} --help", asked());
+        // It may contain a password, which no message shows.
+        let fix = "use `tidegate serve --store URL` or `tidegate store check URL`";
+        return format!("error: unexpected URL; {fix}; see {} --help", command_line());
     }
     let message = error.to_string();
     let problem: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
     let tip = path_tip(error).or(tip).map(|tip| format!("; {tip}")).unwrap_or_default();
-    format!("{}{tip}; see {} --help", problem.join(" "), asked())
+    format!("{}{tip}; see {} --help", problem.join(" "), command_line())
 }

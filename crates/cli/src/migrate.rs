@@ -1,25 +1,30 @@
-//! `tidegate migrate`: files of envoyproxy/ratelimit as a file of Tidegate's own.
+//! `tidegate migrate`: files of envoyproxy/ratelimit as a file in the format of Tidegate.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::check::Source;
+use crate::check::{Source, write_problems};
 
-/// Write what files of envoyproxy/ratelimit say as a configuration of Tidegate's own
+/// Convert files of envoyproxy/ratelimit to a configuration in the format of Tidegate
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     source: Source,
-    /// Write there instead of to stdout
+    /// Write the result to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 const EXAMPLES: &str =
-    "Files of Tidegate's own may be among them: all become one. Rules keep their names, so a server that runs keeps
-their counts. If anything is wrong, it is told and nothing is written.
+    "All files are combined into one; files in the format of Tidegate can be among them. Rules keep their names,
+so a running server keeps their counts. Problems are reported on stderr; after an error nothing is written.
+
+Exit codes:
+  0  converted (there may be warnings)
+  1  errors in the files, or the result cannot be written
+  2  invalid arguments
 
 Examples:
   tidegate migrate /etc/ratelimit/config
@@ -28,10 +33,7 @@ Examples:
 
 pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
     let loaded = args.source.load();
-    let mut complaints = io::stderr().lock();
-    for diagnostic in &loaded.diagnostics {
-        writeln!(complaints, "{diagnostic}")?;
-    }
+    write_problems(&mut anstream::stderr().lock(), &loaded)?;
     if loaded.policy.is_none() {
         return Ok(ExitCode::FAILURE);
     }

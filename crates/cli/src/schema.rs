@@ -1,4 +1,4 @@
-//! `tidegate schema`: the shape of the configuration, for editors and for readers.
+//! `tidegate schema`: the JSON Schema of the configuration, and its reference.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,12 +9,12 @@ use tidegate_policy::json_schema::{json_schema, reference_markdown};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Print the reference instead, as Markdown
+    /// Print the reference as Markdown instead
     #[arg(long)]
     markdown: bool,
 }
 
-const EXAMPLES: &str = "Editors check and complete a file that begins with
+const EXAMPLES: &str = "Editors that support JSON Schema check and complete a file that starts with
   # yaml-language-server: $schema=tidegate.schema.json
 
 Examples:

@@ -1,6 +1,7 @@
 //! `tidegate serve`: the service.
 
 use std::fmt::Display;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,93 +18,97 @@ use tidegate_server::{Addresses, LogFormat, Options, RequestMemory, Telemetry};
 use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, REQUEST_MEMORY_MB_MAX, THREADS_MAX};
 use crate::tls::TlsArgs;
 
-/// Answer Redis clients, Envoy and HTTP, by the rules of a configuration that reloads by itself
+/// Serve rate limit decisions over HTTP, gRPC (Envoy) and the Redis protocol
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A file or directory with rules, of Tidegate or of envoyproxy/ratelimit; may be repeated
+    /// File or directory with rules, in the format of Tidegate or of envoyproxy/ratelimit; can be repeated
     #[arg(long, value_name = "PATH")]
     config: Vec<PathBuf>,
-    /// Where HTTP is spoken
+    /// Listen address for HTTP
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
     http: SocketAddr,
-    /// Where Envoy's rate limit protocol is spoken
+    /// Listen address for Envoy's rate limit protocol (gRPC)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = address)]
     grpc: SocketAddr,
-    /// Where the protocol of Redis is spoken
+    /// Listen address for Redis clients
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = address)]
     resp: SocketAddr,
-    /// Where counts are kept that no rule puts elsewhere: `memory:`, `memory:KEYS` for room for that many keys, or a Redis or
-    /// Valkey that nodes share: `redis://HOST:PORT`, `rediss://` with TLS, `redis+unix:///PATH`,
-    /// `redis+sentinel://HOST,HOST/NAME`, `redis+cluster://HOST,HOST`
+    /// Default store for counts: `memory:`, `memory:KEYS` with room for that many keys, or a Redis or Valkey that several
+    /// nodes share: `redis://HOST:PORT`, `rediss://` for TLS, `redis+unix:///PATH`, `redis+sentinel://HOST,HOST/NAME`,
+    /// `redis+cluster://HOST,HOST`
     #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, default_value = "memory:")]
     store: String,
-    /// Threads that serve [default: one a core]
+    /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1, Some(THREADS_MAX)))]
     threads: Option<u16>,
-    /// Put all rules in shadow: count, and tell what they would deny. Limits that callers bring still hold
+    /// Run all rules in shadow mode: count and report denials, but deny nothing. Limits sent by clients are still enforced
     #[arg(long)]
     shadow: bool,
-    /// The algorithm of limits in files of envoyproxy/ratelimit that name none
+    /// Algorithm for limits in files of envoyproxy/ratelimit that name none
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::FixedWindow)]
     envoy_algorithm: Algorithm,
-    /// Let a domain stand in several files
+    /// Allow several files to define rules of the same domain
     #[arg(long)]
     merge_domains: bool,
-    /// What administrators say as `Authorization: Bearer TOKEN`; if none is set, only loopback may administer
+    /// Token for admin calls, sent as `Authorization: Bearer TOKEN`; without one, only clients on loopback can make them
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true, value_parser = secret)]
     admin_token: Option<String>,
-    /// What Redis clients say with AUTH; not needed if none is set
+    /// Password that Redis clients must send with AUTH; without one, they need none
     #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true, value_parser = secret)]
     password: Option<String>,
     #[command(flatten)]
     tls: TlsArgs,
-    /// Tell gRPC tools which services and messages there are
+    /// Enable gRPC server reflection, for tools such as grpcurl
     #[arg(long)]
     reflection: bool,
     /// Send the `metadata` of rules to Envoy as dynamic metadata
     #[arg(long)]
     dynamic_metadata: bool,
-    /// The part of all permits of callers that one address may hold, like 1/4; 1/1 lets one hold all
+    /// Largest share of all clients' permits that one address may hold, such as 1/4; with 1/1, one address may hold all
     #[arg(long, value_name = "PART", default_value_t = PermitShare::default())]
     permit_share: PermitShare,
-    /// The longest lease of a permit that callers get, like 10m; up to 24h
+    /// Longest lease of a permit for clients, such as 10m; at most 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = permit_lease)]
     permit_lease_max: Duration,
-    /// Let every gRPC client give units back (`is_negative_hits`), not only those on this machine or with a certificate
+    /// Accept refunds (`is_negative_hits`) from every gRPC client, not only from this machine or with a client certificate
     #[arg(long)]
     grpc_refunds: bool,
-    /// Refuse reports of what became of requests (POST /v1/report), for rules that count no responses
+    /// Disable response reports (POST /v1/report); only rules that count responses need them
     #[arg(long)]
     no_reports: bool,
-    /// Megabytes that a listener keeps of requests that have not come whole; the largest are given up first
+    /// Memory per listener for incomplete requests, in megabytes; beyond it, the largest request is dropped
     #[arg(long, value_name = "MB", default_value_t = 16, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
     request_memory: usize,
-    /// Megabytes of those that one connection may take
+    /// Memory per connection for incomplete requests, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 2, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
     connection_request_memory: usize,
-    /// Seconds to stay open, unready, after being told to stop
+    /// Seconds to keep serving after a stop signal while reporting not ready
     #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
-    /// How logs are written to stderr
+    /// Log format; logs go to stderr
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
-    /// What is logged: this and what is graver
+    /// Minimum log level
     #[arg(long, value_enum, default_value_t = Level::Info)]
     log_level: Level,
-    /// Send traces there over OTLP (gRPC), like http://127.0.0.1:4317, or https:// for TLS
+    /// OTLP endpoint (gRPC) for traces, such as http://127.0.0.1:4317; https:// for TLS
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
-    /// Append decisions there, as JSON lines
+    /// Append decisions to this file as JSON lines
     #[arg(long, value_name = "PATH")]
     decision_log: Option<PathBuf>,
-    /// Write one in this many decisions to the decision log
+    /// Log only one in N decisions to the decision log
     #[arg(long, value_name = "N", default_value_t = 1, requires = "decision_log", allow_negative_numbers = true, value_parser = whole(1_u64, None))]
     decision_log_every: u64,
 }
 
-const EXAMPLES: &str = r#"It runs without any configuration: CL.THROTTLE and /v1/check bring their own limits. Rules reload
-when their files change and on SIGHUP; a bad file is refused and the old rules stay.
+const EXAMPLES: &str = r#"No configuration is needed to start: with CL.THROTTLE and /v1/check, clients send the limit with each request.
+Rules are reloaded when their files change and on SIGHUP. If the new files have errors, the old rules stay in force.
+
+Exit codes:
+  0  stopped by SIGTERM or Ctrl-C
+  2  invalid arguments, or the server cannot start
 
 Examples:
   tidegate serve
@@ -127,40 +132,40 @@ enum Level {
     Debug,
 }
 
-/// An address with its port. `localhost` is the loopback of IPv4.
+/// Reads an address with its port. `localhost` is the loopback address of IPv4.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
     let named = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    let wrong = || "write an address and port, like 127.0.0.1:8080 or [::1]:8080".to_owned();
+    let wrong = || "use an address and port, such as 127.0.0.1:8080 or [::1]:8080".to_owned();
     named.or(text.parse().ok()).ok_or_else(wrong)
 }
 
-/// Reads a whole number that is not below the least, nor above the most.
+/// Reads a whole number within bounds.
 fn whole<T: Copy + Display + FromStr + PartialOrd>(
     least: T,
     most: Option<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
         let is_within = |number: &T| *number >= least && most.is_none_or(|most| *number <= most);
-        let range = || most.map_or_else(|| format!("{least} on"), |most| format!("{least} to {most}"));
-        text.parse().ok().filter(is_within).ok_or_else(|| format!("use a whole number from {}", range()))
+        let range = || most.map_or_else(|| format!("of at least {least}"), |most| format!("from {least} to {most}"));
+        text.parse().ok().filter(is_within).ok_or_else(|| format!("use a whole number {}", range()))
     }
 }
 
-/// A time that leases of permits may be bounded by.
+/// Reads the longest lease of permits.
 fn permit_lease(text: &str) -> Result<Duration, String> {
     let read = tidegate_policy::read_duration(text);
     let is_within = |lease: &Duration| (PERMIT_LEASE_MIN..=PERMIT_LEASE_MAX).contains(lease);
-    read.filter(is_within).ok_or_else(|| "write a time from 1ms to 24h, like 10m or 1h30m".to_owned())
+    read.filter(is_within).ok_or_else(|| "use a duration from 1ms to 24h, such as 10m or 1h30m".to_owned())
 }
 
-/// Nobody could ever say an empty secret, and everybody would be locked out.
+/// Reads a secret. An empty one is refused, since no client could send it.
 fn secret(text: &str) -> Result<String, String> {
-    let wrong = "it is empty; give one, or leave out the flag and unset its variable";
+    let wrong = "it is empty; set a value, or omit the flag and unset its environment variable";
     if text.is_empty() { Err(wrong.to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// A store by its URL.
+/// The default store, from its URL.
 #[derive(Clone)]
 struct Store {
     keys: Option<usize>,
@@ -172,20 +177,20 @@ fn store(url: &str) -> Result<Store, String> {
         Some("") => Ok(Store { keys: None, url: None }),
         Some(keys) => match keys.parse() {
             Ok(keys) if (1..=KEYS_MAX).contains(&keys) => Ok(Store { keys: Some(keys), url: None }),
-            Ok(keys) => Err(format!("memory:{keys} is out of bounds: use 1 to {KEYS_MAX} keys")),
-            Err(_) => Err("write memory: or memory:KEYS, like memory:1000000".to_owned()),
+            Ok(keys) => Err(format!("memory:{keys} is out of range: use 1 to {KEYS_MAX} keys")),
+            Err(_) => Err("use memory: or memory:KEYS, such as memory:1000000".to_owned()),
         },
         None => {
-            let told = |(problem, fix): (String, String)| format!("{problem}: {fix}");
-            tidegate_engine::check_store_url(url).map_err(told)?;
+            let message = |(problem, fix): (String, String)| format!("{problem}: {fix}");
+            tidegate_engine::check_store_url(url).map_err(message)?;
             Ok(Store { keys: None, url: Some(url.into()) })
         }
     }
 }
 
-/// Serves until it is told to stop. What keeps it from starting is one line and exit code 2.
+/// Serves until a signal stops it. If it cannot start, it prints one line and exits with code 2.
 pub(crate) fn run(args: Args) -> ExitCode {
-    // Not a parser of the flag: what is said of a wrong value would repeat it, and it may hold a password.
+    // Not a parser of the flag: clap would repeat an invalid value, which may contain a password.
     let store = match store(&args.store) {
         Ok(store) => store,
         Err(error) => {
@@ -256,20 +261,21 @@ fn options(args: Args, store: Store) -> Options {
     }
 }
 
-/// Which of the listeners that people can try by hand speak TLS.
+/// Whether the listeners in the commands to try use TLS.
 #[derive(Clone, Copy)]
 struct Encrypts {
     http: bool,
     resp: bool,
 }
 
-/// Says where to ask, with lines to try.
+/// Prints the addresses, and in a terminal commands to try.
 fn greet(addresses: Addresses, encrypts: Encrypts) {
     let Addresses { http, grpc, resp } = addresses;
-    println!(
-        "tidegate {} serves HTTP on {http}, Envoy on {grpc}, Redis clients on {resp}. Try:",
-        env!("CARGO_PKG_VERSION")
-    );
+    println!("tidegate {} serves HTTP on {http}, Envoy on {grpc}, Redis clients on {resp}", env!("CARGO_PKG_VERSION"));
+    if !io::stdout().is_terminal() {
+        return;
+    }
+    println!("Try these commands in another terminal:");
     let (http, resp) = (reachable(http), reachable(resp));
     let scheme = if encrypts.http { "https" } else { "http" };
     let tls = if encrypts.resp { " --tls" } else { "" };
@@ -278,8 +284,8 @@ fn greet(addresses: Addresses, encrypts: Encrypts) {
     println!("  curl {scheme}://{http}/metrics");
 }
 
-/// Where to ask from this machine: a listener on all addresses is on loopback too, and not every system takes the
-/// unspecified address for it.
+/// Returns an address that clients on this machine can connect to: loopback for a listener on all addresses, since not
+/// every system accepts connections to the unspecified address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ArgGroup;
 use tidegate_server::{ListenersTls, TlsFile, TlsFiles};
 
-/// Certificates of listeners. What is said of one listener counts before what is said of all.
+/// Certificates of listeners. Flags for one listener override those for all.
 #[derive(clap::Args)]
 #[command(
     group = certificates("http_certificate", &["tls_cert", "http_tls_cert"]),
@@ -13,14 +13,14 @@ use tidegate_server::{ListenersTls, TlsFile, TlsFiles};
     group = certificates("resp_certificate", &["tls_cert", "resp_tls_cert"]),
 )]
 pub(crate) struct TlsArgs {
-    /// Speak TLS on all listeners, with this certificate chain (PEM)
+    /// Serve TLS on all listeners with this certificate chain (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of that certificate (PEM)
+    /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Accept only clients with a certificate of these authorities (PEM)
-    // It is about all listeners, so none may be left in the clear.
+    /// Require client certificates signed by these authorities (PEM)
+    // It applies to all listeners, so each of them needs a certificate.
     #[arg(
         long,
         value_name = "FILE",
@@ -29,36 +29,36 @@ pub(crate) struct TlsArgs {
         requires = "resp_certificate"
     )]
     tls_client_ca: Option<PathBuf>,
-    /// Speak TLS on the HTTP listener, whatever the others do
+    /// Serve TLS on the HTTP listener with this certificate chain; overrides --tls-cert
     #[arg(long, value_name = "FILE", requires = "http_tls_key")]
     http_tls_cert: Option<PathBuf>,
-    /// The key of that certificate
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "http_tls_cert")]
     http_tls_key: Option<PathBuf>,
-    /// Accept only HTTP clients with a certificate of these authorities
+    /// Require client certificates signed by these authorities on the HTTP listener; overrides --tls-client-ca
     #[arg(long, value_name = "FILE", requires = "http_certificate")]
     http_tls_client_ca: Option<PathBuf>,
-    /// Speak TLS on the gRPC listener, whatever the others do
+    /// Serve TLS on the gRPC listener with this certificate chain; overrides --tls-cert
     #[arg(long, value_name = "FILE", requires = "grpc_tls_key")]
     grpc_tls_cert: Option<PathBuf>,
-    /// The key of that certificate
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "grpc_tls_cert")]
     grpc_tls_key: Option<PathBuf>,
-    /// Accept only gRPC clients with a certificate of these authorities
+    /// Require client certificates signed by these authorities on the gRPC listener; overrides --tls-client-ca
     #[arg(long, value_name = "FILE", requires = "grpc_certificate")]
     grpc_tls_client_ca: Option<PathBuf>,
-    /// Speak TLS on the listener for Redis clients, whatever the others do
+    /// Serve TLS on the listener for Redis clients with this certificate chain; overrides --tls-cert
     #[arg(long, value_name = "FILE", requires = "resp_tls_key")]
     resp_tls_cert: Option<PathBuf>,
-    /// The key of that certificate
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "resp_tls_cert")]
     resp_tls_key: Option<PathBuf>,
-    /// Accept only Redis clients with a certificate of these authorities
+    /// Require client certificates signed by these authorities on the listener for Redis clients; overrides --tls-client-ca
     #[arg(long, value_name = "FILE", requires = "resp_certificate")]
     resp_tls_client_ca: Option<PathBuf>,
 }
 
-/// Flags of which one must be there for the certificates of clients to be looked at.
+/// Flags of which one must be set, since only a listener with TLS can ask for client certificates.
 fn certificates(name: &'static str, flags: &[&'static str]) -> ArgGroup {
     ArgGroup::new(name).args(flags).multiple(true)
 }
@@ -67,7 +67,7 @@ fn certificates(name: &'static str, flags: &[&'static str]) -> ArgGroup {
 type Flag<'a> = (&'static str, &'a Option<PathBuf>);
 
 impl TlsArgs {
-    /// Returns what each listener speaks TLS with.
+    /// Returns the files of each listener.
     pub(crate) fn of_listeners(&self) -> ListenersTls {
         ListenersTls {
             http: self.files([
@@ -88,13 +88,13 @@ impl TlsArgs {
         }
     }
 
-    /// Returns the files of a listener, which may have a certificate, a key and authorities of its own.
+    /// Returns the files of a listener: its own ones, or else those for all listeners.
     fn files(&self, [certificate, key, client_authorities]: [Flag<'_>; 3]) -> Option<TlsFiles> {
         let file = |own: Flag<'_>, of_all: Flag<'_>| {
             let (flag, path) = if own.1.is_some() { own } else { of_all };
             path.clone().map(|path| TlsFile { flag, path })
         };
-        // A certificate comes with its key, so that both are the listener's own or neither is.
+        // The flags for a certificate and its key require each other, so both are the listener's own or neither is.
         Some(TlsFiles {
             certificate: file(certificate, ("--tls-cert", &self.tls_cert))?,
             key: file(key, ("--tls-key", &self.tls_key))?,

@@ -1,33 +1,33 @@
-//! What is asked of a store, and what it answers: charges and decisions.
+//! Charges and decisions: the input and the output of a store.
 
 use arrayvec::ArrayVec;
 
 use crate::bounds::CHARGES_MAX;
 use crate::{Decision, Key, Limit, Namespace, Op, Retry, State, Time};
 
-/// What is asked of a store for one limit: the same from the plan of a request to the store.
+/// A request to a store about one limit, unchanged on its way from the plan of a request to the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
-    /// Which rule and limit it counts for.
+    /// The rule and limit that it counts for.
     pub namespace: &'a Namespace,
     /// The key to count.
     pub key: Key<'a>,
     /// The limit to charge.
     pub limit: &'a Limit,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// Whether its denial stops the other charges too; a shadow charge's does not.
+    /// Whether a denial of this charge stops the other charges too; that of a shadow charge does not.
     pub veto: bool,
-    /// Where a store that several nodes share keeps the state, and how closely they agree.
+    /// Where a shared store keeps the state, and how closely nodes agree.
     pub placement: Placement<'a>,
 }
 
-/// How a charge is put to a store that several nodes share. It makes no difference to one in memory.
+/// How a shared store places a charge. A memory store ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Placement<'a> {
-    /// The hash tag that chooses its slot on a Cluster; none if empty.
+    /// The hash tag that chooses the slot on a Cluster; no tag if empty.
     pub tag: &'a [u8],
-    /// How closely nodes agree. Where the algorithm cannot do it, the charge is decided exactly.
+    /// How closely nodes agree. If the algorithm does not support it, the charge is decided exactly.
     pub consistency: Consistency,
 }
 
@@ -38,20 +38,20 @@ pub enum Consistency {
     /// The store decides each charge.
     #[default]
     Exact,
-    /// Nodes take slices of the limit in advance and spend them. Never too much passes.
+    /// Nodes take slices of the limit in advance and spend them locally. Never over-admits.
     Leased,
-    /// Nodes count on their own and exchange counts. Too much may pass for a moment.
+    /// Nodes count locally and exchange counts. May over-admit for a moment.
     Async,
 }
 
 impl<'a> Charge<'a> {
-    /// A charge of [`Namespace::root`] that may veto.
+    /// Creates a charge of [`Namespace::root`] that may veto.
     #[must_use]
     pub fn new(key: Key<'a>, limit: &'a Limit, op: Op) -> Charge<'a> {
         Charge { namespace: Namespace::root(), key, limit, op, veto: true, placement: Placement::default() }
     }
 
-    /// Takes `units`, and stops the whole if they do not fit.
+    /// Creates a charge of [`Namespace::root`] that takes `units` and may veto.
     #[must_use]
     pub fn take(key: Key<'a>, limit: &'a Limit, units: u64) -> Charge<'a> {
         Charge::new(key, limit, Op::Take(units))
@@ -69,19 +69,19 @@ impl<'a> Charge<'a> {
         Charge { placement, ..self }
     }
 
-    /// Returns this charge without a veto: its denial stops nothing.
+    /// Returns this charge without a veto: its denial does not stop the other charges.
     #[must_use]
     pub fn shadow(self) -> Charge<'a> {
         Charge { veto: false, ..self }
     }
 
-    /// Returns this charge as a question that takes and gives nothing, without a veto.
+    /// Returns this charge as a question that takes and gives back nothing, without a veto.
     #[must_use]
     pub fn looking(self) -> Charge<'a> {
         Charge { op: self.op.looking(), veto: false, ..self }
     }
 
-    /// Whether both count in one state.
+    /// Returns whether both charges count in the same state.
     #[must_use]
     pub fn shares_state_with(&self, other: &Charge<'_>) -> bool {
         self.key == other.key
@@ -91,10 +91,10 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// Whether charges can be decided together.
+/// Checks whether charges can be decided together.
 ///
 /// # Errors
-/// If there are too many, or two would count in one state under other numbers.
+/// Fails if there are too many, or two would count in the same state with different numbers.
 pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
     if charges.len() > CHARGES_MAX {
         return Err(ChargeError::TooMany { count: charges.len() });
@@ -108,25 +108,26 @@ pub fn check_charges(charges: &[Charge<'_>]) -> Result<(), ChargeError> {
     Ok(())
 }
 
-/// The answers to several charges, in their order.
+/// The decisions about several charges, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
     pub(crate) each: ArrayVec<(Decision, bool), CHARGES_MAX>,
     pub(crate) reports: Vec<Option<Report>>,
 }
 
-/// What a store reports of a key beside its decision, for those who go on from there without the store.
+/// The state of a key that a store reports beside its decision, from which a caller can continue without the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The state of the key after the decision. Of a log it is what was used, as if it was all taken then.
+    /// The state of the key after the decision. For a log it holds the units in use, as if all were taken at that
+    /// moment.
     pub state: State,
-    /// When the store decided, by its own clock.
+    /// The instant of the decision, by the store's clock.
     pub at: Time,
 }
 
 impl Report {
-    /// Returns a report of a key's state after a decision at `at`.
+    /// Creates a report of a key's state after a decision at `at`.
     #[must_use]
     pub fn new(state: State, at: Time) -> Report {
         Report { state, at }
@@ -134,37 +135,37 @@ impl Report {
 }
 
 impl Decisions {
-    /// Whether every charge that may veto was allowed, so that all that fit were taken.
+    /// Returns whether every charge with a veto was allowed, so that all charges that fit were taken.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.vetoing().all(Decision::is_allowed)
     }
 
-    /// The answer to each charge: whether it alone would pass. If the whole was denied, nothing was taken for any of
-    /// them, and none has a receipt.
+    /// Returns the decision about each charge: whether it alone would pass. If the whole was denied, nothing was taken
+    /// for any charge, and no decision has a receipt.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
         self.each.iter().map(|(decision, _)| decision)
     }
 
-    /// The answer to the first charge.
+    /// Returns the decision about the first charge.
     #[must_use]
     pub fn first(&self) -> Option<&Decision> {
         self.iter().next()
     }
 
-    /// The strictest answer among those that may veto. Nothing if no charge may veto.
+    /// Returns the strictest decision among charges with a veto, or `None` if no charge has one.
     #[must_use]
     pub fn strictest(&self) -> Option<&Decision> {
         self.vetoing().min_by_key(|decision| decision.strictness())
     }
 
-    /// When to ask again: the longest of the denials. Nothing if it is allowed.
+    /// Returns when to retry: the longest wait of the denials, or `None` if the whole is allowed.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
         Retry::longest(self.vetoing().filter_map(Decision::retry))
     }
 
-    /// What the store reports of the key of a charge; nothing if it does not report states.
+    /// Returns the state that the store reports for the key of a charge, or `None` if the store reports no states.
     #[must_use]
     pub fn report(&self, charge: usize) -> Option<&Report> {
         self.reports.get(charge)?.as_ref()
@@ -175,29 +176,30 @@ impl Decisions {
     }
 }
 
-/// Collects each decision with whether its charge may veto. Those beyond [`CHARGES_MAX`] are left out.
+/// Collects decisions, each with whether its charge may veto. Those beyond [`CHARGES_MAX`] are left out.
 impl FromIterator<(Decision, bool)> for Decisions {
     fn from_iter<I: IntoIterator<Item = (Decision, bool)>>(each: I) -> Decisions {
         Decisions { each: each.into_iter().take(CHARGES_MAX).collect(), ..Decisions::default() }
     }
 }
 
-/// Why charges were not decided.
+/// Why charges cannot be decided together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChargeError {
-    /// More charges than one transaction takes.
+    /// There are more charges than one transaction takes.
     #[error("charges: {count} are too many for one request; use at most {CHARGES_MAX}")]
     TooMany {
-        /// How many there were.
+        /// The number of charges.
         count: usize,
     },
-    /// Two limits would count in one state: they have the same algorithm, window length and key, but other numbers.
-    #[error("charges[{charge}]: another {algorithm} limit counts on the same key; give each its own, like a prefix")]
+    /// Two limits would count in the same state: they have the same algorithm, window length and key, but different
+    /// numbers.
+    #[error("charges[{charge}]: another {algorithm} limit counts on the same key; give each limit its own key prefix")]
     SharedState {
-        /// The number of the later charge, from 0.
+        /// The index of the later charge.
         charge: usize,
-        /// The algorithm they share.
+        /// The algorithm that both have.
         algorithm: &'static str,
     },
 }

@@ -8,30 +8,30 @@ use std::time::{Duration, SystemTime};
 
 use crate::Time;
 
-/// Where a store's time comes from.
+/// The source of a store's time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// Wall time at the start plus monotonic elapsed time: steps of the wall clock do not touch it.
+    /// Wall time at the start plus monotonic elapsed time: later steps of the wall clock do not affect it.
     System(SystemClock),
-    /// Time that moves only when told to, for tests.
+    /// Time that moves only when a test moves it.
     Fake(FakeClock),
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     #[must_use]
     pub fn system() -> Clock {
         Clock::System(SystemClock::start())
     }
 
-    /// Returns whether the machine's clock shows a time before 1970, which no [`Time`] can tell: clocks that are made
-    /// meanwhile begin at 0.
+    /// Returns whether the machine's clock shows a time before 1970, which [`Time`] cannot represent: clocks created
+    /// meanwhile start at 0.
     #[must_use]
     pub fn system_is_before_1970() -> bool {
         SystemTime::now() < SystemTime::UNIX_EPOCH
     }
 
-    /// The present instant.
+    /// Returns the present instant.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
@@ -41,8 +41,8 @@ impl Clock {
         }
     }
 
-    /// The present instant again if an earlier one turned out to be old, else that one. A thread that was suspended
-    /// between reading the clock and reading a state would otherwise take the state for one of a clock that jumped.
+    /// Reads the clock again if an earlier reading turned out to be old, else returns that reading. A thread suspended
+    /// between reading the clock and reading a state would otherwise mistake the state for one of a clock that jumped.
     #[inline]
     pub(crate) fn again_if(&self, is_old: bool, earlier: Time) -> Time {
         if is_old { self.now().max(earlier) } else { earlier }
@@ -96,7 +96,7 @@ impl SystemClock {
     }
 }
 
-/// A clock for tests: it stands still until it is advanced, and all its clones share one time.
+/// A clock for tests: it stands still until it is moved, and all its clones share one time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -117,19 +117,19 @@ pub struct FakeClock(Arc<Hands>);
 #[derive(Debug)]
 struct Hands {
     nanos: AtomicU64,
-    /// How many more times it can be read until it panics, once; 0 for never.
+    /// The number of reads until it panics, once; 0 for never.
     #[cfg(feature = "test-hooks")]
     reads_left: AtomicU64,
 }
 
 impl FakeClock {
-    /// A clock that stands at one second after the Unix epoch.
+    /// Creates a clock at one second after the Unix epoch.
     #[must_use]
     pub fn new() -> FakeClock {
         FakeClock::at(Time::from_nanos(crate::bounds::NANOS_PER_SECOND))
     }
 
-    /// A clock that stands at `time`.
+    /// Creates a clock at `time`.
     #[must_use]
     pub fn at(time: Time) -> FakeClock {
         FakeClock(Arc::new(Hands {
@@ -139,7 +139,7 @@ impl FakeClock {
         }))
     }
 
-    /// The instant the clock stands at.
+    /// Returns the present instant.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
@@ -148,7 +148,8 @@ impl FakeClock {
         Time::from_nanos(self.0.nanos.load(Ordering::Relaxed))
     }
 
-    /// The read after so many more panics, once: for tests of what a panic in the middle of a decision leaves behind.
+    /// Makes the read after this many further reads panic, once: to test what a panic in the middle of a decision
+    /// leaves behind.
     #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
     pub fn break_after(&self, reads: u64) {
@@ -160,17 +161,17 @@ impl FakeClock {
     fn count_down(&self) {
         let one_less = |left: u64| left.checked_sub(1);
         if self.0.reads_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) == Ok(1) {
-            panic!("the clock was told to break");
+            panic!("the clock breaks as set by break_after");
         }
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by `by`.
     pub fn advance(&self, by: Duration) {
         let now = Time::from_nanos(self.0.nanos.load(Ordering::Relaxed));
         self.set(now.plus(by));
     }
 
-    /// Sets the clock, also backwards.
+    /// Sets the clock to `time`, also backwards.
     pub fn set(&self, time: Time) {
         self.0.nanos.store(time.as_nanos(), Ordering::Relaxed);
     }

@@ -1,33 +1,33 @@
-//! What is asked of a limit, and what it answers.
+//! The operations on a limit, and its decisions.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::Limit;
 
-/// What to do to a key's state.
+/// An operation on a key's state.
 ///
-/// Closed on purpose: every algorithm and every store has to do each of them, so the compiler asks for it.
+/// Exhaustive on purpose: every algorithm and every store must implement each of them, and the compiler checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Takes this many units if they fit; 0 units peek.
     Take(u64),
-    /// Counts what has already happened, whether it fits or not: at most one further limit beyond the limit.
+    /// Counts units that are already used, whether they fit or not: at most one further limit beyond the limit.
     Debit(u64),
-    /// Gives units back to where the receipt says they were taken. It is void when they would have come back by now.
-    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    /// Gives units back to where the receipt was issued. It has no effect once they would have come back by themselves.
+    /// Without a receipt it gives back the oldest units of a log, or those of the current window.
     Refund(u64, Option<Receipt>),
-    /// Tells whether this many units would pass, and takes none. Of 0 units it tells whether no more than the limit
-    /// was used, as debits can.
+    /// Returns whether this many units would pass, without taking them. With 0 units it returns whether at most the
+    /// limit is used, since debits can exceed it.
     Ask(u64),
-    /// Looks and writes nothing.
+    /// Reads the state and writes nothing.
     Peek,
     /// Forgets the key.
     Reset,
 }
 
 impl Op {
-    /// The same question without taking or giving anything.
+    /// Returns this operation as a question that takes and gives back nothing.
     ///
     /// ```
     /// use tidegate_core::Op;
@@ -45,31 +45,31 @@ impl Op {
         }
     }
 
-    /// Whether it may take from a key's state.
+    /// Whether the operation may remove units from a key's state.
     #[inline]
     pub(crate) fn may_shrink(self) -> bool {
         matches!(self, Op::Refund(..) | Op::Reset)
     }
 
-    /// Whether it may add to a key's state.
+    /// Whether the operation may add units to a key's state.
     #[inline]
     pub(crate) fn may_charge(self) -> bool {
         matches!(self, Op::Take(1..) | Op::Debit(1..))
     }
 }
 
-/// Where units were taken, to give them back there. It means something only to the key and limit it came from.
+/// Where units were taken, to refund them there. It is valid only for the key and limit of its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt(pub(crate) u64);
 
 impl Receipt {
-    /// The receipt as a number, to carry it over a wire.
+    /// Returns the receipt as a number, to send it over a wire.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The receipt that [`Receipt::to_bits`] told.
+    /// Creates a receipt from the number that [`Receipt::to_bits`] returned.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Receipt {
         Receipt(bits)
@@ -81,32 +81,32 @@ impl Receipt {
     }
 }
 
-/// May it pass?
+/// Whether a request may pass.
 ///
-/// Closed on purpose: there is no third answer, and callers need no arm for one.
+/// Exhaustive on purpose: callers need no arm for a third answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes.
+    /// The request may pass.
     Allow,
-    /// No, and when to ask again.
+    /// The request may not pass, and when to retry.
     Deny(Retry),
 }
 
-/// When to ask again.
+/// When to retry after a denial.
 ///
-/// Closed on purpose: a caller that has handled these has handled all, without an arm that guesses.
+/// Exhaustive on purpose: a caller that handles these has handled all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Exactly then it is allowed, if nobody else spends in between; a nanosecond earlier it is not.
+    /// After exactly this time the request is allowed if nobody else spends in between; a nanosecond earlier it is not.
     After(Duration),
     /// Never: the cost exceeds the whole limit.
     Never,
-    /// A hint only: the state is approximate.
+    /// About after this time: the state is approximate.
     Unknown(Duration),
 }
 
 impl Retry {
-    /// When to ask again after several denials: the longest of them. Never is longer than any wait.
+    /// Returns the longest wait of several denials. [`Retry::Never`] is longer than any wait.
     #[must_use]
     pub fn longest(retries: impl Iterator<Item = Retry>) -> Option<Retry> {
         retries.max_by_key(|retry| match retry {
@@ -116,7 +116,7 @@ impl Retry {
     }
 }
 
-/// How strict an answer is. Less is stricter: a denial, then the fewest remaining, then the latest reset.
+/// How strict a decision is. Less is stricter: a denial, then the fewest remaining units, then the latest reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Strictness {
     is_allowed: bool,
@@ -125,30 +125,30 @@ pub struct Strictness {
 }
 
 impl Strictness {
-    /// That of an answer with these numbers.
+    /// Returns the strictness of a decision with these numbers.
     #[must_use]
     pub const fn new(is_allowed: bool, remaining: u64, reset_after: Duration) -> Strictness {
         Strictness { is_allowed, remaining, reset_after: Reverse(reset_after) }
     }
 }
 
-/// A limit's answer to one charge.
+/// A limit's decision about one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) answer: Answer,
     pub(crate) limit: u64,
-    /// What is free, in `unit`s of it: whole units are divided out only when somebody asks for them.
+    /// The free room in units of `unit`: divided into whole units only when a caller asks for them.
     pub(crate) room: u64,
     pub(crate) unit: u64,
     pub(crate) reset_after: u64,
     pub(crate) receipt: Receipt,
 }
 
-/// A verdict in nanoseconds: turning them into a `Duration` divides, which the hot path need not pay.
+/// A verdict in nanoseconds: converting to `Duration` divides, which the hot path avoids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Allow,
-    /// It alone would pass, but it was not taken because of another.
+    /// The charge alone would pass, but was not taken because of another.
     AllowAlone,
     DenyFor(u64),
     DenyAlways,
@@ -156,18 +156,18 @@ pub(crate) enum Answer {
 }
 
 impl Decision {
-    /// A place for a decision to be written to.
+    /// A placeholder to write a decision to.
     pub(crate) const BLANK: Decision =
         Decision { answer: Answer::Allow, limit: 0, room: 0, unit: 1, reset_after: 0, receipt: Receipt(0) };
 
-    /// An answer of nobody: it lets pass, and nothing was taken. For the engine, which must answer when a store cannot.
+    /// Returns a decision that allows without taking anything, for when a store cannot answer.
     #[doc(hidden)]
     #[must_use]
     pub fn untaken(limit: &Limit) -> Decision {
         Decision { answer: Answer::AllowAlone, limit: limit.units(), room: limit.units(), ..Decision::BLANK }
     }
 
-    /// An answer of nobody that denies, and hints when to ask again. For callers who must answer when a store cannot.
+    /// Returns a decision that denies, with `wait` as a hint when to retry, for when a store cannot answer.
     #[doc(hidden)]
     #[must_use]
     pub fn refused(limit: &Limit, wait: Duration) -> Decision {
@@ -175,14 +175,14 @@ impl Decision {
         Decision { answer: Answer::DenyAbout(wait), limit: limit.units(), reset_after: wait, ..Decision::BLANK }
     }
 
-    /// Whether the request may pass.
+    /// Returns whether the request may pass.
     #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self.answer, Answer::Allow | Answer::AllowAlone)
     }
 
-    /// Whether the request may pass, and when to ask again if not.
+    /// Returns whether the request may pass, and when to retry if not.
     #[inline]
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -194,7 +194,7 @@ impl Decision {
         }
     }
 
-    /// When to ask again; nothing if the request may pass.
+    /// Returns when to retry, or `None` if the request may pass.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
@@ -204,7 +204,7 @@ impl Decision {
         }
     }
 
-    /// How long to wait before asking again, exact or as a hint; nothing if it may pass or never will.
+    /// Returns how long to wait before a retry, exactly or as a hint, or `None` if the request may pass or never will.
     #[inline]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -214,28 +214,28 @@ impl Decision {
         }
     }
 
-    /// Units the limit lets pass: the burst or capacity of a bucket, the limit of a window.
+    /// Returns the limit in units: the burst or capacity of a bucket, the limit of a window.
     #[inline]
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Whole units that would pass right now, after this charge.
+    /// Returns the whole units that would pass right now, after this charge.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.room / self.unit
     }
 
-    /// The time until the key's state equals never seen; zero if it already does.
+    /// Returns the time until the key's state equals that of a key never seen; zero if it already does.
     #[inline]
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.reset_after)
     }
 
-    /// The same answer of a charge that was not taken after all, because of another.
+    /// Returns this decision for a charge that was not taken after all, because of another charge.
     #[doc(hidden)]
     #[must_use]
     pub fn withdrawn(&self) -> Decision {
@@ -243,8 +243,8 @@ impl Decision {
         Decision { answer, ..*self }
     }
 
-    /// The same denial after so much time, if nobody spent, gave back or reset meanwhile; nothing if it is over by then,
-    /// or was none. What is left is told as it was, which is no more than there is.
+    /// Returns this denial as it is `elapsed` later, if nobody spends, refunds or resets meanwhile, or `None` if it is
+    /// over by then or was no denial. The remaining units stay as they were, which is at most what there is.
     #[doc(hidden)]
     #[must_use]
     pub fn aged(&self, elapsed: Duration) -> Option<Decision> {
@@ -259,7 +259,7 @@ impl Decision {
         Some(Decision { answer, reset_after: self.reset_after.saturating_sub(elapsed), ..*self })
     }
 
-    /// How strict the answer is, beside others.
+    /// Returns how strict this decision is compared with others.
     #[inline]
     #[doc(hidden)]
     #[must_use]
@@ -267,15 +267,15 @@ impl Decision {
         Strictness::new(self.is_allowed(), self.remaining(), self.reset_after())
     }
 
-    /// The same answer with so many units remaining, at most the limit: for those who know of units that the store counts
-    /// as spent, such as those of a lease.
+    /// Returns this decision with `units` remaining, at most the limit: for callers that hold units which the store
+    /// counts as spent, such as those of a lease.
     #[doc(hidden)]
     #[must_use]
     pub fn with_remaining(&self, units: u64) -> Decision {
         Decision { room: units.min(self.limit).saturating_mul(self.unit), ..*self }
     }
 
-    /// The same answer, with a reset that is so much nearer.
+    /// Returns this decision with a reset that is nearer by `elapsed`.
     #[doc(hidden)]
     #[must_use]
     pub fn with_reset_nearer(&self, elapsed: Duration) -> Decision {
@@ -283,8 +283,8 @@ impl Decision {
         Decision { reset_after: self.reset_after.saturating_sub(elapsed), ..*self }
     }
 
-    /// Where the units of an allowed take or a debit were taken, for a refund; nothing if they were not taken. Of a look
-    /// it means nothing: there is nothing to refund.
+    /// Returns where the units of an allowed take or a debit were taken, for a refund, or `None` if none were. The
+    /// receipt of a peek is meaningless: there is nothing to refund.
     #[inline]
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {

@@ -1,18 +1,18 @@
-//! Chance that is not left to chance: a small generator that the caller seeds.
+//! A small random number generator that the caller seeds.
 
-/// Numbers that look random and follow from a seed (SplitMix64). Whoever wants other numbers in each process seeds it
-/// from the system; a test seeds it with a constant. Not for secrets.
+/// Pseudo-random numbers from a seed (SplitMix64). Seed it from the system for different numbers in each process, or
+/// with a constant in tests. Not for secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// A generator whose numbers follow from `seed`; every seed will do.
+    /// Creates a generator with any seed.
     #[must_use]
     pub const fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
-    /// The next number, each of the 2^64 as likely as any other.
+    /// Returns the next number; all 2^64 values are equally likely.
     #[inline]
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -21,14 +21,14 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// The next number as a fraction: at least 0, below 1.
+    /// Returns the next number as a fraction: at least 0, below 1.
     #[inline]
     pub fn fraction(&mut self) -> f64 {
         fraction(self.roll())
     }
 }
 
-/// A roll as a fraction: at least 0, below 1. The upper 53 bits are what a float holds exactly.
+/// Converts a roll into a fraction: at least 0, below 1. A float holds exactly the upper 53 bits.
 #[inline]
 pub(crate) fn fraction(roll: u64) -> f64 {
     (roll >> 11) as f64 / (1u64 << 53) as f64

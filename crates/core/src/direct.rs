@@ -12,7 +12,7 @@ use crate::limit::Shape;
 use crate::memory::{CapacityError, Cell, Pool, PooledLog};
 use crate::{Clock, Decision, Limit, Op, Receipt, Time};
 
-/// One limit on one thing: a whole process, a connection, a job.
+/// One limit without keys: for a whole process, a connection, a job.
 ///
 /// ```
 /// use tidegate::{DirectLimiter, Limit, Rate};
@@ -44,18 +44,18 @@ impl fmt::Debug for DirectLimiter {
 }
 
 impl DirectLimiter {
-    /// A limiter on the machine's clock.
+    /// Creates a limiter on the machine's clock.
     ///
     /// # Errors
-    /// If the system has no memory for the entries of a log.
+    /// Fails if there is no memory for the entries of a log.
     pub fn new(limit: Limit) -> Result<DirectLimiter, CapacityError> {
         DirectLimiter::with_clock(limit, Clock::system())
     }
 
-    /// A limiter on this clock.
+    /// Creates a limiter on this clock.
     ///
     /// # Errors
-    /// If the system has no memory for the entries of a log.
+    /// Fails if there is no memory for the entries of a log.
     pub fn with_clock(limit: Limit, clock: impl Into<Clock>) -> Result<DirectLimiter, CapacityError> {
         let state = match limit.shape() {
             Shape::Bucket(bucket) => Kept::Bucket(*bucket, Cell::fresh()),
@@ -73,40 +73,40 @@ impl DirectLimiter {
         self.decide(Op::Take(1))
     }
 
-    /// Takes `units` if they all fit; 0 looks only.
+    /// Takes `units` if they all fit; 0 only looks.
     #[inline]
     pub fn check_n(&self, units: u64) -> Decision {
         self.decide(Op::Take(units))
     }
 
-    /// Counts units that were used already, whether they fit or not.
+    /// Counts units that are already used, whether they fit or not.
     pub fn debit(&self, units: u64) -> Decision {
         self.decide(Op::Debit(units))
     }
 
-    /// Looks and changes nothing.
+    /// Returns the state and changes nothing.
     pub fn peek(&self) -> Decision {
         self.decide(Op::Peek)
     }
 
     /// Gives back units that were taken and not used. It has no effect once they would have come back by themselves.
-    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    /// Without a receipt it gives back the oldest units of a log, or those of the current window.
     pub fn refund(&self, units: u64, receipt: Option<Receipt>) -> Decision {
         self.decide(Op::Refund(units, receipt))
     }
 
-    /// Forgets what was used.
+    /// Forgets all used units.
     pub fn reset(&self) -> Decision {
         self.decide(Op::Reset)
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Decides any operation.
+    /// Applies any operation.
     #[inline]
     pub fn decide(&self, op: Op) -> Decision {
         let now = self.clock.now();

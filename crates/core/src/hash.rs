@@ -34,9 +34,8 @@ pub(crate) const fn spread_end(hash: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A fixed hash of 128 bits for names that operators choose: FNV-1a, with both halves finished so that every bit depends
-/// on every byte. Somebody who chooses names can make two of them meet, so whoever relies on it compares those it was
-/// made of.
+/// A fixed hash of 128 bits for names that operators choose: FNV-1a, with both halves finished so that every bit
+/// depends on every byte. It is not collision resistant: code that relies on it compares the names too.
 #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
 pub(crate) const fn unkeyed(bytes: &[u8]) -> u128 {
     let (mut hash, mut place) = (FNV_128_START, 0);

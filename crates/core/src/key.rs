@@ -9,13 +9,13 @@ use crate::bounds::KEY_BYTES_MAX;
 pub struct Key<'a>(&'a [u8]);
 
 impl<'a> Key<'a> {
-    /// The only key of a namespace that counts all together. It has no bytes.
+    /// The only key of a namespace that counts everything together. It has no bytes.
     pub const ALL: Key<'static> = Key(&[]);
 
-    /// A key of these bytes, or of a string's bytes.
+    /// Creates a key from bytes or a string.
     ///
     /// # Errors
-    /// If it is empty or longer than [`KEY_BYTES_MAX`].
+    /// Fails if it is empty or longer than [`KEY_BYTES_MAX`].
     #[inline]
     pub fn new<B: AsRef<[u8]> + ?Sized>(bytes: &'a B) -> Result<Key<'a>, KeyError> {
         let bytes = bytes.as_ref();
@@ -26,7 +26,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key's bytes.
+    /// Returns the bytes of the key.
     #[inline]
     #[must_use]
     pub fn as_bytes(self) -> &'a [u8] {
@@ -34,7 +34,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// A key that owns its bytes, made of several parts.
+/// A key that owns its bytes, joined from several parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyBuf(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl KeyBuf {
     /// bytes.
     ///
     /// # Errors
-    /// If there are no parts, or the whole is longer than [`KEY_BYTES_MAX`].
+    /// Fails if there are no parts, or the whole is longer than [`KEY_BYTES_MAX`].
     pub fn from_parts<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Result<KeyBuf, KeyError> {
         let mut bytes = Vec::new();
         for part in parts {
@@ -69,15 +69,15 @@ impl KeyBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// An empty key would let every caller without an identity share one.
+    /// The key is empty: every caller without an identity would share it.
     #[error("key: empty; a key has at least 1 byte (skip or refuse a request without an identity)")]
     Empty,
     /// The key is longer than the bound.
     #[error("key: {length} bytes are too long; a key has 1 to {max} bytes (hash longer identities first)")]
     TooLong {
-        /// Its length in bytes.
+        /// The length of the key in bytes.
         length: usize,
-        /// The most bytes where it was given: what counts for others may need some for itself.
+        /// The longest key in bytes, where some of the bound are used otherwise.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Permits for holders outside of this process: each has a lease, so that a dead holder frees its own.
+//! Permits for holders outside of this process: each has a lease, so that the permit of a dead holder is freed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -11,13 +11,14 @@ use crate::memory::{Fingerprint, Seeds};
 use crate::permits::{Holders, PermitOp, Permits};
 use crate::{Clock, Key, Namespace, Time};
 
-/// Lets so many holders in at once for each key, each for the length of a lease that it may renew. Clones share one.
+/// Limits how many holders each key has at the same time, each for the length of a lease that it may renew. Clones
+/// share one state.
 ///
-/// Unlike a [`Semaphore`](crate::Semaphore) it knows its holders by name, not by a guard: they may be other processes, which
-/// may die. The limit comes with each call, as that of a [`MemoryStore`](crate::MemoryStore) does.
+/// Unlike a [`Semaphore`](crate::Semaphore) it identifies holders by name, not by a guard: they may be other processes,
+/// which may die. The limit is passed with each call, as with a [`MemoryStore`](crate::MemoryStore).
 ///
-/// What has ended makes room with the next call that needs it: there is no background task. Memory is bounded by the
-/// permits that are held at once, whatever the keys.
+/// Ended leases are removed by the next call that needs the room: there is no background task. Memory is bounded by the
+/// permits held at the same time, however many keys there are.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,61 +40,61 @@ pub struct LeasedSemaphore(Arc<Shared>);
 struct Shared {
     clock: Clock,
     seeds: Seeds,
-    /// Permits that may be held at once, over all keys.
+    /// Most permits held at the same time, over all keys.
     room: usize,
-    /// Permits that are held, or whose end nobody noticed yet.
+    /// Permits that are held, or whose end has not been noticed yet.
     held: AtomicUsize,
     shards: Box<[Mutex<Shard>]>,
-    /// Permits of each owner, likewise. Locked after a shard, if both are.
+    /// Permits of each owner, counted likewise. Locked after a shard, if both are.
     owned: Mutex<HashMap<u64, usize>>,
 }
 
-/// Keys that share a lock.
+/// The keys that share a lock.
 #[derive(Default)]
 struct Shard {
     keys: HashMap<Fingerprint, Holders>,
-    /// When the next lease of each key ends.
+    /// The next end of a lease of each key.
     due: BTreeSet<(Time, Fingerprint)>,
-    /// Who acquired a permit of a key, if that is counted.
+    /// The owner of each permit, if owners are counted.
     owners: HashMap<(Fingerprint, u128), u64>,
 }
 
-/// Who acquires permits, and how many it may hold at once over all keys, so that nobody takes all the room. Holders are
-/// other people's names for permits; an owner is whoever asks for them, such as an address.
+/// An owner of permits, and how many it may hold at the same time over all keys, so that no owner takes all the room.
+/// Holders are names that callers choose for permits; an owner is the caller itself, such as an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitOwner {
-    /// What tells it from others.
+    /// A number that identifies the owner.
     pub number: u64,
-    /// Permits that it may hold at once.
+    /// The most permits that it may hold at the same time.
     pub permits: usize,
 }
 
-/// There is no place for another permit.
+/// Why there is no room for another permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoRoom {
-    /// All places are taken.
+    /// All room is taken.
     #[error("no room for another permit: this process holds at most {permits} at once, over all keys")]
     Full {
-        /// Permits that there is room for.
+        /// The number of permits that there is room for.
         permits: usize,
     },
-    /// Its owner holds as many as it may.
+    /// Its owner holds the most permits that it may.
     #[error("no room for another permit of this owner: it may hold at most {permits} at once, over all keys")]
     OfOwner {
-        /// Permits that it may hold.
+        /// The most permits of one owner.
         permits: usize,
     },
 }
 
 impl LeasedSemaphore {
-    /// With room for 262,144 permits at once, over all keys.
+    /// Creates a semaphore with room for 262,144 permits held at the same time, over all keys.
     #[must_use]
     pub fn new(clock: Clock) -> LeasedSemaphore {
         LeasedSemaphore::with_room(clock, LEASED_PERMITS_DEFAULT)
     }
 
-    /// With room for so many permits at once, over all keys.
+    /// Creates a semaphore with room for `permits` permits held at the same time, over all keys.
     #[must_use]
     pub fn with_room(clock: Clock, permits: usize) -> LeasedSemaphore {
         let shards = (0..LEASED_SHARDS).map(|_| Mutex::default()).collect();
@@ -102,45 +103,45 @@ impl LeasedSemaphore {
         LeasedSemaphore(Arc::new(Shared { clock, seeds, room: permits, held, shards, owned }))
     }
 
-    /// Permits that there is room for at once, over all keys.
+    /// Returns how many permits there is room for at the same time, over all keys.
     #[must_use]
     pub fn room(&self) -> usize {
         self.0.room
     }
 
-    /// Takes one of `limit` permits under a key for the length of a lease. Who asks again with the same permit holds it
-    /// once, for longer.
+    /// Takes one of `limit` permits of a key for the length of a lease. A holder that asks again with the same permit
+    /// holds it once, for longer.
     ///
     /// # Errors
-    /// If there is no room for another permit.
+    /// Fails if there is no room for another permit.
     pub fn acquire(&self, key: Key<'_>, permit: Key<'_>, limit: u64, lease: Duration) -> Result<Permits, NoRoom> {
         self.decide(Namespace::root(), key, permit, PermitOp::Acquire { limit, lease })
     }
 
-    /// Holds a permit for another lease from now on.
+    /// Extends a permit by a new lease from now on.
     #[must_use]
     pub fn renew(&self, key: Key<'_>, permit: Key<'_>, lease: Duration) -> Permits {
         // What adds nothing finds room.
         self.decide(Namespace::root(), key, permit, PermitOp::Renew { lease }).unwrap_or_default()
     }
 
-    /// Gives a permit back.
+    /// Releases a permit.
     #[must_use]
     pub fn release(&self, key: Key<'_>, permit: Key<'_>) -> Permits {
         self.decide(Namespace::root(), key, permit, PermitOp::Release).unwrap_or_default()
     }
 
-    /// Permits that are held, over all keys.
+    /// Returns the number of permits held, over all keys.
     #[must_use]
     pub fn held(&self) -> usize {
         self.reclaim();
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// Does something with a permit under a key of a namespace.
+    /// Applies an operation to a permit of a key in a namespace.
     ///
     /// # Errors
-    /// If there is no room for another permit.
+    /// Fails if there is no room for another permit.
     pub fn decide(
         &self,
         namespace: &Namespace,
@@ -151,11 +152,11 @@ impl LeasedSemaphore {
         self.decide_for(None, namespace, key, permit, op)
     }
 
-    /// Does something with a permit, on behalf of an owner whose permits are counted. A permit stays that of who acquired it,
-    /// whoever renews or releases it.
+    /// Applies an operation to a permit on behalf of an owner whose permits are counted. A permit belongs to the owner
+    /// that acquired it, even if another one renews or releases it.
     ///
     /// # Errors
-    /// If there is no room for another permit, or the owner holds as many as it may.
+    /// Fails if there is no room for another permit, or the owner holds the most permits that it may.
     pub fn decide_for(
         &self,
         owner: Option<PermitOwner>,
@@ -173,7 +174,7 @@ impl LeasedSemaphore {
         })
     }
 
-    /// Looks at the permits of a key without changing them. Done is what is held.
+    /// Returns the permits of a key without changing them; `done` is whether this one is held.
     #[must_use]
     pub fn look(&self, namespace: &Namespace, key: Key<'_>, permit: Key<'_>) -> Permits {
         let holder = self.holder(permit);
@@ -184,7 +185,7 @@ impl LeasedSemaphore {
         })
     }
 
-    /// Returns how long a permit is held from now on, if it is.
+    /// Returns how long a permit is still held, or `None` if it is not.
     #[must_use]
     pub fn lease_left(&self, namespace: &Namespace, key: Key<'_>, permit: Key<'_>) -> Option<Duration> {
         let holder = self.holder(permit);
@@ -234,7 +235,7 @@ impl LeasedSemaphore {
         })
     }
 
-    /// Does something with the keys of one lock, after what has ended there is forgotten.
+    /// Works on the keys of one lock, after ended leases are removed from it.
     fn in_shard<T>(&self, print: Fingerprint, work: impl FnOnce(&mut Shard, Fingerprint, Time) -> T) -> T {
         // The remainder keeps it in bounds.
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
@@ -246,7 +247,7 @@ impl LeasedSemaphore {
         work(&mut shard, print, now)
     }
 
-    /// Forgets all that has ended.
+    /// Removes all ended leases.
     fn reclaim(&self) {
         for shard in &self.0.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +257,7 @@ impl LeasedSemaphore {
 }
 
 impl Shared {
-    /// Takes a place for one more permit, if there is one and its owner may have it.
+    /// Reserves room for one more permit, if there is some and its owner may have it.
     fn reserve(&self, owner: Option<PermitOwner>) -> Result<(), NoRoom> {
         let one_more = |held: usize| (held < self.room).then_some(held + 1);
         let reserved = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
@@ -287,7 +288,7 @@ impl Shared {
         }
     }
 
-    /// Forgets permits of a lock whose lease has ended. Each is looked at once, so this costs what acquiring them did.
+    /// Removes the ended leases of a lock. Each is visited once, so this costs what acquiring them did.
     fn expire(&self, shard: &mut Shard, now: Time) {
         let mut freed = 0;
         while let Some((_, print)) = shard.due.first().copied().filter(|(end, _)| *end <= now) {
@@ -307,7 +308,7 @@ impl Shared {
     }
 }
 
-/// The time from now to an instant; none if that is over.
+/// The time from now to an instant; zero if that is over.
 fn until(end: Time, now: Time) -> Duration {
     Duration::from_nanos(end.as_nanos().saturating_sub(now.as_nanos()))
 }

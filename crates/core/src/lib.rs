@@ -1,22 +1,22 @@
-//! Tidegate's heart: limits, the algorithms behind them, and a store for their state in this process.
+//! The core of Tidegate: limits, their algorithms, and a store for their state in this process.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | an algorithm's arithmetic, pure | `algorithm/` |
-//! | what may be asked and is answered | `charge.rs`, `decision.rs` |
+//! | operations and decisions | `charge.rs`, `decision.rs` |
 //! | several charges at once, all or none | `transaction.rs` |
-//! | which rule and limit a state belongs to, whom it counts | `namespace.rs`, `key.rs` |
-//! | numbers that make a limit, and their checks | `limit/`, `rate.rs`, `bounds.rs` |
+//! | the rule and limit that a state belongs to, and its key | `namespace.rs`, `key.rs` |
+//! | the numbers of a limit, and their checks | `limit/`, `rate.rs`, `bounds.rs` |
 //! | windows of days, weeks, months and years in a time zone | `calendar/` |
 //! | the keyed table, its locks and its memory | `memory/` |
-//! | what the engine and stores elsewhere need of it, and users do not | `ext.rs`, `remote.rs` |
-//! | what Rust users hold | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
-//! | permits with leases, pure | `permits.rs` |
+//! | interfaces for the engine and remote stores, not for users | `ext.rs`, `remote.rs` |
+//! | the limiters and semaphores of Rust users | `limiter.rs`, `direct.rs`, `semaphore.rs`, `leased.rs` |
+//! | leased permits, pure | `permits.rs` |
 //! | a count of permits whose limit changes | `permit_counter.rs` |
 //! | the only place where time is read | `clock.rs` |
-//! | limits on what is in flight that learn by themselves | `adaptive/` |
-//! | whom to turn away under load | `shed/` |
-//! | whose turn it is | `fair/` |
+//! | adaptive concurrency limits | `adaptive/` |
+//! | load shedding | `shed/` |
+//! | fair queueing | `fair/` |
 
 pub mod adaptive;
 pub mod bounds;

@@ -1,4 +1,4 @@
-//! One limit, many keys.
+//! One limit for many keys.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter with room for 100,000 keys; see [`Limiter::builder`] for more.
+    /// Creates a limiter with room for 100,000 keys; see [`Limiter::builder`] for more.
     ///
     /// # Errors
-    /// If the system has no memory for it.
+    /// Fails if there is no memory for it.
     pub fn new(limit: Limit) -> Result<Limiter, CapacityError> {
         Limiter::builder(limit).build()
     }
 
-    /// A limiter to be sized, or with a clock of its own.
+    /// Returns a builder, to set the size or the clock.
     pub fn builder(limit: Limit) -> LimiterBuilder {
         LimiterBuilder { limit, keys: KEYS_DEFAULT, log_entries: None, store: MemoryStore::builder() }
     }
 
-    /// One of several limiters over one store. Limiters with the same algorithm and window length there count the same
-    /// keys together: give the keys of different purposes different prefixes.
+    /// Creates a limiter on a store that several limiters share. Limiters with the same algorithm and window length
+    /// count the same keys together there: prefix the keys to keep different purposes apart.
     #[must_use]
     pub fn on(store: Arc<MemoryStore>, limit: Limit) -> Limiter {
         Limiter { store, limit }
@@ -50,29 +50,29 @@ impl Limiter {
         self.store.decide(key, &self.limit, Op::Take(1))
     }
 
-    /// Takes `units` if they all fit; 0 looks only.
+    /// Takes `units` if they all fit; 0 only looks.
     #[inline]
     pub fn check_n(&self, key: Key<'_>, units: u64) -> Decision {
         self.store.decide(key, &self.limit, Op::Take(units))
     }
 
-    /// Takes one unit for each key, at one instant, and appends the answers to `decisions` in order.
+    /// Takes one unit for each key, at one instant, and appends the decisions to `decisions` in order.
     pub fn check_batch(&self, keys: &[Key<'_>], decisions: &mut Vec<Decision>) {
         self.store.decide_batch(keys, &self.limit, Op::Take(1), decisions);
     }
 
-    /// Counts units that were used already, whether they fit or not.
+    /// Counts units that are already used, whether they fit or not.
     pub fn debit(&self, key: Key<'_>, units: u64) -> Decision {
         self.store.decide(key, &self.limit, Op::Debit(units))
     }
 
-    /// Looks at a key and changes nothing.
+    /// Returns the state of a key and changes nothing.
     pub fn peek(&self, key: Key<'_>) -> Decision {
         self.store.decide(key, &self.limit, Op::Peek)
     }
 
     /// Gives back units that were taken and not used. It has no effect once they would have come back by themselves.
-    /// Without a receipt it takes the oldest units of a log, or those of the current window.
+    /// Without a receipt it gives back the oldest units of a log, or those of the current window.
     pub fn refund(&self, key: Key<'_>, units: u64, receipt: Option<Receipt>) -> Decision {
         self.store.decide(key, &self.limit, Op::Refund(units, receipt))
     }
@@ -82,27 +82,27 @@ impl Limiter {
         self.store.decide(key, &self.limit, Op::Reset)
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// The same keys under another limit from now on. With the same algorithm and window length, what they used
-    /// already still counts.
+    /// Returns a limiter for the same keys under another limit. If it has the same algorithm and window length, units
+    /// that are already used still count.
     #[must_use]
     pub fn with_limit(&self, limit: Limit) -> Limiter {
         Limiter { store: Arc::clone(&self.store), limit }
     }
 
-    /// The store behind the limiter, for limits that differ from call to call and for charging several at once.
+    /// Returns the store of the limiter, for limits that differ from call to call and for charging several at once.
     #[must_use]
     pub fn store(&self) -> &Arc<MemoryStore> {
         &self.store
     }
 }
 
-/// Sizes a [`Limiter`].
+/// Builds a [`Limiter`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LimiterBuilder {
@@ -113,29 +113,29 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// How many keys find an exact place.
+    /// Sets the number of keys that are counted exactly. Default: 100,000. Further keys are counted too strictly.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// How many entries all logs together can keep. If not said: enough for every key's whole log up to a million
-    /// entries, and seven a key beyond.
+    /// Sets the number of entries that all logs together can keep. Default: enough for every key's whole log up to a
+    /// million entries, and seven per key beyond.
     pub fn log_entries(mut self, entries: usize) -> Self {
         self.log_entries = Some(entries);
         self
     }
 
-    /// Where time comes from.
+    /// Sets the clock. Default: the machine's clock.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.store = self.store.clock(clock);
         self
     }
 
-    /// Makes the limiter.
+    /// Builds the limiter.
     ///
     /// # Errors
-    /// If the capacity is zero or too large, or the system has no memory for it.
+    /// Fails if the capacity is zero or too large, or there is no memory for it.
     pub fn build(self) -> Result<Limiter, CapacityError> {
         let whole_log = usize::try_from(self.limit.log_entries_max()).unwrap_or(usize::MAX);
         let entries = self.log_entries.unwrap_or_else(|| {

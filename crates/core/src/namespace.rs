@@ -1,4 +1,4 @@
-//! Namespaces: which rule and limit a state belongs to.
+//! Namespaces: the rule and limit that a state belongs to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 use crate::Key;
 use crate::hash;
 
-/// What states are kept for. States of different purposes never meet, whatever their names are.
+/// The purpose of states. States of different purposes never meet, whatever their names are.
 ///
-/// Each is the first byte of its namespaces, which shared stores keep: the numbers never change.
+/// Each purpose is the first byte of its namespaces, which shared stores keep: the numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -25,14 +25,14 @@ pub enum Purpose {
     RequestLimit = b'o',
     /// Limits that callers bring with each key.
     Caller = b'i',
-    /// Permits that the program asks for by itself, as a layer does.
+    /// Permits that the program itself acquires, as a layer does.
     Layer = b'l',
     /// The nodes that use a store.
     Nodes = b'n',
 }
 
 impl Purpose {
-    /// All of them.
+    /// All purposes.
     pub const ALL: [Purpose; 8] = [
         Purpose::Rule,
         Purpose::Penalty,
@@ -58,22 +58,22 @@ impl Purpose {
     }
 }
 
-/// Which rule and limit a state belongs to: a purpose and names, hashed once, when a policy is compiled.
+/// The rule and limit that a state belongs to: a purpose and names, hashed once, when a policy is compiled.
 ///
-/// No namespace is the beginning of another one followed by a key, so that bytes of a namespace and a key, put together,
-/// tell both apart.
+/// No namespace is a prefix of another one followed by a key, so the joined bytes of a namespace and a key identify
+/// both.
 #[derive(Clone)]
 pub struct Namespace {
     bytes: Cow<'static, [u8]>,
     hash: u128,
-    /// The hash that all nodes agree on, of these bytes so far: the bytes of a key go on from here.
+    /// The hash that all nodes agree on, of these bytes so far: hashing continues with the bytes of a key.
     spread: u64,
-    /// Who asks for keys; 0 for nobody in particular.
+    /// The source of keys; 0 for none in particular.
     source: u32,
 }
 
 impl Namespace {
-    /// The namespace of those who keep their keys apart themselves. It has no purpose and no bytes.
+    /// Returns the namespace of callers that keep their keys apart themselves. It has no purpose and no bytes.
     #[inline]
     #[must_use]
     pub const fn root() -> &'static Namespace {
@@ -81,14 +81,14 @@ impl Namespace {
         &ROOT
     }
 
-    /// The namespace of a purpose without names.
+    /// Returns the namespace of a purpose without names.
     #[must_use]
     pub const fn of(purpose: Purpose) -> Namespace {
         Namespace::borrowed(purpose.bytes())
     }
 
-    /// The namespace of a purpose and names. Each name is preceded by its length, so that distinct lists of names of the
-    /// same length give distinct namespaces.
+    /// Returns the namespace of a purpose and names. Each name is preceded by its length, so that distinct lists of
+    /// names of the same length give distinct namespaces.
     #[must_use]
     pub fn named(purpose: Purpose, names: &[&str]) -> Namespace {
         let mut bytes = purpose.bytes().to_vec();
@@ -99,7 +99,7 @@ impl Namespace {
         Namespace::from_bytes(&bytes)
     }
 
-    /// The namespace of these bytes, as [`Namespace::as_bytes`] returned them.
+    /// Returns the namespace of bytes that [`Namespace::as_bytes`] returned.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Namespace {
         Namespace {
@@ -119,42 +119,42 @@ impl Namespace {
         }
     }
 
-    /// This namespace, asked for by one of many sources of keys that must not crowd each other out of a full store, such as
-    /// the address of a client. It is the same namespace: all sources count on the same keys. 0 is nobody in particular.
+    /// Returns this namespace with a source of keys, such as the address of a client: sources must not crowd each other
+    /// out of a full store. It is the same namespace: all sources count on the same keys. 0 is no source in particular.
     #[must_use]
     pub fn asked_by(&self, source: u32) -> Namespace {
         Namespace { source, ..self.clone() }
     }
 
-    /// Who asks, as [`Namespace::asked_by`] was told.
+    /// Returns the source of keys that was set by [`Namespace::asked_by`].
     #[inline]
     #[must_use]
     pub fn source(&self) -> u32 {
         self.source
     }
 
-    /// What its states are kept for; nothing for [`Namespace::root`].
+    /// Returns the purpose, or `None` for [`Namespace::root`].
     #[must_use]
     pub fn purpose(&self) -> Option<Purpose> {
         let first = *self.bytes.first()?;
         Purpose::ALL.into_iter().find(|purpose| *purpose as u8 == first)
     }
 
-    /// The purpose and the names, as the names of states in shared stores begin.
+    /// Returns the bytes of the purpose and the names, with which the names of states in shared stores begin.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A hash without a key, the same on every node and in every version. Operators choose the names behind it, so nobody
-    /// gains from two that meet, and by chance two of a million meet once in 10²⁶ policies.
+    /// Returns an unkeyed hash, the same on every node and in every version. Operators choose the names behind it, so
+    /// nobody gains from a collision, and by chance two of a million names collide once in 10²⁶ policies.
     #[inline]
     #[must_use]
     pub fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// A hash of the namespace and a key that all nodes agree on, to spread keys evenly.
+    /// Returns a hash of the namespace and a key that all nodes agree on, to spread keys evenly.
     #[must_use]
     pub fn spread(&self, key: Key<'_>) -> u64 {
         hash::spread_end(hash::spread_on(self.spread, key.as_bytes()))
@@ -170,7 +170,7 @@ fn push_length(bytes: &mut Vec<u8>, mut length: usize) {
     bytes.push(u8::try_from(length).unwrap_or_default());
 }
 
-/// The bytes decide: the hashes follow from them.
+/// Compares the bytes: the hashes follow from them.
 impl PartialEq for Namespace {
     fn eq(&self, other: &Namespace) -> bool {
         self.hash == other.hash && self.bytes == other.bytes

@@ -1,4 +1,4 @@
-//! How many are in, how many may be, and whether somebody waits: in one word, so that all three change together.
+//! A count of permits, their limit, and whether requests wait: in one word, so that all three change together.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::LimitError;
 use crate::bounds::PERMIT_COUNTER_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Counts permits under a limit that may change at any moment. It takes no lock and knows no queue, but leaves room for
-/// one: whoever keeps those who wait, under a lock of its own, marks here that there are some. While they are, nobody
-/// overtakes them, and whoever gives a permit back is told to serve them.
+/// Counts permits under a limit that may change at any moment. It takes no lock and has no queue, but supports one: the
+/// owner of a queue, under a lock of its own, marks here that requests wait. While the mark is set, no newcomer
+/// overtakes them, and a release reports that they must be served.
 ///
 /// ```
 /// use tidegate_core::PermitCounter;
@@ -18,24 +18,24 @@ use crate::sync::{AtomicU64, Ordering};
 /// assert_eq!(permits.try_acquire(), Some(2));
 /// permits.set_limit(1);
 /// permits.release();
-/// assert_eq!(permits.try_acquire(), None); // One is still in.
+/// assert_eq!(permits.try_acquire(), None); // One is still in use.
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
 pub struct PermitCounter(AtomicU64);
 
-/// What comes of giving a permit back.
+/// The result of releasing a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// There is nothing else to do.
+    /// Nothing else is to be done.
     Done,
-    /// Somebody waits: the caller takes the lock that keeps them, and serves them.
+    /// Requests wait: the caller must take the lock of the queue and serve them.
     Waited,
-    /// It was the last one of a counter that is closed: nobody else uses that any more.
+    /// It was the last permit of a closed counter, which is unused from now on.
     Last,
 }
 
-/// The word, taken apart: the lower half counts who is in, the upper one is the limit below a mark that somebody waits.
-/// A counter that is closed has no limit and the mark, so that who gives permits back looks at one bit.
+/// The word, taken apart: the lower half counts permits in use, the upper half is the limit below a mark that requests
+/// wait. A closed counter has no limit and the mark, so that a release checks a single bit.
 #[derive(Clone, Copy)]
 struct Parts {
     in_use: u64,
@@ -75,10 +75,10 @@ impl Parts {
 }
 
 impl PermitCounter {
-    /// A counter with nobody in.
+    /// Creates a counter without permits in use.
     ///
     /// # Errors
-    /// If the limit is zero or too large.
+    /// Fails if the limit is zero or too large.
     pub fn new(limit: u64) -> Result<PermitCounter, LimitError> {
         match limit {
             0 => Err(LimitError::Zero { field: "limit" }),
@@ -89,26 +89,26 @@ impl PermitCounter {
         }
     }
 
-    /// Takes a permit if one is free and nobody waits. Tells how many are out then, this one among them.
+    /// Takes a permit if one is free and no request waits. Returns the number in use, including this one.
     #[inline]
     #[must_use = "a permit that was taken must be released"]
     pub fn try_acquire(&self) -> Option<u64> {
         self.acquire_if(|parts| parts.has_room() && !parts.waited_for)
     }
 
-    /// Takes a permit for one of those who wait. To be called under the lock that keeps them.
+    /// Takes a permit for a waiting request. Call it under the lock of the queue.
     #[must_use = "a permit that was taken must be released"]
     pub fn try_acquire_for_waiting(&self) -> Option<u64> {
         self.acquire_if(Parts::has_room)
     }
 
-    /// Takes a permit whether or not one is free, for a limit that only watches.
+    /// Takes a permit whether or not one is free, for a limit in shadow mode. Returns the number in use.
     pub fn acquire_anyway(&self) -> u64 {
         self.acquire_if(|_| true).unwrap_or(IN_USE_MAX)
     }
 
-    /// Takes a permit if one is free and nobody waits; else marks that somebody does, in the same moment. To be called
-    /// under the lock that keeps those who wait, by one who then joins them.
+    /// Takes a permit if one is free and no request waits, else sets the mark that requests wait, atomically. Call it
+    /// under the lock of the queue, and join the queue if it returns `None`.
     #[must_use = "a permit that was taken must be released"]
     pub fn acquire_or_wait(&self) -> Option<u64> {
         let before = self.update(|parts| {
@@ -117,9 +117,9 @@ impl PermitCounter {
         (before.has_room() && !before.waited_for).then(|| before.one_more().in_use)
     }
 
-    /// Gives a permit back.
+    /// Releases a permit.
     #[inline]
-    #[must_use = "those who wait must be served"]
+    #[must_use = "waiting requests must be served"]
     pub fn release(&self) -> Released {
         let before = self.update(|parts| Parts { in_use: parts.in_use.saturating_sub(1), ..parts });
         match (before.waited_for, before.is_closed(), before.in_use) {
@@ -130,11 +130,11 @@ impl PermitCounter {
         }
     }
 
-    /// Lets nobody in any more. Only those who are in may still use the counter, to give their permits back: nobody may
-    /// take one, wait for one or change the limit, which is 0 by now. True if nobody is in; else whoever gives the last
-    /// permit back is told [`Released::Last`].
+    /// Closes the counter. From then on it may only be used to release permits: no permit may be taken or waited for,
+    /// and the limit, which is now 0, may not be changed. Returns `true` if no permit is in use; otherwise the last
+    /// release returns [`Released::Last`].
     ///
-    /// So a counter can live for as long as permits are out, without each of them keeping it alive:
+    /// So a counter can live while permits are in use, without each of them keeping it alive:
     ///
     /// ```
     /// use tidegate_core::{PermitCounter, Released};
@@ -145,39 +145,39 @@ impl PermitCounter {
     /// assert_eq!((permits.release(), permits.release()), (Released::Done, Released::Last));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    #[must_use = "if nobody is in, nobody else is told that it can be used again"]
+    #[must_use = "if no permit is in use, only this result shows that the counter can be reused"]
     pub fn close(&self) -> bool {
         self.update(|parts| Parts { limit: 0, waited_for: true, ..parts }).in_use == 0
     }
 
-    /// Begins anew with nobody in: for a counter that is closed and whose last permit has been given back.
+    /// Reopens a closed counter whose last permit has been released.
     ///
     /// # Errors
-    /// If the limit is zero or too large.
+    /// Fails if the limit is zero or too large.
     pub fn reopen(&self, limit: u64) -> Result<(), LimitError> {
         self.0.store(PermitCounter::new(limit)?.parts().word(), Ordering::Release);
         Ok(())
     }
 
-    /// Nobody waits any more. To be called under the lock that kept them.
+    /// Clears the mark that requests wait. Call it under the lock of the queue.
     pub fn nobody_waits(&self) {
         self.update(|parts| Parts { waited_for: false, ..parts });
     }
 
-    /// Changes the limit, which stays between 1 and the largest one. Who is in stays. True if somebody waits: then the
-    /// caller takes the lock that keeps them, and serves them.
-    #[must_use = "those who wait must be served"]
+    /// Sets the limit, clamped to 1 and the largest one. Permits in use stay. Returns `true` if requests wait: the
+    /// caller must then take the lock of the queue and serve them.
+    #[must_use = "waiting requests must be served"]
     pub fn set_limit(&self, limit: u64) -> bool {
         self.update(|parts| Parts { limit: limit.clamp(1, PERMIT_COUNTER_MAX), ..parts }).waited_for
     }
 
-    /// How many may be in.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.parts().limit
     }
 
-    /// How many are in. More than the limit, if that has fallen.
+    /// Returns the number of permits in use. It exceeds the limit if that was lowered.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.parts().in_use
@@ -199,7 +199,7 @@ impl PermitCounter {
             .map(|word| Parts::of(word).one_more().in_use)
     }
 
-    /// Changes the word, and tells what it was before.
+    /// Changes the word, and returns what it was before.
     #[inline]
     fn update(&self, change: impl Fn(Parts) -> Parts) -> Parts {
         let next = |word| Some(change(Parts::of(word)).word());

@@ -1,35 +1,35 @@
-//! The arithmetic of permits with leases: who holds a place under a key, and until when.
+//! The arithmetic of leased permits: who holds a permit of a key, and until when.
 //!
-//! Pure, as the algorithms are: the instant is given. `crates/stores/src/redis/lua/permits.lua` does the same in Redis;
-//! `spec/permits.md` says it in words.
+//! Pure, as the algorithms are: the instant is an argument. `crates/stores/src/redis/lua/permits.lua` does the same in
+//! Redis; `spec/permits.md` explains it in words.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::Time;
 
-/// What is asked of the permits of a key.
+/// An operation on the permits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitOp {
-    /// Takes one of `limit` permits for the length of a lease. Who holds it already holds it once, for longer.
+    /// Takes one of `limit` permits for the length of a lease. A holder that already has it holds it once, for longer.
     Acquire {
-        /// Permits of the key.
+        /// The limit of the key.
         limit: u64,
-        /// How long it is held, unless it is renewed.
+        /// How long the permit is held, unless it is renewed.
         lease: Duration,
     },
-    /// Holds a permit for another lease from now on.
+    /// Extends a permit by a new lease from now on.
     Renew {
-        /// How long it is held from now on.
+        /// How long the permit is held from now on.
         lease: Duration,
     },
-    /// Gives a permit back.
+    /// Releases a permit.
     Release,
 }
 
 impl PermitOp {
-    /// Returns its name in scripts.
+    /// Returns the name of the operation in scripts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl PermitOp {
         }
     }
 
-    /// Returns the permits of the key, if the op is bound by them.
+    /// Returns the limit of the key, if the operation has one.
     #[must_use]
     pub const fn limit(self) -> Option<u64> {
         match self {
@@ -48,7 +48,7 @@ impl PermitOp {
         }
     }
 
-    /// Returns how long the permit is held from now on; nothing if it is not.
+    /// Returns how long the permit is held from now on, or `None` for a release.
     #[must_use]
     pub const fn lease(self) -> Option<Duration> {
         match self {
@@ -58,42 +58,43 @@ impl PermitOp {
     }
 }
 
-/// The permits of a key after an op.
+/// The permits of a key after an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
-    /// Whether it was done: a permit was acquired, or was there to be renewed or released.
+    /// Whether the operation succeeded: a permit was acquired, or was there to be renewed or released.
     pub done: bool,
-    /// Permits in use.
+    /// The number of permits in use.
     pub in_use: u64,
-    /// When the next lease ends, if nobody renews or releases.
+    /// The time until the next lease ends, if nobody renews or releases.
     pub next_end: Duration,
 }
 
 impl Permits {
-    /// Returns what a store found after an op: whether it was done, the permits in use, and when the next lease ends.
+    /// Creates the result of an operation: whether it succeeded, the permits in use, and the time until the next lease
+    /// ends.
     #[must_use]
     pub const fn new(done: bool, in_use: u64, next_end: Duration) -> Permits {
         Permits { done, in_use, next_end }
     }
 }
 
-/// Those who hold a permit of one key.
+/// The holders of one key's permits.
 ///
-/// A lease that ends now has ended. A renewal never cuts a lease short. A lease that ends later than the longest one of the
-/// key from now was given before the clock was set back: the next acquire cuts it to that, so that a holder that died
-/// keeps nobody out for longer.
+/// A lease that ends now has ended. A renewal never shortens a lease. A lease that ends later than the key's longest
+/// lease from now was granted before the clock was set back: the next acquire shortens it to that length, so that a
+/// dead holder blocks others for no longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     ends: HashMap<u128, Time>,
-    /// The same by their ends.
+    /// The holders, ordered by the end of their leases.
     order: BTreeSet<(Time, u128)>,
-    /// The longest lease since somebody held a permit.
+    /// The longest lease since a permit was first held.
     longest: Duration,
 }
 
 impl Holders {
-    /// Does an op at an instant, for the holder of this number.
+    /// Applies an operation at an instant, for the holder of this number.
     pub fn decide(&mut self, now: Time, holder: u128, op: PermitOp) -> Permits {
         self.expire(now);
         let done = match op {
@@ -121,14 +122,14 @@ impl Holders {
         Permits { done, in_use: self.in_use(), next_end: Duration::from_nanos(next_end) }
     }
 
-    /// Forgets those whose lease has ended. Tells how many.
+    /// Removes the holders whose lease has ended, and returns their number.
     pub fn expire(&mut self, now: Time) -> usize {
         let before = self.order.len();
         while self.expire_one(now).is_some() {}
         before - self.order.len()
     }
 
-    /// Forgets one of those whose lease has ended. Returns its number.
+    /// Removes one holder whose lease has ended, and returns its number.
     pub fn expire_one(&mut self, now: Time) -> Option<u128> {
         let (_, holder) = self.order.first().copied().filter(|(end, _)| *end <= now)?;
         self.order.pop_first();
@@ -139,31 +140,31 @@ impl Holders {
         Some(holder)
     }
 
-    /// Permits in use, those whose lease has ended since the last op among them.
+    /// Returns the number of permits in use, including those whose lease has ended since the last operation.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.order.len() as u64
     }
 
-    /// Whether nobody holds a permit.
+    /// Returns whether no permit is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Whether this one holds a permit, if its lease has not ended.
+    /// Returns whether this holder has a permit, if its lease has not ended.
     #[must_use]
     pub fn has(&self, holder: u128) -> bool {
         self.ends.contains_key(&holder)
     }
 
-    /// Returns when the lease of this one ends, if it holds a permit.
+    /// Returns when the lease of this holder ends, if it has a permit.
     #[must_use]
     pub fn end_of(&self, holder: u128) -> Option<Time> {
         self.ends.get(&holder).copied()
     }
 
-    /// When the next lease ends.
+    /// Returns when the next lease ends.
     #[must_use]
     pub fn next_end(&self) -> Option<Time> {
         self.order.first().map(|(end, _)| *end)
@@ -176,7 +177,7 @@ impl Holders {
         self.put(holder, known, end);
     }
 
-    /// Cuts leases that end later than any can that was given by this clock.
+    /// Shortens leases that end later than this clock can have granted.
     fn repair(&mut self, now: Time, lease: Duration) {
         let latest = now.plus(self.longest.max(lease));
         while let Some((end, holder)) = self.order.last().copied().filter(|(end, _)| *end > latest) {

@@ -1,4 +1,4 @@
-//! Rates: units per period, and how people write them.
+//! Rates: units per period, and their text form.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::LimitError;
 use crate::bounds::{INTERVAL_NANOS_MIN, NANOS_PER_SECOND, SPAN_NANOS_MAX, YEAR_NANOS};
 
-/// So many units in so much time, between one in 100 years and 10 million a second.
+/// Units per period, from one in 100 years to 10 million per second.
 ///
 /// ```
 /// use tidegate::Rate;
@@ -21,19 +21,19 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `units` in each `period`.
+    /// Creates a rate of `units` per `period`.
     ///
     /// # Errors
-    /// If either is zero, or the rate is beyond the bounds.
+    /// Fails if either is zero, or the rate is out of bounds.
     pub fn new(units: u64, period: Duration) -> Result<Rate, LimitError> {
         let nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         Rate::from_nanos(units, nanos)
     }
 
-    /// `units` in each `period` nanoseconds.
+    /// Creates a rate of `units` per `period` nanoseconds.
     ///
     /// # Errors
-    /// If either is zero, or the rate is beyond the bounds.
+    /// Fails if either is zero, or the rate is out of bounds.
     pub fn from_nanos(units: u64, period: u64) -> Result<Rate, LimitError> {
         if units == 0 {
             return Err(LimitError::Zero { field: "rate" });
@@ -50,37 +50,37 @@ impl Rate {
         Ok(Rate { units, period })
     }
 
-    /// `units` a second.
+    /// Creates a rate of `units` per second.
     ///
     /// # Errors
-    /// If `units` is zero or above 10 million.
+    /// Fails if `units` is zero or above 10 million.
     pub fn per_second(units: u64) -> Result<Rate, LimitError> {
         Rate::from_nanos(units, NANOS_PER_SECOND)
     }
 
-    /// `units` a minute.
+    /// Creates a rate of `units` per minute.
     ///
     /// # Errors
-    /// If `units` is zero or above 10 million a second.
+    /// Fails if `units` is zero or above 10 million per second.
     pub fn per_minute(units: u64) -> Result<Rate, LimitError> {
         Rate::from_nanos(units, 60 * NANOS_PER_SECOND)
     }
 
-    /// `units` an hour.
+    /// Creates a rate of `units` per hour.
     ///
     /// # Errors
-    /// If `units` is zero or above 10 million a second.
+    /// Fails if `units` is zero or above 10 million per second.
     pub fn per_hour(units: u64) -> Result<Rate, LimitError> {
         Rate::from_nanos(units, 3600 * NANOS_PER_SECOND)
     }
 
-    /// Units in each period.
+    /// Returns the units of each period.
     #[must_use]
     pub fn units(self) -> u64 {
         self.units
     }
 
-    /// The period.
+    /// Returns the period.
     #[must_use]
     pub fn period(self) -> Duration {
         Duration::from_nanos(self.period)
@@ -96,7 +96,7 @@ impl Rate {
 impl FromStr for Rate {
     type Err = LimitError;
 
-    /// Reads `100/minute`, `5/10s`, `1/day`; spaces around the slash are fine. A month is 30 days, a year 365.
+    /// Parses `100/minute`, `5/10s` or `1/day`; spaces around the slash are allowed. A month is 30 days, a year 365.
     fn from_str(text: &str) -> Result<Rate, LimitError> {
         let unreadable = || LimitError::Unreadable { text: text.chars().take(40).collect() };
         let (units, period) = text.split_once('/').ok_or_else(unreadable)?;

@@ -1,9 +1,9 @@
-//! For stores that keep states elsewhere, such as in Redis: what their scripts need to know of a limit, and the answers
-//! to what they found.
+//! Interfaces for remote stores such as Redis: the numbers that their scripts need, and decisions from the states that
+//! the scripts found.
 //!
 //! A script decides whether charges pass and changes the states. It reports the states as they were before, and the
-//! numbers of the answers are worked out here, by the same arithmetic as everywhere. So a script never divides, and a
-//! script that decided otherwise than this arithmetic is found out at once.
+//! numbers of the decisions are computed here, by the same arithmetic as everywhere. So a script never divides, and a
+//! script that decides differently from this arithmetic is detected at once.
 
 use arrayvec::ArrayVec;
 
@@ -16,28 +16,28 @@ use crate::limit::Shape;
 use crate::transaction::{Place, PlaceOf, Trial, transact};
 use crate::{Calendar, Charge, Decision, Limit, Op, State, Time};
 
-/// Up to here scripts tell whole numbers apart.
+/// The largest whole number that scripts represent exactly.
 const SCRIPT_WHOLE_MAX: u64 = 1 << 53;
 
-/// The arithmetic behind a limit. Scripts have a file of this name for each.
+/// The arithmetic of a limit. Each has a script of this name.
 ///
-/// Closed on purpose: where scripts are put together, the compiler asks for a new one.
+/// Exhaustive on purpose: where scripts are assembled, the compiler asks for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// Of gcra, token_bucket and leaky_bucket.
+    /// For gcra, token_bucket and leaky_bucket.
     Bucket,
-    /// Of fixed_window.
+    /// For fixed_window.
     FixedWindow,
-    /// Of calendar_window.
+    /// For calendar_window.
     CalendarWindow,
-    /// Of sliding_counter.
+    /// For sliding_counter.
     SlidingCounter,
-    /// Of sliding_log and sliced_window.
+    /// For sliding_log and sliced_window.
     Log,
 }
 
 impl Arithmetic {
-    /// All of them.
+    /// All kinds of arithmetic.
     pub const ALL: [Arithmetic; 5] = [
         Arithmetic::Bucket,
         Arithmetic::FixedWindow,
@@ -46,7 +46,7 @@ impl Arithmetic {
         Arithmetic::Log,
     ];
 
-    /// The name of its file and its function.
+    /// Returns the name of its script file and function.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,54 +64,54 @@ impl Arithmetic {
 pub enum Argument {
     /// A whole number.
     Whole(u64),
-    /// A number below zero, whichever.
+    /// Any number below zero.
     Negative,
-    /// Nothing, where there could be a number.
+    /// No number, where one is optional.
     Missing,
 }
 
-/// The numbers of a charge, in the order that the script of its limit takes them.
+/// The numbers of a charge, in the order in which the script of its limit takes them.
 pub type Arguments = ArrayVec<Argument, ARGUMENTS_MAX>;
 
-/// The most numbers that a script takes for one charge.
+/// Most numbers that a script takes for one charge.
 pub const ARGUMENTS_MAX: usize = 12;
 
-/// What was found where a charge went.
+/// The state that a script found for a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The words of the state before the call, as many as the algorithm has; zero if the key was never seen.
     Words([u64; 3]),
-    /// What the log itself answered: it is too long to be reported.
+    /// The result that the script computed from a log, which is too long to be reported.
     Log(FromLog),
 }
 
-/// The answer of a log.
+/// The result of a charge to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromLog {
-    /// Whether it may pass.
+    /// The verdict.
     pub verdict: LogVerdict,
-    /// Units that count, after the charge if it was taken.
+    /// Units that count, including the charge if it was taken.
     pub used: u64,
-    /// Nanoseconds until the log equals never seen.
+    /// Nanoseconds until the log equals that of a key never seen.
     pub reset_after: u64,
-    /// When the units of this charge are out, in nanoseconds since the Unix epoch.
+    /// When the units of this charge stop counting, in nanoseconds since the Unix epoch.
     pub out_at: u64,
 }
 
-/// What a log says to a charge.
+/// The verdict about a charge to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogVerdict {
-    /// It passes.
+    /// The charge passes.
     Allow,
-    /// It would pass, but was not taken because of another charge.
+    /// The charge would pass, but was not taken because of another one.
     AllowAlone,
-    /// Not before so many nanoseconds.
+    /// The charge is denied for this many nanoseconds.
     DenyFor(u64),
-    /// Never.
+    /// The charge never passes.
     DenyAlways,
 }
 
-/// A script decided otherwise than the arithmetic: one of them is wrong.
+/// A script decided differently from the arithmetic: one of them is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store's script and this version's arithmetic disagree; do all nodes run the same version?")]
 pub struct Disagreement;
@@ -275,11 +275,11 @@ impl DecisionsExt for Decisions {
     }
 }
 
-/// The state of a key as a script reported it.
+/// The state of a key that a script reported.
 struct Reported<'a> {
     limit: Limit,
     now: Time,
-    /// The state before, and as it would be with all charges so far; nothing of a log, which answered for itself.
+    /// The state before, and the state with all charges so far; `None` for a log, whose result the script computed.
     words: Option<(State, State)>,
     found: &'a [Found],
 }
@@ -299,7 +299,7 @@ impl<'a> Reported<'a> {
         Reported { limit, now, words, found }
     }
 
-    /// The state that the script left behind. Of a log only the units are known that are used.
+    /// The state that the script left behind. For a log only the used units are known.
     fn state(&self, number: usize, allowed: bool) -> State {
         match (&self.words, self.found[number]) {
             (Some((_, after)), _) if allowed => after.clone(),

@@ -1,4 +1,4 @@
-//! Permits: how many may be at it at once, for each key.
+//! Concurrency limits for each key, with permits as guards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,10 @@ use crate::bounds::{KEYS_DEFAULT, KEYS_MAX, PERMITS_MAX};
 use crate::memory::{CapacityError, Fingerprint, Seeds, Table};
 use crate::{Key, LimitError, Time};
 
-/// Lets so many holders in at once for each key: connections of a pool, jobs of a tenant, uploads of a user.
+/// Limits how many permits of each key are held at the same time: connections of a pool, jobs of a tenant, uploads of a
+/// user.
 ///
-/// A permit is a guard: the place is free again when it is dropped. Keys that nobody holds take no room.
+/// A permit is a guard: dropping it frees the slot. Keys without permits in use take no room.
 ///
 /// ```
 /// use tidegate::{Key, Semaphore};
@@ -33,22 +34,22 @@ struct Shared {
     table: Table<1>,
 }
 
-/// A word in the table is 0, or this plus the permits out: later than any instant, so the slot is never reclaimed.
+/// A word in the table is 0, or this plus the permits in use: later than any instant, so the slot is never reclaimed.
 const OUT: u64 = Time::MAX.as_nanos() + 1;
 
 impl Semaphore {
-    /// `permits` for each key, with room for 100,000 keys in use at once.
+    /// Creates a semaphore of `permits` for each key, with room for 100,000 keys in use at the same time.
     ///
     /// # Errors
-    /// If `permits` is zero or above 4,294,967,295, or the system has no memory for the table.
+    /// Fails if `permits` is zero or above 4,294,967,295, or there is no memory for the table.
     pub fn new(permits: u64) -> Result<Semaphore, SemaphoreError> {
         Semaphore::with_capacity(permits, KEYS_DEFAULT)
     }
 
-    /// `permits` for each key, with room for `keys` keys in use at once.
+    /// Creates a semaphore of `permits` for each key, with room for `keys` keys in use at the same time.
     ///
     /// # Errors
-    /// If a number is zero or too large, or the system has no memory for the table.
+    /// Fails if a number is zero or too large, or there is no memory for the table.
     pub fn with_capacity(permits: u64, keys: usize) -> Result<Semaphore, SemaphoreError> {
         if permits == 0 {
             return Err(LimitError::Zero { field: "permits" }.into());
@@ -69,20 +70,20 @@ impl Semaphore {
     /// Takes one permit if one is free.
     ///
     /// # Errors
-    /// If all are out, or there is no room for another key.
+    /// Fails if all permits are in use, or there is no room for another key.
     pub fn try_acquire(&self, key: Key<'_>) -> Result<Permit, Busy> {
         self.try_acquire_n(key, 1)
     }
 
-    /// Takes `permits` at once if so many are free.
+    /// Takes `permits` together if that many are free.
     ///
     /// # Errors
-    /// If fewer are free, or there is no room for another key.
+    /// Fails if fewer are free, or there is no room for another key.
     pub fn try_acquire_n(&self, key: Key<'_>, permits: u64) -> Result<Permit, Busy> {
         self.acquire_within(key, permits, self.0.permits)
     }
 
-    /// Takes one permit if fewer than `most` are out: for holders that come second, beside others that may have all.
+    /// Takes one permit if fewer than `most` are in use: for holders that leave the rest to more important ones.
     ///
     /// ```
     /// use tidegate::{Key, Semaphore};
@@ -96,7 +97,7 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// If so many are out, or all are, or there is no room for another key.
+    /// Fails if `most` or all permits are in use, or there is no room for another key.
     pub fn try_acquire_within(&self, key: Key<'_>, most: u64) -> Result<Permit, Busy> {
         self.acquire_within(key, 1, most.min(self.0.permits))
     }
@@ -121,7 +122,7 @@ impl Semaphore {
         Ok(Permit { shared: Arc::clone(&self.0), print, permits })
     }
 
-    /// Permits that are out for a key.
+    /// Returns the number of a key's permits in use.
     #[must_use]
     pub fn in_use(&self, key: Key<'_>) -> u64 {
         let print = self.0.seeds.print(0, key);
@@ -143,7 +144,7 @@ fn word(out: u64) -> [u64; 1] {
     [if out == 0 { 0 } else { OUT + out }]
 }
 
-/// A place that is held until this is dropped.
+/// A permit. Dropping it frees the slot.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -168,35 +169,35 @@ impl fmt::Debug for Permit {
 
 /// Why there is no permit.
 ///
-/// Closed on purpose: the key has no free permit, or the semaphore no room for the key.
+/// Exhaustive on purpose: the key has no free permit, or the semaphore has no room for the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
-    /// Not so many are free.
-    #[error("permits: {asked} asked for, and {in_use} of {permits} are in use")]
+    /// Too few permits are free.
+    #[error("permits: {asked} requested, but {in_use} of {permits} are in use")]
     InUse {
-        /// Permits that were asked for.
+        /// The number of permits requested.
         asked: u64,
-        /// Permits a key has, or as many as may be out for the asked ones.
+        /// The permits of the key, or the most that may be in use for this request.
         permits: u64,
-        /// Those that are out.
+        /// The number of permits in use.
         in_use: u64,
     },
-    /// So many other keys are in use that there is no place for this one.
-    #[error("no room for another key: the semaphore was made for {keys} keys in use at once")]
+    /// There is no room for another key in use.
+    #[error("keys: no room for another one; this semaphore has room for {keys} keys in use")]
     NoRoom {
-        /// The keys it was made for.
+        /// The number of keys that it has room for.
         keys: usize,
     },
 }
 
-/// Why a semaphore cannot be made.
+/// Why a semaphore cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemaphoreError {
-    /// The permits are out of bounds.
+    /// The number of permits is out of bounds.
     #[error(transparent)]
     Permits(#[from] LimitError),
-    /// The keys are out of bounds.
+    /// The number of keys is out of bounds, or there is no memory for them.
     #[error(transparent)]
     Keys(#[from] CapacityError),
 }

@@ -1,4 +1,4 @@
-//! Atomics and waiting, so that a model checker can stand in for the real ones.
+//! Atomics and waiting, which the model checker replaces by its own.
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
 #[cfg(shuttle)]
 use shuttle::thread::yield_now;
 
-/// Waits a moment for another thread to finish a few instructions: spins at first, then gives way, because the other
+/// Waits a moment for another thread to finish a few instructions: spins at first, then yields, because the other
 /// thread may have been descheduled in the middle of them.
 pub(crate) struct Wait {
     rounds: u32,

@@ -1,5 +1,5 @@
-//! Several charges decided at one instant: all are taken, or none. The memory store decides by this, and the replies of
-//! scripts are decoded and checked by it; `several.lua` has the same once more, for stores that decide by a script.
+//! Several charges decided at one instant: all are taken, or none. The memory store decides by this code, and the
+//! replies of scripts are decoded and checked by it; `several.lua` does the same for stores that decide by a script.
 
 use arrayvec::ArrayVec;
 
@@ -8,34 +8,33 @@ use crate::charge::Decisions;
 use crate::decision::Answer;
 use crate::{Charge, Decision, Op};
 
-/// The state of one key in the course of a transaction. Nothing changes before all charges were tried.
+/// The state of one key during a transaction. Nothing changes before all charges were tried.
 pub(crate) trait Trial {
-    /// Answers a charge after those before it, and goes on from there. Charges are known by their number too.
+    /// Decides a charge after those before it, and continues from there. `number` is the index of the charge.
     fn try_next(&mut self, number: usize, charge: &Charge<'_>) -> Decision;
 
-    /// What `op` would be answered on the state as it was before the transaction.
+    /// The decision about `op` on the state as it was before the transaction.
     fn untouched(&self, number: usize, charge: &Charge<'_>, op: Op) -> Decision;
 
-    /// Takes a charge for good, after all were tried and nothing stops them. States that are tried on copies have nothing
-    /// to do.
+    /// Takes a charge for good, after all were tried and none stops them. A state that is tried on a copy does nothing
+    /// here.
     fn take(&mut self, _charge: &Charge<'_>, foreseen: Decision) -> Decision {
         foreseen
     }
 }
 
-/// A key's state, and what charges before want of it.
+/// A key's state, and the units that earlier charges want of it.
 pub(crate) struct Place<T> {
     pub(crate) trial: T,
-    /// Units that charges before want, and whether one of them was denied.
+    /// Units that earlier charges want, and whether one of them was denied.
     asked: u64,
     denied: bool,
 }
 
-/// For each charge the place of its key: charges to one key are composed in order.
+/// The place of each charge's key: charges to one key are composed in order.
 pub(crate) type PlaceOf = ArrayVec<usize, CHARGES_MAX>;
 
-/// Decides all charges, at most [`CHARGES_MAX`]. Tells whether they pass: then the places hold the states as they are
-/// from now on.
+/// Decides all charges, at most [`CHARGES_MAX`]. Returns whether they pass: then the places hold the new states.
 pub(crate) fn transact<T: Trial>(
     charges: &[Charge<'_>],
     places: &mut [Place<T>],
@@ -60,7 +59,7 @@ impl<T: Trial> Place<T> {
         Place { trial, asked: 0, denied: false }
     }
 
-    /// What the charge would be answered, after those before it.
+    /// The decision about a charge, after those before it.
     fn foresee(&mut self, number: usize, charge: &Charge<'_>) -> Decision {
         let decision = self.trial.try_next(number, charge);
         let (Op::Take(units @ 1..) | Op::Debit(units @ 1..)) = charge.op else { return decision };
@@ -80,7 +79,7 @@ impl<T: Trial> Place<T> {
         Decision { answer, ..decision }
     }
 
-    /// The answer to a charge that was not taken: its verdict, and the numbers of the untouched state.
+    /// The decision about a charge that was not taken: its verdict, with the numbers of the untouched state.
     fn refuse(&self, number: usize, charge: &Charge<'_>, foreseen: Decision) -> Decision {
         let answer = if foreseen.is_allowed() { Answer::AllowAlone } else { foreseen.answer };
         Decision { answer, ..self.trial.untouched(number, charge, Op::Peek) }

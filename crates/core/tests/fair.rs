@@ -199,9 +199,9 @@ fn bad_numbers_are_refused_in_words() {
         (1, 1, 0, "cost: 0 is out of range; use 1 to 1"),
         (1, 1, 2, "cost: 2 is out of range; use 1 to 1"),
         (1, 1, 1, ""),
-        (1, 1, 1, "tenant: 1 of its items wait, and 1 may; try again later"),
+        (1, 1, 1, "tenant: its queue is full (1 items wait, at most 1 may); try again later"),
         (2, 1, 1, ""),
-        (3, 1, 1, "queue: 2 tenants wait, as many as may; try again later"),
+        (3, 1, 1, "queue: full, with items of 2 tenants; try again later"),
     ] {
         let words = push(&mut queue, tenant, weight, cost).err().map(|why| why.to_string()).unwrap_or_default();
         assert_eq!(words, expected);
@@ -209,5 +209,5 @@ fn bad_numbers_are_refused_in_words() {
     let mut small = self::queue(FairConfig { total_max: 1, ..good });
     push(&mut small, 1, 1, 1).unwrap();
     let full = push(&mut small, 2, 1, 1).unwrap_err();
-    assert_eq!(full.to_string(), "queue: 1 items wait, as many as may; try again later");
+    assert_eq!(full.to_string(), "queue: full, with 1 items; try again later");
 }

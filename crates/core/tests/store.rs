@@ -235,7 +235,7 @@ fn what_a_transaction_denied_on_a_copy_is_not_taken() {
     let charges = [Charge::take(key("a"), &slow, 8), Charge::take(key("a"), &fast, 1)];
     assert_eq!(
         store.charge(&charges).unwrap_err().to_string(),
-        "charges[1]: another gcra limit counts on the same key; give each its own, like a prefix"
+        "charges[1]: another gcra limit counts on the same key; give each limit its own key prefix"
     );
     assert_eq!(store.decide(key("a"), &slow, Op::Peek).remaining(), 10);
 }
@@ -432,9 +432,9 @@ fn sizes_out_of_bounds_are_refused_by_name() {
         let builder = MemoryStore::builder().keys(keys).log_entries(entries);
         builder.build().err().map(|error| error.to_string()).unwrap_or_default()
     };
-    assert_eq!(refused(0, 1), "keys: 0 leaves no room; use at least 1");
-    assert_eq!(refused(1, 0), "log_entries: 0 leaves no room; use at least 1");
-    assert_eq!(refused(usize::MAX, 1), format!("keys: {} is too many; use at most 4294967296", usize::MAX));
+    assert_eq!(refused(0, 1), "keys: 0 is too small; use at least 1");
+    assert_eq!(refused(1, 0), "log_entries: 0 is too small; use at least 1");
+    assert_eq!(refused(usize::MAX, 1), format!("keys: {} is too large; use at most 4294967296", usize::MAX));
     assert!(refused(1, usize::MAX).starts_with("log_entries: "));
     let huge = MemoryStore::builder().keys(1 << 32).build();
     assert!(huge.is_ok() || matches!(huge, Err(CapacityError::NoMemory(_))), "never a crash");

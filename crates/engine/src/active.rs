@@ -1,4 +1,4 @@
-//! The policy in force, with all that its rules need.
+//! The policy in force, with everything that its rules need.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::stats::{Counter, Record};
 use crate::store::{Asked, Backend, Turn};
 use crate::unmatched::Unmatched;
 
-/// A policy with all that its rules need at hand, by their number.
+/// A policy with the data of its rules, by their number.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) policy: Policy,
@@ -23,12 +23,12 @@ pub(crate) struct Active {
     pub(crate) stores: Vec<Backend>,
     /// The number of the store of callers.
     callers: usize,
-    /// What is known of the stores of each domain.
+    /// Facts about the stores of each domain.
     domains: Vec<DomainStores>,
     any_blocked: Arc<AtomicBool>,
     /// What no rule met.
     pub(crate) unmatched: Unmatched,
-    /// What is told of each limit of each rule and stays as it is.
+    /// The texts about each limit of each rule that do not change.
     texts: Vec<Box<[LimitTexts]>>,
     /// The stores of rules that can judge a request alone.
     sole_stores: Vec<Option<Arc<MemoryStore>>>,
@@ -203,7 +203,7 @@ struct DomainStores {
     /// Whether any has to be awaited. If not, nothing waits, and a request is decided at once: what others wait with is large,
     /// and callers wrap and move what they hold.
     awaits: bool,
-    /// Those in which a key may be blocked by somebody else, or since before this process started.
+    /// Stores in which another node, or this process before a restart, may have blocked a key.
     watched: Box<[usize]>,
 }
 
@@ -226,7 +226,7 @@ fn domain_stores(policy: &Policy, stores: &[Backend]) -> Vec<DomainStores> {
     by_domain.into_iter().map(|(awaits, watched)| DomainStores { awaits, watched: watched.into() }).collect()
 }
 
-/// A policy that stays as it is while it is looked at.
+/// A policy that does not change while it is read.
 #[derive(Clone, Debug)]
 pub struct PolicyGuard(pub(crate) Arc<Active>);
 

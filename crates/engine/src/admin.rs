@@ -1,13 +1,14 @@
-//! What people do to keys and rules while it runs.
+//! Operators' changes to keys and rules at run time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Snapshot};
+use tidegate_core::{Op, Snapshot};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use tidegate_stores::Call;
 
 use crate::active::{Active, PolicyGuard};
+use crate::approximate::{forget, is_approximate};
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::outcome::effective;
@@ -16,64 +17,64 @@ use crate::plan::{LongKeys, Plan, Planned, Step};
 use crate::stats::{Counts, SeriesCounts};
 use crate::store::Backend;
 
-/// What is known of a key under a rule.
+/// The details of a key under a rule.
 #[derive(Clone, Debug)]
 pub struct Inspected {
-    /// The rule.
+    /// The name of the rule.
     pub rule: Box<str>,
-    /// How long the key stays denied whatever its count.
+    /// How long the key stays denied whatever its count; `None` if it is not.
     pub penalised: Option<Duration>,
-    /// What is known under each limit of the rule.
+    /// The details under each limit of the rule.
     pub limits: Vec<InspectedLimit>,
 }
 
-/// What is known of a key under one limit.
+/// The details of a key under one limit.
 #[derive(Clone, Debug)]
 pub struct InspectedLimit {
-    /// The limit's name.
+    /// The name of the limit.
     pub name: Box<str>,
-    /// What is known.
+    /// The details.
     pub snapshot: Snapshot,
 }
 
-/// A rule and what was counted of it.
+/// A rule and its counts.
 #[derive(Clone, Debug)]
 pub struct RuleView {
-    /// Its domain.
+    /// The name of its domain.
     pub domain: Box<str>,
     /// Its name.
     pub name: Box<str>,
-    /// What it does.
+    /// The action of the rule.
     pub action: Action,
-    /// The mode that counts now.
+    /// The mode in force.
     pub mode: Mode,
-    /// The mode in the configuration, if that is another.
+    /// The mode in the configuration, if it is another.
     pub configured: Option<Mode>,
-    /// What it is called in the reference server's metrics.
+    /// The path of the rule in the metrics of the reference server, envoyproxy/ratelimit.
     pub metric_path: Box<[Box<str>]>,
     /// The entries whose values have series of their own.
     pub metric_entries: Box<[Box<str>]>,
-    /// What was counted.
+    /// The counts of the rule.
     pub counts: Counts,
-    /// What was counted of values of entries.
+    /// The counts by values of entries.
     pub series: Vec<SeriesCounts>,
 }
 
-/// No rule of this name stands in this domain.
+/// The domain has no such rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule: there is no `{rule}` in domain `{domain}`")]
 pub struct UnknownRule {
-    /// The domain.
+    /// The name of the domain.
     pub domain: String,
-    /// The rule.
+    /// The name of the rule.
     pub rule: String,
 }
 
 impl Engine {
-    /// What is known of the keys that a request counts on. Modes make no difference but for `off`.
+    /// Returns the details of the keys that a request counts on, for rules in any mode but `off`.
     ///
     /// # Errors
-    /// If the request itself is at fault, or a store does not answer.
+    /// Fails if the request is invalid, or a store does not answer.
     pub async fn inspect(&self, request: &Request<'_>) -> Result<Vec<Inspected>, RequestError> {
         let keys = self.keys(request)?;
         let mut all: Vec<(u32, Inspected)> = Vec::new();
@@ -110,11 +111,14 @@ impl Engine {
         let keys = self.keys(request)?;
         let (mut limits, mut kept) = (0, 0);
         for (planned, rule, _, backend) in keys.each() {
-            let mut is_kept =
-                keys.decide(planned, backend, Op::Reset).await?.is_some_and(|after| remembers(backend, &after));
+            let mut is_kept = false;
+            if let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Reset)? {
+                is_kept = !forget(backend, &charge).await?;
+            }
             if let Some(backend) = keys.active.store_of(rule) {
                 for penalty in keys.penalties(planned, rule)? {
-                    is_kept |= remembers(backend, &penalty.lift(backend).await?);
+                    penalty.lift(backend).await?;
+                    is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
                 }
             }
             limits += 1;
@@ -126,44 +130,57 @@ impl Engine {
     /// Gives units back to the keys that a request counts on. Tells to how many limits.
     ///
     /// # Errors
-    /// If the request itself is at fault, or a store does not answer.
+    /// If the request itself is at fault, a store does not answer, or one in memory that is full counts a key approximately,
+    /// so that units cannot be given back to it.
     pub async fn grant(&self, request: &Request<'_>, units: u64) -> Result<usize, RequestError> {
         let keys = self.keys(request)?;
+        let (mut limits, mut without) = (0, 0);
         for (planned, _, _, backend) in keys.each() {
-            keys.decide(planned, backend, Op::Refund(units, None)).await?;
+            limits += 1;
+            let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Refund(units, None))? else { continue };
+            if is_approximate(backend, &charge)? {
+                without += 1;
+            } else {
+                backend.decide(&Call::default(), &charge).await?;
+            }
         }
-        Ok(keys.each().count())
+        if without > 0 { Err(RequestError::NotGranted { limits: without }) } else { Ok(limits) }
     }
 
     /// Denies the keys that a request counts on for this long. Tells how many limits know of it. Nodes that share a store
     /// learn of it within a second.
     ///
     /// # Errors
-    /// If the request itself or the length is at fault, or a store does not answer.
+    /// If the request itself or the length is at fault, a store does not answer, or one in memory that is full has no place for
+    /// a block.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
         self.note_blocked();
         let keys = self.keys(request)?;
+        let (mut limits, mut without) = (0, 0);
         for (planned, rule, ..) in keys.each() {
+            limits += 1;
             let Some(backend) = keys.active.store_of(rule) else { continue };
-            keys.plan.block(rule, planned)?.impose(backend, length).await??;
+            let block = keys.plan.block(rule, planned)?;
+            block.impose(backend, length).await??;
+            without += usize::from(backend.states().is_some() && block.left(backend).await?.is_none());
             if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
                 asked.note_blocked(length);
             }
         }
-        Ok(keys.each().count())
+        if without > 0 { Err(RequestError::NotBlocked { limits: without }) } else { Ok(limits) }
     }
 
-    /// All rules, with what was counted of them.
+    /// Returns all rules, with their counts.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
         self.policy().views().map(|(_, view)| view).collect()
     }
 
-    /// Switches a rule while it runs; no mode goes back to the configuration's. Tells the mode that counts now.
+    /// Sets the mode of a rule; `None` restores the mode of the configuration. Returns the mode in force.
     ///
     /// # Errors
-    /// If there is no such rule.
+    /// Fails if there is no such rule.
     pub fn set_mode(&self, domain: &str, rule: &str, mode: Option<Mode>) -> Result<Mode, UnknownRule> {
         let active = self.active.load();
         let is_it = |one: &Rule| &*one.domain == domain && &*one.name == rule;
@@ -210,23 +227,10 @@ impl Keys {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
     }
-
-    async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<Option<Decision>, RequestError> {
-        match self.plan.charge(&self.active, planned, op)? {
-            Some(charge) => Ok(Some(backend.decide(&Call::default(), &charge).await?)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Whether a store in memory still counts what it was to forget, given its answer to that: of keys beyond its room it only
-/// keeps the least that each may have taken.
-pub(crate) fn remembers(backend: &Backend, after_reset: &Decision) -> bool {
-    backend.states().is_some() && after_reset.remaining() < after_reset.limit()
 }
 
 impl PolicyGuard {
-    /// All rules of this policy, each with what was counted of it.
+    /// Returns all rules of this policy, each with its counts.
     pub fn views(&self) -> impl Iterator<Item = (&Rule, RuleView)> {
         let active = &*self.0;
         let rules = active.policy.rules().iter().enumerate();

@@ -1,4 +1,4 @@
-//! Decisions that wait for nobody, for callers who would have to set up more to wait.
+//! Decisions without awaiting, for callers that would have to set up more to wait.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::outcome::Outcome;
 use crate::plan::LongKeys;
 use crate::sole::{self, Way};
 
-/// One decision at once, and the policy that makes it: what is asked of that policy before holds for the decision too,
-/// though others may be installed in between. Should deciding panic, the policy of then says what becomes of the request.
+/// One decision without awaiting, with the policy that makes it: facts read from that policy hold for the decision too,
+/// even if another policy is installed in between. If the decision panics, that policy decides about the request.
 #[derive(Debug)]
 pub struct AtOnce<'e> {
     engine: &'e Engine,
     active: Guard<Arc<Active>>,
     domain: &'e str,
-    /// Nothing if no rules stand under it.
+    /// `None` if there are no rules for it.
     known: Option<DomainId>,
 }
 
 impl Engine {
-    /// A decision at once by the rules of a domain; nothing if a store may have to be awaited.
+    /// Prepares a decision by the rules of a domain without awaiting. Returns `None` if a store may have to be awaited.
     #[must_use]
     pub fn at_once<'e>(&'e self, domain: &'e str) -> Option<AtOnce<'e>> {
         let active = self.active.load();
@@ -63,13 +63,13 @@ impl Engine {
 }
 
 impl AtOnce<'_> {
-    /// The policy that decides.
+    /// Returns the policy that decides.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.active.policy
     }
 
-    /// What its rules look at of HTTP requests. Of other parts it makes no difference what they are.
+    /// Returns the parts of HTTP requests that its rules read. Other parts may be left empty.
     #[must_use]
     pub fn http_parts(&self) -> HttpParts {
         self.known.map(|domain| self.policy().http_parts(domain)).unwrap_or_default()
@@ -78,7 +78,7 @@ impl AtOnce<'_> {
     /// Decides as [`Engine::check_or_deny`] does.
     ///
     /// # Errors
-    /// If the request itself is at fault in another way than by the length of its keys.
+    /// Fails if the request is invalid for another reason than the length of its keys.
     pub fn check_or_deny(
         self,
         descriptors: &[Descriptor<'_>],

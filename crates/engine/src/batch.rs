@@ -1,5 +1,5 @@
-//! Keys that are decided together: their memory is fetched at once, which makes a pipeline of many keys much cheaper
-//! than one decision after the other.
+//! Keys that are decided together: their memory is fetched in parallel, which makes a pipeline of many keys much
+//! cheaper than one decision after the other.
 
 use tidegate_core::{Charge, Decision, Key, KeyError, Limit, MemoryStore, Op};
 
@@ -21,7 +21,7 @@ impl Batch {
     /// Adds a key.
     ///
     /// # Errors
-    /// If the key is too long: it was not added.
+    /// Fails if the key is too long; then it is not added.
     #[inline]
     pub fn push(&mut self, key: &[u8]) -> Result<(), KeyError> {
         limited_key(key)?;
@@ -30,31 +30,31 @@ impl Batch {
         Ok(())
     }
 
-    /// The keys, as they were added.
+    /// Returns the keys, in the order in which they were added.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Whether one more would be decided apart.
+    /// Returns whether one more key would be decided separately.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.ends.len() >= BATCH_KEYS_MAX
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -65,8 +65,8 @@ impl Batch {
 }
 
 impl Engine {
-    /// Decides for each key of a batch in order, at one instant, in the store of callers, and appends the answers. Decides nothing
-    /// if that store has to be awaited: see [`Engine::default_store_awaits`].
+    /// Decides about each key of a batch in order, at one instant, in the store of callers, and appends the decisions.
+    /// Does nothing if that store has to be awaited: see [`Engine::default_store_awaits`].
     #[inline]
     pub fn decide_batch(&self, caller: &Caller, batch: &Batch, limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         let Some(store) = self.callers.states() else { return };
@@ -87,8 +87,8 @@ impl Engine {
         }
     }
 
-    /// Answers the rest of a batch that panicked, when so many answers stood before it. The last answer that it began is
-    /// of the key at fault.
+    /// Decides the rest of a batch that panicked, after the decisions that were complete. The last one that it began is
+    /// for the key that caused the panic.
     #[cold]
     fn decide_rest(&self, store: &MemoryStore, rest: &Rest<'_>, decisions: &mut Vec<Decision>) {
         let Rest { caller, keys, limit, op, answered } = *rest;
@@ -101,7 +101,7 @@ impl Engine {
     }
 }
 
-/// Keys of which so many had answers before a decision panicked.
+/// The keys of a batch, some of which had decisions before one panicked.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     caller: &'a Caller,

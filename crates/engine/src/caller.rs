@@ -1,4 +1,4 @@
-//! Who brings limits with its keys.
+//! Callers that bring limits with their keys.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -8,7 +8,8 @@ use tidegate_core::Namespace;
 use crate::engine::Engine;
 use crate::keys::CALLERS;
 
-/// Who brings limits with its keys. All callers count on the same keys; a full store keeps room for those of each of them.
+/// A caller that brings limits with its keys. All callers count on the same keys; a full store keeps room for the keys
+/// of each.
 #[derive(Clone, Debug)]
 pub struct Caller {
     namespace: Namespace,
@@ -26,7 +27,7 @@ impl Caller {
     }
 }
 
-/// Nobody in particular, such as the program itself.
+/// No caller in particular, such as the program itself.
 impl Default for Caller {
     fn default() -> Caller {
         Caller { namespace: CALLERS.clone(), network: None }
@@ -34,8 +35,8 @@ impl Default for Caller {
 }
 
 impl Engine {
-    /// The caller at an address. Hosts of one IPv6 network of 64 bits are one caller, since each has as many addresses as it
-    /// likes.
+    /// Returns the caller at an address. Hosts of one IPv6 network of 64 bits are one caller, since each has as many
+    /// addresses as it likes.
     #[must_use]
     pub fn caller(&self, address: IpAddr) -> Caller {
         let network = match address.to_canonical() {

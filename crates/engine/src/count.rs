@@ -1,4 +1,4 @@
-//! Counts what became of a request, for the rules that judged it.
+//! Counts of requests for the rules that decided about them.
 
 use std::sync::atomic::Ordering;
 

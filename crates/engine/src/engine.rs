@@ -1,4 +1,4 @@
-//! What front ends call: requests are decided and reported, policies come and go.
+//! The interface for front ends: decides and reports requests, and installs policies.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
@@ -29,25 +29,26 @@ use crate::stats::{Counter, Record};
 use crate::store::{Backend, ChargeFailure, InstallError, MemoryView, StoreView, Stores, build_memory};
 use crate::unmatched::Unmatched;
 
-/// How an engine is set up.
+/// The options of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// The URL of the default store, if it is shared and the configuration does not say.
+    /// The URL of the default store, if it is shared and the configuration sets none.
     pub store: Option<Box<str>>,
-    /// Keys that find an exact place in the default store, if the configuration does not say.
+    /// The number of keys that the default store counts exactly, unless the configuration sets one.
     pub keys: Option<usize>,
-    /// Whether all rules are in shadow: answers tell what they would deny. Limits that callers bring still hold.
+    /// Whether all rules are in shadow mode: outcomes show the denials, and nothing is denied. Limits that callers
+    /// bring still hold.
     pub shadow: bool,
-    /// Stores that the program made itself, by name. Each takes the place of the store of that name in any configuration,
-    /// which has to name it under `stores` (but for `default`).
+    /// Stores that the program created itself, by name. Each replaces the store of that name in any configuration,
+    /// which must list it under `stores` (except `default`).
     pub stores: HashMap<Box<str>, AnyStore>,
-    /// What callers may have of permits.
+    /// The bounds on callers' permits.
     pub permits: PermitOptions,
 }
 
-/// Decides requests under a policy that may change while it runs.
+/// Decides requests by a policy that can be replaced at run time.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) active: ArcSwap<Active>,
@@ -80,20 +81,19 @@ const DEFAULT_STORE: &str = "default";
 type RuleName = (Box<str>, Box<str>);
 
 impl Engine {
-    /// An engine without rules: it decides what brings its own limit.
+    /// Creates an engine without rules: it decides requests that bring their own limit.
     ///
     /// # Errors
-    /// If the system has no memory for its store.
+    /// Fails if there is no memory for its store.
     pub fn new(options: Options) -> Result<Engine, InstallError> {
         let spec = default_spec(&options);
         Engine::beside(options, &spec)
     }
 
-    /// An engine that decides by this policy from the start: the default store is made as the policy says, which no
-    /// later one can change.
+    /// Creates an engine with a policy. The policy determines the default store, which later ones cannot change.
     ///
     /// # Errors
-    /// If the system has no memory for its stores.
+    /// Fails if there is no memory for its stores.
     pub fn with_policy(options: Options, policy: Policy) -> Result<Engine, InstallError> {
         let mut spec = policy.stores().first().cloned().unwrap_or_else(|| default_spec(&options));
         if options.store.is_some() && spec.place.is_some() {
@@ -145,12 +145,12 @@ impl Engine {
         })
     }
 
-    /// Decides by this policy from now on. What was counted stays, as far as names, algorithms and windows do; a store that
-    /// the policy does not name is forgotten, and is a new one should it be named again. Tells the names of stores that keep
-    /// the size they were made with, though the policy says another.
+    /// Installs a policy, which decides from now on. Counts stay for the names, algorithms and windows that stay. A
+    /// store that the policy does not name is dropped, and starts empty if it is named again. Returns the names of
+    /// stores that keep the size they were created with, although the policy sets another.
     ///
     /// # Errors
-    /// If the system has no memory for a new store: the old policy goes on.
+    /// Fails if there is no memory for a new store; the old policy stays in force.
     pub fn install(&self, policy: Policy) -> Result<Vec<Box<str>>, InstallError> {
         // Held to the end: of two policies at a time, the one that is in force is the one whose stores are kept.
         let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,28 +196,27 @@ impl Engine {
         self.series.fetch_sub(forgotten, Ordering::Relaxed);
     }
 
-    /// Decides a request: takes what it costs from every limit that applies, or nothing if any denies.
+    /// Decides a request: takes its cost from every limit that applies, or nothing if any of them denies.
     ///
     /// # Errors
-    /// If the request itself is at fault.
+    /// Fails if the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
         self.check_guarded(request, Call::default(), LongKeys::Refuse).await
     }
 
-    /// Decides as [`Engine::check`] does, for callers who take an error for a failure and let the request pass: what a rule
-    /// would count on and is too long, which the client may have chosen, is denied instead.
+    /// Decides as [`Engine::check`] does, for callers that let a request pass after an error: if the key of a rule is
+    /// too long, which the client may have chosen, the request is denied instead.
     ///
     /// # Errors
-    /// If the request itself is at fault in another way.
+    /// Fails if the request is invalid for another reason.
     pub async fn check_or_deny(&self, request: &Request<'_>) -> Result<Outcome, RequestError> {
         self.check_or_deny_until(request, None).await
     }
 
-    /// Decides as [`Engine::check_or_deny`] does, for callers who wait until a deadline and no longer: by then no store is
-    /// waited for.
+    /// Decides as [`Engine::check_or_deny`] does, and waits for no store beyond the caller's deadline.
     ///
     /// # Errors
-    /// If the request itself is at fault in another way.
+    /// Fails if the request is invalid for another reason.
     pub async fn check_or_deny_until(
         &self,
         request: &Request<'_>,
@@ -288,10 +287,10 @@ impl Engine {
         Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
     }
 
-    /// Counts what became of a request, for the rules that count responses. Tells how many did.
+    /// Reports the response to a request, for rules that count responses. Returns how many did.
     ///
     /// # Errors
-    /// If the request itself is at fault.
+    /// Fails if the request is invalid.
     pub async fn report(&self, request: &Request<'_>, response: &Response) -> Result<usize, RequestError> {
         let active = self.active.load();
         let domain = active.policy.domain(request.domain);
@@ -303,7 +302,7 @@ impl Engine {
         reported.unwrap_or_else(|_| Ok(self.unreported()))
     }
 
-    /// The same at once; nothing, and nothing was counted, if a store may have to be awaited.
+    /// Reports a response without awaiting. Returns `None`, and counts nothing, if a store may have to be awaited.
     pub fn report_at_once(&self, request: &Request<'_>, response: &Response) -> Option<Result<usize, RequestError>> {
         let active = self.active.load();
         if active.awaits(active.policy.domain(request.domain), request) {
@@ -373,8 +372,8 @@ impl Engine {
         Ok(counted)
     }
 
-    /// Connects to shared stores, so that who asks first need not do without them. It waits for no longer than this, and not
-    /// for stores that are not there: a subscriber of `tracing` hears of those, and [`Engine::shared_stores`] tells.
+    /// Connects to shared stores, so that the first request finds a connection. Waits no longer than `patience`, and
+    /// not for stores that are unreachable: those are logged by `tracing` and visible in [`Engine::shared_stores`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -399,8 +398,8 @@ impl Engine {
         let _ = tokio::time::timeout(patience, join_all(shared)).await;
     }
 
-    /// Gives back what this node leased of shared stores and did not spend, and tells them what it let pass. Without this
-    /// it comes back by itself, later.
+    /// Returns leased units that were not spent to shared stores, and pushes the units that were admitted here. Without
+    /// this call they come back by themselves, later.
     pub async fn close(&self) {
         let active = self.active.load_full();
         for backend in &active.stores {
@@ -411,19 +410,19 @@ impl Engine {
         }
     }
 
-    /// The policy's rules as they stand, for those who need more than decisions.
+    /// Returns the policy in force with its rules.
     #[must_use]
     pub fn policy(&self) -> PolicyGuard {
         PolicyGuard(self.active.load_full())
     }
 
-    /// The stores that several processes share, by name, and how they do.
+    /// Returns the shared stores by name, with their health.
     #[must_use]
     pub fn shared_stores(&self) -> Vec<StoreView> {
         self.stores.views()
     }
 
-    /// The stores in the memory of this process: the default one, then the others by name.
+    /// Returns the stores in the memory of this process: the default one, then the others by name.
     #[must_use]
     pub fn memory_stores(&self) -> Vec<MemoryView> {
         let beside = self.callers.states().filter(|states| !Arc::ptr_eq(states, &self.local));
@@ -434,13 +433,13 @@ impl Engine {
         views
     }
 
-    /// Whether nothing is ever denied.
+    /// Returns whether nothing is ever denied.
     #[must_use]
     pub fn is_in_shadow(&self) -> bool {
         self.options.shadow
     }
 
-    /// The clock of the default store.
+    /// Returns the clock of the default store.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.local.clock()

@@ -1,4 +1,4 @@
-//! Why a request was not decided.
+//! Errors in requests.
 
 use tidegate_core::{ChargeError, KeyError, LimitError};
 
@@ -6,23 +6,23 @@ use crate::store::StoreError;
 
 use crate::bounds::{CHARGES_MAX, COST_MAX, DESCRIPTORS_MAX, ENTRIES_MAX, EXPRESSION_TEXT_MAX};
 
-/// Why a request was not decided: it is itself at fault.
+/// Why a request was not decided: it is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Nothing to decide.
+    /// The request has no descriptors.
     #[error("descriptors: none; give at least one")]
     NoDescriptors,
-    /// More than are looked up.
+    /// The request has too many descriptors.
     #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
     TooManyDescriptors {
-        /// How many there were.
+        /// The number of descriptors.
         count: usize,
     },
-    /// More than are matched.
+    /// A descriptor has too many entries.
     #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
     TooManyEntries {
-        /// How many there were.
+        /// The number of entries.
         count: usize,
     },
     /// More limits than are charged for one request.
@@ -30,13 +30,13 @@ pub enum RequestError {
         "descriptors: more than {CHARGES_MAX} limits apply to them; use fewer descriptors, or rules that match fewer"
     )]
     TooManyLimits,
-    /// More units than any limit has.
+    /// The cost is too large.
     #[error("cost: {cost} is too large; use at most {COST_MAX}")]
     Cost {
         /// The cost.
         cost: u64,
     },
-    /// A key that cannot be counted on.
+    /// A key is empty or too long.
     #[error(transparent)]
     Key(KeyError),
     /// An expression in the key of a rule would look at a text that is too long.
@@ -47,7 +47,7 @@ pub enum RequestError {
         /// The rule.
         rule: Box<str>,
     },
-    /// Charges that cannot be made together.
+    /// The charges cannot be decided together.
     #[error(transparent)]
     Charges(ChargeError),
     /// A penalty of a length that cannot be kept.
@@ -60,6 +60,24 @@ pub enum RequestError {
     )]
     NotForgotten {
         /// How many limits still count it. Others have forgotten it.
+        limits: usize,
+    },
+    /// A key that units were to be given back to, and of which a store in memory that is full knows too little for that.
+    #[error(
+        "key: nothing given back under {limits} of its limits, since the store in memory is full and counts it \
+         approximately; try again later, or give the store more keys"
+    )]
+    NotGranted {
+        /// How many limits have given nothing back. Others have.
+        limits: usize,
+    },
+    /// A key that was to be blocked, and for whose block a store in memory that is full has no place.
+    #[error(
+        "key: not blocked under {limits} of its limits, since the store in memory is full; try again later, or give the \
+         store more keys"
+    )]
+    NotBlocked {
+        /// How many limits do not block it. Others do.
         limits: usize,
     },
     /// A store that would have to answer does not.

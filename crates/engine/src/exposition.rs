@@ -1,4 +1,4 @@
-//! Numbers as Prometheus reads them (text format 0.0.4), for all front ends.
+//! Metrics in the Prometheus text format 0.0.4, for all front ends.
 
 use std::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Page(String);
 
 impl Page {
-    /// Begins a metric: its name, its type and what it means.
+    /// Starts a metric: its name, type and help text.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -30,8 +30,8 @@ impl Page {
         let _ = writeln!(self.0, "{end}{value}");
     }
 
-    /// Adds the series of a histogram of times. Bounds and the sum are in nanoseconds; `within` counts the times up to each
-    /// bound, and then all of them.
+    /// Adds the series of a histogram of durations. Bounds and the sum are in nanoseconds; `within` counts the
+    /// durations up to each bound, and last all of them.
     pub fn histogram(&mut self, name: &str, label: (&str, &str), bounds: &[u64], within: &[u64], nanos: u64) {
         let bounds = bounds.iter().map(|bound| Seconds(*bound).to_string()).chain(["+Inf".to_owned()]);
         let bucket = format!("{name}_bucket");
@@ -60,7 +60,7 @@ impl Page {
     }
 }
 
-/// Nanoseconds, written as seconds without zeros at the end.
+/// Nanoseconds, written as seconds without trailing zeros.
 struct Seconds(u64);
 
 impl fmt::Display for Seconds {

@@ -1,8 +1,8 @@
-//! What is answered when deciding panics: the same as when a store does not answer.
+//! The outcome when a decision panics: the same as when a store does not answer.
 //!
-//! Each use of a store is guarded, so that a rule's own choice answers for its own store. A request is guarded as a whole
-//! too, and so is the report of a response, for what panics outside of a store. The panic itself is told by the process's
-//! panic hook, once each time.
+//! Each use of a store is guarded, so that the failure choice of a rule applies to its own store. A request as a whole
+//! is guarded too, and so is the report of a response, for panics outside of a store. The panic itself is logged by the
+//! process's panic hook.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -70,8 +70,9 @@ impl Failures {
 }
 
 impl Engine {
-    /// Requests, responses and keys that were answered though deciding them panicked, and that no rule counted as its own
-    /// failure: those of callers who bring the limit, and those of which it is not known which rules apply.
+    /// Returns how many requests, responses and keys were answered although their decision panicked, and were not
+    /// counted as a failure of a rule: those with a limit of the caller, and those for which it is not known which
+    /// rules apply.
     #[must_use]
     pub fn undecided(&self) -> u64 {
         self.undecided.load(Ordering::Relaxed)

@@ -1,14 +1,14 @@
-//! From an HTTP request to what rules look at: the one adapter of all front ends.
+//! From an HTTP request to the form that rules match: the one adapter of all front ends.
 //!
-//! Paths, queries and headers are read alike for all front ends. They differ in where the rest comes from:
+//! Paths, queries and headers are read alike for all front ends. They differ in the source of the rest:
 //!
 //! | front end | constructor | method, host, path | form of the host | address |
 //! |---|---|---|---|---|
 //! | a layer, a gateway | [`HttpRequest::received`] | of the request itself | lower case, no port | of the client behind the peer |
-//! | forward auth | [`HttpRequest::forwarded`] | what the proxy says in headers | lower case, no port | of the client behind the peer |
-//! | the check API | [`HttpRequest::described`] | what the caller says | as it is | what the caller says, or none |
+//! | forward auth | [`HttpRequest::forwarded`] | from headers of the proxy | lower case, no port | of the client behind the peer |
+//! | the check API | [`HttpRequest::described`] | from the caller | as it is | from the caller, or none |
 //!
-//! A front end that knows which parts the rules look at may leave the others empty; only a layer does.
+//! A front end that knows which parts the rules read may leave the others empty; only a layer does.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tidegate_policy::{Clients, Http, HttpParts, PathForms, Policy, without_port};
 
-/// An HTTP request in the form in which rules compare it.
+/// An HTTP request in the form that rules match.
 ///
 /// ```
 /// use tidegate_engine::{Engine, HttpRequest, Options};
@@ -47,25 +47,25 @@ pub struct HttpRequest<'a> {
     headers: Vec<(&'a str, &'a str)>,
 }
 
-/// What a request asks for, as a front end read it. An empty part is unknown.
+/// The target of a request, as a front end read it. An empty part is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpTarget<'a> {
     /// `GET` and so on.
     pub method: &'a str,
     /// The host.
     pub host: HttpHost<'a>,
-    /// The path, without the query, as the client wrote it: not decoded, since that can be done once only.
+    /// The path, without the query, as the client wrote it: not decoded, since it must be decoded only once.
     pub path: &'a str,
-    /// What follows the question mark.
+    /// The query, without the question mark.
     pub query: &'a str,
 }
 
-/// The host of a request, by where it was found.
+/// The host of a request, by its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpHost<'a> {
-    /// In a URL or a header: rules compare it in lower case and without its port.
+    /// From a URL or a header: rules match it in lower case and without its port.
     Authority(&'a str),
-    /// In a description: rules compare it as it is.
+    /// From a description: rules match it as it is.
     Described(&'a str),
 }
 
@@ -76,7 +76,7 @@ impl Default for HttpHost<'_> {
 }
 
 impl<'a> HttpHost<'a> {
-    /// The host of a request that was received. One in its URL is preferred to the `Host` header.
+    /// The host of a received request. One in its URL is preferred to the `Host` header.
     fn received(uri: &'a Uri, headers: &'a HeaderMap) -> HttpHost<'a> {
         let named = || headers.get(HOST).and_then(header_text).unwrap_or_default();
         HttpHost::Authority(uri.host().unwrap_or_else(named))
@@ -97,8 +97,8 @@ impl<'a> HttpHost<'a> {
 }
 
 impl<'a> HttpRequest<'a> {
-    /// Reads a request that was received. Parts that are not among `parts` are left empty; pass [`HttpParts::ALL`] where it is
-    /// not known which the rules look at.
+    /// Reads a received request. Parts that are not among `parts` are left empty; pass [`HttpParts::ALL`] if it is not
+    /// known which the rules read.
     #[must_use]
     pub fn received(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, parts: HttpParts) -> HttpRequest<'a> {
         HttpRequest {
@@ -110,19 +110,19 @@ impl<'a> HttpRequest<'a> {
         }
     }
 
-    /// Reads the head of a request that was received, as [`HttpRequest::received`] does.
+    /// Reads the head of a received request, as [`HttpRequest::received`] does.
     #[must_use]
     pub fn of_parts(head: &'a Parts, parts: HttpParts) -> HttpRequest<'a> {
         HttpRequest::received(&head.method, &head.uri, &head.headers, parts)
     }
 
-    /// Reads a request that a proxy asks about: it says the target, and passes the headers of its client on.
+    /// Reads a request that a proxy asks about: the proxy states the target, and passes on the headers of its client.
     #[must_use]
     pub fn forwarded(target: HttpTarget<'a>, headers: &'a HeaderMap) -> HttpRequest<'a> {
         HttpRequest::described(target, header_texts(headers))
     }
 
-    /// Reads a request that somebody describes. The names of headers are in lower case.
+    /// Reads a request that a caller describes. The names of headers are in lower case.
     #[must_use]
     pub fn described(target: HttpTarget<'a>, headers: Vec<(&'a str, &'a str)>) -> HttpRequest<'a> {
         HttpRequest {
@@ -134,14 +134,14 @@ impl<'a> HttpRequest<'a> {
         }
     }
 
-    /// Finds the address of the client behind the peer: the policy says which proxies are trusted. Needs the headers, if the
-    /// policy's [`HttpParts`] have them.
+    /// Returns the address of the client behind the peer: the policy sets which proxies are trusted. It needs the
+    /// headers, if the policy's [`HttpParts`] include them.
     #[must_use]
     pub fn client_address(&self, policy: &Policy, peer: IpAddr) -> IpAddr {
         policy.client_address(peer, &self.headers)
     }
 
-    /// The request as rules look at it, with the address of its client.
+    /// Returns the request in the form that rules match, with the address of its client.
     #[must_use]
     pub fn http(&self, address: Option<IpAddr>) -> Http<'_> {
         Http {
@@ -156,14 +156,15 @@ impl<'a> HttpRequest<'a> {
     }
 }
 
-/// Finds the address that a client is counted on where no policy says it. Headers are looked up only if one is believed.
+/// Returns the address that a client is counted by, for callers without a policy. Headers are read only if one is
+/// trusted.
 #[must_use]
 pub fn counted_address(clients: &Clients, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let lines = std::iter::once_with(|| headers.get_all(clients.header_name()));
     clients.address(peer, lines.flat_map(|lines| lines.iter().rev()).filter_map(header_text))
 }
 
-/// The text of a header's value; none if it is not UTF-8.
+/// Returns the text of a header's value, or `None` if it is not UTF-8.
 #[must_use]
 pub fn header_text(value: &HeaderValue) -> Option<&str> {
     str::from_utf8(value.as_bytes()).ok()

@@ -6,7 +6,7 @@ use tidegate_core::{Charge, Decision, Decisions, Key, KeyError, Limit, Op, Snaps
 use tidegate_policy::{Local, Share};
 use tidegate_stores::Call;
 
-use crate::admin::remembers;
+use crate::approximate::{forgetting, is_approximate};
 use crate::bounds::OWN_KEY_BYTES_MAX;
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -15,10 +15,10 @@ use crate::instead::Instead;
 use crate::keys::CALLERS;
 use crate::store::{Applied, ChargeFailure, StoreError};
 
-/// An answer under limits that a caller brings, and whether the store gave it.
+/// A decision by limits that a caller brings, and whether the store made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sourced<T> {
-    /// The answer.
+    /// The decision.
     pub answer: T,
     /// Whether it was decided in this process because the store did not answer.
     pub local: bool,
@@ -42,19 +42,19 @@ impl Engine {
         self.callers.states().is_none()
     }
 
-    /// Decides for a key under a limit that the caller brings, in the default store.
+    /// Decides about a key by a limit that the caller brings, in the default store.
     ///
     /// # Errors
-    /// If the key is too long, or this node is overloaded.
+    /// Fails if the key is too long, or this node is overloaded.
     #[inline]
     pub async fn decide(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         Ok(self.decide_for(&Caller::default(), key, limit, op).await?.answer)
     }
 
-    /// Decides as [`Engine::decide`] does for a caller, and says whether the store did.
+    /// Decides as [`Engine::decide`] does, for a caller, and returns whether the store decided.
     ///
     /// # Errors
-    /// As [`Engine::decide`].
+    /// Fails as [`Engine::decide`] does.
     #[inline]
     pub async fn decide_for(
         &self,
@@ -102,28 +102,32 @@ impl Engine {
     /// said of a key must be true of it.
     ///
     /// # Errors
-    /// If the key is too long, the store does not answer, or it is in memory and full and cannot forget the key.
+    /// If the key is too long, the store does not answer, or it is in memory and full and counts the key approximately, so that
+    /// it cannot be forgotten and units cannot be given back to it.
     pub async fn administer(&self, key: &[u8], limit: &Limit, op: Op) -> Result<Decision, RequestError> {
         let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, op);
-        let decision = self.callers.decide(&Call::default(), &charge).await?;
+        if matches!(op, Op::Refund(..)) && is_approximate(&self.callers, &charge)? {
+            return Err(RequestError::NotGranted { limits: 1 });
+        }
+        let decision = self.callers.decide(&Call::default(), &forgetting(&self.callers, &charge)).await?;
         match op {
-            Op::Reset if remembers(&self.callers, &decision) => Err(RequestError::NotForgotten { limits: 1 }),
+            Op::Reset if is_approximate(&self.callers, &charge)? => Err(RequestError::NotForgotten { limits: 1 }),
             _ => Ok(decision),
         }
     }
 
-    /// Decides several keys under limits that the caller brings, all or none. The decisions come joined.
+    /// Decides about several keys by limits that the caller brings, all or none.
     ///
     /// # Errors
-    /// If a key is too long, or the charges cannot be made together.
+    /// Fails if a key is too long, or the charges cannot be decided together.
     pub async fn decide_all(&self, charges: &[(&[u8], Limit, Op)]) -> Result<Decisions, RequestError> {
         Ok(self.decide_all_for(&Caller::default(), charges).await?.answer)
     }
 
-    /// Decides as [`Engine::decide_all`] does for a caller, and says whether the store did.
+    /// Decides as [`Engine::decide_all`] does, for a caller, and returns whether the store decided.
     ///
     /// # Errors
-    /// As [`Engine::decide_all`].
+    /// Fails as [`Engine::decide_all`] does.
     pub async fn decide_all_for(
         &self,
         caller: &Caller,
@@ -176,16 +180,16 @@ impl Engine {
         settled.collect()
     }
 
-    /// What is known of a key under a limit that the caller brings.
+    /// Returns the details of a key under a limit that the caller brings.
     ///
     /// # Errors
-    /// If the key is too long, or the store does not answer.
+    /// Fails if the key is too long, or the store does not answer.
     pub async fn inspect_key(&self, key: &[u8], limit: &Limit) -> Result<Snapshot, RequestError> {
         let charge = inline_charge(limited_key(key).map_err(RequestError::Key)?, limit, Op::Peek);
         Ok(self.callers.inspect(&Call::default(), &charge).await?)
     }
 
-    /// Charges under limits that callers and requests brought with them that were decided in the memory of this process,
+    /// Returns how many charges by limits that callers and requests brought were decided in the memory of this process,
     /// because the default store did not answer.
     #[must_use]
     pub fn fell_back(&self) -> u64 {

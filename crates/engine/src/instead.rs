@@ -1,4 +1,4 @@
-//! What decides in this process instead of a store that does not answer.
+//! Decisions in this process instead of a store that does not answer.
 
 use tidegate_core::{Charge, Decision, Limit, MemoryStore};
 use tidegate_policy::{Local, Share};
@@ -6,10 +6,10 @@ use tidegate_policy::{Local, Share};
 use crate::failure::guarded;
 use crate::store::{Applied, Backend, StoreError};
 
-/// What decides instead of a store.
+/// The source of decisions instead of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instead {
-    /// This share of the limit, going on from the last state that the store reported.
+    /// This share of the limit, continued from the last state that the store reported.
     LastState(Share),
     /// The memory of this process, under this limit.
     Memory(Limit),

@@ -1,4 +1,4 @@
-//! The namespaces that are the engine's own, and the bytes of the keys of one request.
+//! The engine's own namespaces, and the bytes of the keys of one request.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) static LAYERS: Namespace = Namespace::of(Purpose::Layer);
 /// Its only key is blocked for as long as any other key of the store is.
 pub(crate) static ANY_BLOCK: Namespace = Namespace::of(Purpose::AnyBlock);
 
-/// By how much the windows of a caller's key start later than those of the epoch.
+/// Returns the offset of a caller's key's windows from those aligned to the epoch.
 #[must_use]
 pub fn caller_phase(key: &[u8], limit: &Limit) -> Phase {
     key_of(key).map(|key| limit.phase(&CALLERS, key)).unwrap_or_default()

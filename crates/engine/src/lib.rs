@@ -1,27 +1,28 @@
-//! From a request to its outcome: the one place that finds the rules, asks the stores and joins their decisions.
+//! From a request to its outcome: the one place that finds rules, asks stores and joins their decisions.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what front ends call | `engine.rs`, `at_once.rs` |
-//! | from an HTTP request to what rules look at, for all front ends | `http_request.rs` |
-//! | limits that callers bring, and many keys at once | `inline.rs`, `batch.rs` |
-//! | the policy in force, with all that its rules need | `active.rs` |
-//! | one rule that judges a request alone and lets it pass, as is mostly so | `sole.rs` |
-//! | which charges a request makes, and the keys that they count on | `plan.rs`, `keys.rs` |
+//! | the interface for front ends | `engine.rs`, `at_once.rs` |
+//! | from an HTTP request to the form that rules match, for all front ends | `http_request.rs` |
+//! | limits that callers bring, and batches of keys | `inline.rs`, `batch.rs` |
+//! | the policy in force, with everything that its rules need | `active.rs` |
+//! | the common case: one rule decides a request alone and allows it | `sole.rs` |
+//! | the charges of a request, and their keys | `plan.rs`, `keys.rs` |
 //! | asking the stores: all or none, refunds, failures | `settle/` |
-//! | what is answered and counted when a store does not answer, or deciding panics | `failure.rs` |
-//! | what came out, for front ends to encode | `outcome.rs`, `error.rs` |
-//! | what answers tell of limits: headers and problem bodies | `http_headers/` |
-//! | numbers as Prometheus reads them | `exposition.rs` |
+//! | the decision and the counts when a store does not answer, or a decision panics | `failure.rs` |
+//! | the outcome, for front ends to encode | `outcome.rs`, `error.rs` |
+//! | headers and problem bodies about limits | `http_headers/` |
+//! | metrics in the Prometheus format | `exposition.rs` |
 //! | keys that stay denied | `penalty.rs` |
-//! | so many at once, each with a lease | `permits.rs`, `permit_book.rs` |
-//! | one after the other | `shape.rs` |
-//! | what people do to keys and rules while it runs | `admin.rs` |
-//! | where counts live | `store.rs` |
-//! | how closely nodes agree, and what keeps calls away from a store that they share | `consistency/` |
-//! | lines that must not fill the log | `log_limiter.rs`, `failure_log.rs` |
-//! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
-//! | what no rule met | `unmatched.rs` |
+//! | leased permits | `permits.rs`, `permit_book.rs` |
+//! | queued requests (shaping) | `shape.rs` |
+//! | operators' changes to keys and rules at run time | `admin.rs` |
+//! | keys that a full store in memory counts approximately | `approximate.rs` |
+//! | the stores by name | `store.rs` |
+//! | how closely nodes agree, and how calls to a shared store are saved | `consistency/` |
+//! | bounds on log lines | `log_limiter.rs`, `failure_log.rs` |
+//! | the counts of each rule | `stats.rs`, `count.rs` |
+//! | requests that no rule matched | `unmatched.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -31,6 +32,7 @@ pub mod http_request;
 
 mod active;
 mod admin;
+mod approximate;
 mod at_once;
 mod batch;
 mod caller;
@@ -59,7 +61,7 @@ mod stats;
 mod store;
 mod unmatched;
 
-/// The answer of something that must not wait: with its state in memory, nothing does.
+/// Runs a future that must not wait: with its state in memory, none does.
 #[cfg(test)]
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap()

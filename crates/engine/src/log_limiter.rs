@@ -1,12 +1,12 @@
-//! Log lines that requests, connections or failures cause: each kind is held to a limit, since a caller could cause any
-//! number of them.
+//! Bounds on log lines that requests, connections or failures cause: each kind has a limit, since a caller could cause
+//! any number of them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidegate_core::{Clock, DirectLimiter, Limit, Rate};
 
-/// How many lines of one kind may be written in a period, all of them at once if need be.
+/// The most lines of one kind in a period, all at once if need be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRate {
     /// Lines, at least one.
@@ -15,16 +15,16 @@ pub struct LogRate {
     pub period: Duration,
 }
 
-/// Holds the lines of one kind to a [`LogRate`], and counts those that it leaves out.
+/// Limits the lines of one kind to a [`LogRate`], and counts those that it leaves out.
 #[derive(Debug)]
 pub struct LogLimiter {
-    /// None for a rate that no limit can have, which lets no line pass.
+    /// `None` for a rate that no limit can have, which lets no line pass.
     limiter: Option<DirectLimiter>,
     left_out: AtomicU64,
 }
 
 impl LogLimiter {
-    /// Returns a limiter that has let no line pass yet.
+    /// Creates a limiter that has let no line pass yet.
     #[must_use]
     pub fn new(rate: LogRate, clock: Clock) -> LogLimiter {
         let limit = Rate::new(rate.lines, rate.period).and_then(|paced| Limit::gcra(paced, rate.lines)).ok();
@@ -32,8 +32,8 @@ impl LogLimiter {
         LogLimiter { limiter, left_out: AtomicU64::new(0) }
     }
 
-    /// Returns how many lines were left out since the last one if another may be written now, and counts one left out if
-    /// not.
+    /// Returns the number of lines left out since the last one if another may be written now; otherwise counts this one
+    /// as left out and returns `None`.
     pub fn turn(&self) -> Option<u64> {
         if self.limiter.as_ref().is_some_and(|limiter| limiter.check().is_allowed()) {
             return Some(self.left_out.swap(0, Relaxed));

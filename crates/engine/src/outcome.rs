@@ -1,4 +1,4 @@
-//! What came out of a request, for front ends to encode.
+//! Outcomes of requests, for front ends to encode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
 use crate::http_headers::LimitTexts;
 
-/// What came out of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Outcome {
     pub(crate) active: arc_swap::Guard<Arc<Active>>,
@@ -46,15 +46,15 @@ impl Judgements {
 pub enum Denial {
     /// This node is overloaded: a store could not be asked in time.
     Overloaded,
-    /// A store did not answer, and a rule says to deny then.
+    /// A store did not answer, and a rule denies then.
     StoreFailure,
-    /// The expression for its cost failed, so nobody knows whether it fits.
+    /// The expression of its cost failed, so it is not known whether it fits.
     CostFailed,
     /// A limit is used up.
     OverLimit,
-    /// The key was denied before and stays so for a time.
+    /// A penalty for an earlier request is in force.
     Penalty,
-    /// A rule denies whatever it applies to, or what it would count on is too long to be counted.
+    /// A rule blocks every request, or the key of a rule is too long.
     Blocked,
 }
 
@@ -88,62 +88,62 @@ impl Judged {
     }
 }
 
-/// What a limit said.
+/// The answer of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Its decision.
+    /// The store's decision.
     Decided(Decision),
-    /// The key is denied for this long, whatever its count.
+    /// A penalty denies the key for this long, whatever its count.
     Penalised(Duration),
-    /// The rule denies all, or what it would count on is too long to be counted.
+    /// The rule blocks every request, or its key is too long.
     Blocked,
-    /// The rule lets all pass.
+    /// The rule lets every request pass.
     Unlimited,
-    /// The store did not answer: whether the rule lets pass then.
+    /// The store did not answer.
     Failed {
-        /// Whether it passes.
+        /// Whether the failure choice of the rule lets the request pass.
         allowed: bool,
     },
-    /// The expression for its cost failed. It does not pass.
+    /// The expression of its cost failed. The request does not pass.
     CostFailed,
-    /// This node is overloaded: the store could not be asked in time. It does not pass.
+    /// This node is overloaded: the store could not be asked in time. The request does not pass.
     Overloaded,
     /// The request was denied before the store was asked.
     NotAsked,
 }
 
-/// What one limit of one rule said, with the rule.
+/// The answer of one limit of one rule, with the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'o> {
-    /// The number of the descriptor it is about.
+    /// The index of the descriptor.
     pub descriptor: usize,
-    /// The rule; none if the request brought the limit with it.
+    /// The rule; `None` if the request brought the limit.
     pub rule: Option<&'o Rule>,
-    /// The limit of the rule; none if the rule has none.
+    /// The limit of the rule; `None` if the rule has none.
     pub limit: Option<&'o RuleLimit>,
-    /// The limit that the request brought with it.
+    /// The limit that the request brought.
     pub own: Option<Limit>,
-    /// How the limit is told of.
+    /// The numbers of the limit as responses show them.
     pub shown: Option<Shown>,
-    /// By how much the windows of the key start later than those of the epoch.
+    /// The offset of the key's windows from those aligned to the epoch.
     pub phase: Phase,
-    /// What is told of the limit of a rule and stays as it is.
+    /// The texts about the limit of a rule that do not change.
     pub texts: Option<&'o LimitTexts>,
-    /// What it said.
+    /// The answer.
     pub answer: Answer,
-    /// Whether its denial denies the request: not in shadow, nor where another quota is left. Where the engine denies
-    /// nothing at all, it would have denied the request.
+    /// Whether its denial denies the request: not in shadow mode, nor if another quota is left. If the engine denies
+    /// nothing at all, it is whether it would.
     pub veto: bool,
-    /// Whether it is a quota of a rule that enforces: its denial denies the request if all others of this kind deny too.
+    /// Whether it is a quota of an enforced rule: its denial denies the request if all other quotas deny too.
     pub quota: bool,
-    /// The mode that counts: of a rule that enforces it is shadow where the engine denies nothing at all.
+    /// The mode in force: if the engine denies nothing at all, enforced rules are in shadow mode.
     pub mode: Mode,
     /// Whether it was decided in this process because the store did not answer.
     pub local: bool,
 }
 
 impl Answer {
-    /// Whether this alone would let the request pass.
+    /// Returns whether this answer alone would let the request pass.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         match self {
@@ -154,7 +154,7 @@ impl Answer {
         }
     }
 
-    /// The numbers, where there are any.
+    /// Returns the store's decision, if there is one.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         match self {
@@ -163,7 +163,7 @@ impl Answer {
         }
     }
 
-    /// When to ask again; nothing if it lets the request pass.
+    /// Returns when to retry, or `None` if it lets the request pass.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
         match self {
@@ -176,7 +176,8 @@ impl Answer {
         }
     }
 
-    /// How long to wait before asking again, exact or as a hint; nothing if it lets the request pass, or never will.
+    /// Returns how long to wait before a retry, exactly or as a hint, or `None` if it lets the request pass, or never
+    /// will.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.retry()? {
@@ -212,26 +213,26 @@ impl Answer {
 }
 
 impl Judgement<'_> {
-    /// Whether it denies the request, or would if the engine denied anything at all.
+    /// Returns whether it denies the request, or would if the engine denied anything at all.
     #[must_use]
     pub fn denies(&self) -> bool {
         self.veto && !self.answer.is_allowed()
     }
 
-    /// Returns whether its own limit is used up: that of a quota may be where the request passes by another one.
+    /// Returns whether its own limit is used up: a used-up quota does not deny if the request passes by another one.
     #[must_use]
     pub fn is_over(&self) -> bool {
         (self.veto || self.quota) && !self.answer.is_allowed()
     }
 
-    /// How much it binds, beside others.
+    /// Returns how much it binds, compared with others.
     #[must_use]
     pub fn binding(&self) -> Binding {
         Binding::new(self.veto, self.answer.strictness())
     }
 }
 
-/// How much an answer binds. Less binds more: what may deny comes first, and then the strictest.
+/// How much an answer binds. Less binds more: answers that may deny come first, and then the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Binding {
     cannot_deny: bool,
@@ -239,7 +240,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// That of an answer, given whether its denial denies.
+    /// Creates the binding of an answer; `veto` is whether its denial denies the request.
     #[must_use]
     pub const fn new(veto: bool, strictness: Strictness) -> Binding {
         Binding { cannot_deny: !veto, strictness }
@@ -252,38 +253,38 @@ impl Outcome {
         Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE }
     }
 
-    /// Whether the request may pass.
+    /// Returns whether the request may pass.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.denial.is_none() || self.shadow
     }
 
-    /// Why it may not pass.
+    /// Returns why the request may not pass, or `None` if it may.
     #[must_use]
     pub fn denial(&self) -> Option<Denial> {
         self.denial.filter(|_| !self.shadow)
     }
 
-    /// Whether any rules stand under the domain that was named.
+    /// Returns whether there are rules for the request's domain.
     #[must_use]
     pub fn is_known_domain(&self) -> bool {
         self.known_domain
     }
 
-    /// Whether a rule that judged it counts its response too.
+    /// Returns whether a rule that decided about the request counts its response too.
     #[must_use]
     pub fn counts_response(&self) -> bool {
         let mut judging = self.judged.as_slice().iter().filter_map(|judged| self.active.rule(judged.rule?));
         judging.any(Rule::counts_responses)
     }
 
-    /// When to ask again: the longest of the denials.
+    /// Returns when to retry: the longest wait of the denials.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
         self.retry_among(|_| true)
     }
 
-    /// The longest of those denials that are `wanted`, as by somebody who may not hear of all.
+    /// Returns the longest wait of those denials that are `wanted`, for callers that must not see all.
     #[must_use]
     pub fn retry_among(&self, wanted: impl Fn(&Judgement<'_>) -> bool) -> Option<Retry> {
         let denial = self.denial()?;
@@ -294,7 +295,7 @@ impl Outcome {
         Retry::longest(denials.filter_map(|judgement| judgement.answer.retry())).or(failed)
     }
 
-    /// What each limit said, in the order of descriptors and rules.
+    /// Returns the answer of each limit, in the order of descriptors and rules.
     pub fn judgements(&self) -> impl ExactSizeIterator<Item = Judgement<'_>> {
         self.judged.as_slice().iter().map(|judged| self.judgement(judged))
     }
@@ -319,13 +320,14 @@ impl Outcome {
         }
     }
 
-    /// The judgement that binds a descriptor most.
+    /// Returns the judgement that binds a descriptor most.
     #[must_use]
     pub fn strictest(&self, descriptor: usize) -> Option<Judgement<'_>> {
         self.strictest_among(|judgement| judgement.descriptor == descriptor)
     }
 
-    /// Returns the judgement that binds a descriptor most by itself: a spent quota comes before what lets the request pass.
+    /// Returns the judgement that binds a descriptor most by itself: a used-up quota comes before one that lets the
+    /// request pass.
     #[must_use]
     pub fn strictest_by_itself(&self, descriptor: usize) -> Option<Judgement<'_>> {
         let of_descriptor = self.judgements().filter(|judgement| judgement.descriptor == descriptor);
@@ -333,7 +335,7 @@ impl Outcome {
             .min_by_key(|judgement| Binding::new(judgement.veto || judgement.is_over(), judgement.answer.strictness()))
     }
 
-    /// The one that binds most of those that are `wanted`.
+    /// Returns the judgement that binds most among those that are `wanted`.
     #[must_use]
     pub fn strictest_among(&self, wanted: impl Fn(&Judgement<'_>) -> bool) -> Option<Judgement<'_>> {
         self.judgements().filter(|judgement| wanted(judgement)).min_by_key(Judgement::binding)

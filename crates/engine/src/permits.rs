@@ -1,12 +1,13 @@
-//! Permits: so many at once for each key, under a limit that the caller brings. Each has a lease, so that a holder that died
-//! frees its own.
+//! Leased permits: a concurrency limit for each key, which the caller brings. Each permit has a lease, so that the
+//! permit of a dead holder is freed.
 //!
-//! They live in the default store. While a shared one does not answer, each process counts by itself, what it knows of the
-//! permits of the store among it. What was acquired here stays here until it is released or its lease ends, so that for this
-//! long more than the limit may be held. A release that the store could not hear is repeated until it answers.
+//! They are kept in the default store. While a shared one does not answer, each process counts by itself, including the
+//! permits of the store that it knows of. Permits acquired here stay here until they are released or their lease ends,
+//! so that for this time more than the limit may be held. A release that did not reach the store is retried until it
+//! answers.
 //!
-//! A caller at an address holds at most its share of the permits that there is room for, through this process, and none for
-//! longer than the ceiling of leases, unless it renews.
+//! A caller at an address holds at most its share of all permits, through this process, and none for longer than the
+//! longest lease, unless it renews.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,12 +28,12 @@ use crate::inline::{Sourced, own_key};
 use crate::keys::{CALLERS, LAYERS};
 use crate::store::{Asked, StoreError};
 
-/// What callers may have of permits.
+/// The bounds on callers' permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitOptions {
-    /// The part of all places that callers at one address may hold.
+    /// The share of all permits that callers at one address may hold.
     pub share: PermitShare,
-    /// The longest lease that callers get.
+    /// The longest lease for callers.
     pub lease_max: Duration,
 }
 
@@ -42,7 +43,7 @@ impl Default for PermitOptions {
     }
 }
 
-/// A part of the permits that there is room for, such as `1/4`.
+/// A share of all permits, such as `1/4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitShare {
     parts: u32,
@@ -87,53 +88,53 @@ impl fmt::Display for PermitShare {
     }
 }
 
-/// A permit that was asked for.
+/// The result of acquiring a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// Its name: the caller's, or one that nobody can guess.
     pub id: Box<str>,
-    /// Whether it was acquired, and how many are in use.
+    /// Whether it was acquired, and how many permits are in use.
     pub permits: Permits,
     /// Whether this process decided because the store did not answer.
     pub local: bool,
 }
 
-/// What became of permits, over all keys.
+/// Counts of operations on permits, over all keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PermitCounts {
-    /// Permits that were acquired, those asked for again among them.
+    /// Permits that were acquired, including those that were acquired again.
     pub acquired: u64,
-    /// Permits that were not, because so many were in use.
+    /// Permits that were denied, because the limit was in use.
     pub denied: u64,
     /// Leases that were renewed.
     pub renewed: u64,
     /// Permits that were released.
     pub released: u64,
-    /// Permits that were to be renewed or released and were not there: their lease had ended.
+    /// Permits that could not be renewed or released, because their lease had ended.
     pub gone: u64,
     /// Permits that are held in the memory of this process now.
     pub held_here: u64,
 }
 
-/// Why there is no answer about a permit.
+/// Why an operation on a permit failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PermitError {
-    /// The key cannot be counted on.
+    /// The key is too long.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The limit is out of bounds.
     #[error("limit: {value} is out of bounds; use 1 to {PERMIT_LIMIT_MAX} permits")]
     Limit {
-        /// What was asked for.
+        /// The limit that was given.
         value: u64,
     },
     /// The lease is out of bounds.
     #[error("lease: {value:?} is out of bounds; use {PERMIT_LEASE_MIN:?} to {max:?}")]
     Lease {
-        /// What was asked for.
+        /// The lease that was given.
         value: Duration,
-        /// The longest one.
+        /// The longest lease.
         max: Duration,
     },
     /// The name of the permit is none.
@@ -141,7 +142,7 @@ pub enum PermitError {
         "id: `{shown}` is not a valid id of a permit; use 1 to {PERMIT_ID_BYTES_MAX} letters, digits, `-`, `_` or `:`"
     )]
     Id {
-        /// Its beginning, without what cannot be shown.
+        /// The start of the name, without characters that cannot be shown.
         shown: Box<str>,
     },
     /// This process has no room for another permit.
@@ -152,13 +153,13 @@ pub enum PermitError {
         "permits: this address already holds {permits}, the most for one address; release some, or wait until leases end"
     )]
     OverShare {
-        /// Permits that it may hold.
+        /// The most permits of one address.
         permits: usize,
     },
     /// The default store keeps no permits at all.
     #[error("store: {store} does not support permits; use memory: or Redis as the default store")]
     Unsupported {
-        /// The store.
+        /// The name of the store.
         store: Arc<str>,
     },
     /// The store that would know the permit gave no answer.
@@ -192,7 +193,7 @@ impl From<StoreFailure> for PermitError {
 }
 
 impl PermitError {
-    /// How long to wait before asking again, if the request is not at fault.
+    /// Returns how long to wait before a retry, or `None` if the request is at fault.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -233,12 +234,13 @@ impl PermitCounters {
 }
 
 impl Engine {
-    /// Takes one of `limit` permits under a key for the length of a lease, in the default store. Without an `id` the permit
-    /// gets a name of its own. Who asks again with the same `id`, because an answer was lost, holds it once.
+    /// Takes one of `limit` permits of a key for the length of a lease, in the default store. Without an `id` the
+    /// permit gets a name of its own. A caller that asks again with the same `id`, because an answer was lost, holds it
+    /// once.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, the caller holds as many permits as one may, or this process has no room for
-    /// another.
+    /// Fails if an argument is out of bounds, the caller holds the most permits of one address, or this process has no
+    /// room for another.
     pub async fn acquire_permit(
         &self,
         caller: &Caller,
@@ -254,10 +256,11 @@ impl Engine {
         Ok(Acquired { id, permits, local })
     }
 
-    /// Holds a permit for another lease from now on. It is not done if the permit is not held: its lease has ended.
+    /// Extends a permit by a new lease from now on. Not done if the permit is not held: its lease has ended.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, or this process has no room to keep a permit of a store that does not answer.
+    /// Fails if an argument is out of bounds, or this process has no room to keep a permit of a store that does not
+    /// answer.
     pub async fn renew_permit(
         &self,
         caller: &Caller,
@@ -270,29 +273,30 @@ impl Engine {
         Ok(self.decide_permit(caller, key, check_id(id)?, op).await?.answer)
     }
 
-    /// Gives a permit back, whoever acquired it. It is not done if the permit is not held: it was released before, or its lease
+    /// Releases a permit, whoever acquired it. Not done if the permit is not held: it was released before, or its lease
     /// has ended.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, or the store that would know the permit does not answer. A permit that it is
-    /// known to hold is released as soon as it does.
+    /// Fails if an argument is out of bounds, or the store of the permit does not answer. A permit that the store is
+    /// known to hold is released as soon as it answers.
     pub async fn release_permit(&self, key: &[u8], id: &[u8]) -> Result<Permits, PermitError> {
         Ok(self.decide_permit(&Caller::default(), key, check_id(id)?, PermitOp::Release).await?.answer)
     }
 
-    /// The longest lease that callers get.
+    /// Returns the longest lease for callers.
     #[must_use]
     pub fn permit_lease_max(&self) -> Duration {
         self.permits.options().lease_max
     }
 
-    /// Does something with a permit in the default store and nowhere else: what is done while that does not answer is the
-    /// caller's choice. A call without an answer may still have been heard, and is made good by a release.
+    /// Applies an operation to a permit in the default store and nowhere else: the caller decides while that does not
+    /// answer. A call without an answer may still have been applied; release the permit to undo it.
     ///
     /// Its keys are the program's own: they never meet those of [`Engine::acquire_permit`], which clients may choose.
     ///
     /// # Errors
-    /// If what was asked for is out of bounds, the store does not answer, or one in memory has no room for another permit.
+    /// Fails if an argument is out of bounds, the store does not answer, or a store in memory has no room for another
+    /// permit.
     pub async fn ask_permit(&self, key: &[u8], id: &[u8], op: PermitOp) -> Result<Permits, PermitError> {
         check_op(op, PERMIT_LEASE_MAX)?;
         let (key, permit) = (own_key(key)?, Key::new(check_id(id)?)?);
@@ -305,7 +309,7 @@ impl Engine {
         Ok(told)
     }
 
-    /// What became of permits, over all keys.
+    /// Returns the counts of operations on permits, over all keys.
     #[must_use]
     pub fn permit_counts(&self) -> PermitCounts {
         let count = |counter: Counter| self.permit_counters.0[counter as usize].load(Ordering::Relaxed);
@@ -386,10 +390,10 @@ fn check_id(id: &[u8]) -> Result<&str, PermitError> {
     }
 }
 
-/// A name for a permit, of 128 random bits in hex.
+/// Returns a new name for a permit, of 128 random bits in hex.
 ///
 /// # Errors
-/// If the system gives no random bits.
+/// Fails if the system provides no random bits.
 pub fn new_permit_id() -> Result<Box<str>, PermitError> {
     use fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Shaping: the leaky bucket as a queue. What is admitted is told how long to wait for its turn, so that callers go on one
-//! after the other; nobody is kept waiting here. `spec/leaky_bucket.md` has the arithmetic.
+//! Shaping: the leaky bucket as a queue. Admitted callers get the time until their turn, so that they go on one after
+//! the other; nothing waits here. `spec/leaky_bucket.md` has the arithmetic.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::error::RequestError;
 use crate::inline::Sourced;
 use crate::store::StoreError;
 
-/// The answer to who is willing to wait.
+/// The result for a caller that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaped {
-    /// The numbers of the limit afterwards.
+    /// The state of the limit afterwards.
     pub decision: Decision,
-    /// How long to wait before going on: the units are taken. Or when to ask again: nothing was taken.
+    /// The time to wait before going on, with the units taken, or when to retry, with nothing taken.
     pub turn: Result<Duration, Retry>,
     /// Whether it was decided in this process because the store did not answer.
     pub local: bool,
 }
 
-/// Why nobody can wait.
+/// Why a request cannot be queued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// The key cannot be counted on.
+    /// The key is too long.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The store gave no answer.
@@ -36,13 +36,13 @@ pub enum ShapeError {
     /// The limit does not queue.
     #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, with a capacity of one more than may wait")]
     Algorithm {
-        /// Its algorithm.
+        /// The algorithm of the limit.
         algorithm: Algorithm,
     },
-    /// It is too long.
+    /// The wait is too long.
     #[error("wait: {value:?} is too long; use at most {} hours", SHAPE_WAIT_MAX.as_secs() / 3600)]
     Wait {
-        /// What was asked for.
+        /// The wait that was given.
         value: Duration,
     },
 }
@@ -59,13 +59,14 @@ impl ShapeError {
 }
 
 impl Engine {
-    /// Takes units from a leaky bucket if their turn comes within `wait`, and tells how long that is. Else nothing is taken.
+    /// Takes units from a leaky bucket if their turn comes within `wait`, and returns the time until then. Otherwise
+    /// nothing is taken.
     ///
-    /// The units are taken before it is known how long the wait is, and go back if it is too long: meanwhile others may be
-    /// told to wait longer than they have to, never shorter.
+    /// The units are taken before it is known how long the wait is, and given back if it is too long: meanwhile others
+    /// may have to wait longer than needed, never shorter.
     ///
     /// # Errors
-    /// If the key cannot be counted on, the limit is no leaky bucket, or `wait` is out of bounds.
+    /// Fails if the key is too long, the limit is no leaky bucket, or `wait` is out of bounds.
     pub async fn shape(
         &self,
         caller: &Caller,

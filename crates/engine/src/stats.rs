@@ -1,4 +1,4 @@
-//! What was counted of each rule. Counts outlive the configuration, and threads do not wait for each other to count.
+//! The counts of each rule. Counts outlive the configuration, and threads do not wait for each other to count.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -31,20 +31,21 @@ pub(crate) enum Counter {
 
 const COUNTERS: usize = 13;
 
-/// What was counted of a rule.
+/// The counts of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that it let pass.
+    /// Requests that it allowed.
     pub allowed: u64,
     /// Requests that it denied.
     pub denied: u64,
-    /// Requests that passed though it would deny them: it is in shadow, or all is, or another quota was left.
+    /// Requests that passed although it would deny them: it is in shadow mode, or the engine is, or another quota was
+    /// left.
     pub shadow_denied: u64,
     /// Requests that were decided without its store, because that did not answer.
     pub failed: u64,
-    /// Requests that it could not judge because this node was overloaded and its store could not be asked in time.
+    /// Requests that it could not decide because this node was overloaded and its store could not be asked in time.
     pub overloaded: u64,
-    /// Units that were asked for.
+    /// Units that requests asked for.
     pub hits: u64,
     /// Units asked for beyond the limit.
     pub over_limit: u64,
@@ -58,12 +59,13 @@ pub struct Counts {
     pub reported: u64,
 }
 
-/// What was counted of one series of a rule: of the values that some of its entries had.
+/// The counts of one series of a rule, for values of some entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesCounts {
-    /// The values, in the order of the rule's `metric_entries`; none if they were too many to tell apart.
+    /// The values, in the order of the rule's `metric_entries`; `None` for the values beyond the bound, which are
+    /// counted together.
     pub values: Option<Vec<Box<str>>>,
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
 }
 

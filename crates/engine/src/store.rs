@@ -1,4 +1,4 @@
-//! Stores as the engine asks them: what is known of one beside its answers, and all of them by name.
+//! Stores as the engine asks them: all of them by name, and the engine's knowledge about each.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(crate) struct Asked {
     look_at: AtomicU64,
 }
 
-/// A store gave no answer.
+/// Why a store returned no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -395,41 +395,41 @@ pub(crate) struct Found {
     pub(crate) unchanged: Vec<Box<str>>,
 }
 
-/// A store other than the memory of this process, for those who watch it.
+/// A store other than the memory of this process, for operators.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoreView {
     /// Its name in the configuration.
     pub name: Box<str>,
-    /// Where it is, and how it does.
+    /// Its health.
     pub health: Health,
-    /// Charges that it was spared because they were known to be denied.
+    /// Charges that were decided without a call because they were known to be denied.
     pub from_denials: u64,
-    /// Charges that it was spared by leases.
+    /// Charges that were decided without a call by leases.
     pub from_leases: u64,
-    /// Charges that were decided on a replica before it was told.
+    /// Charges that were decided on a replica, before they were pushed to the store.
     pub from_replicas: u64,
-    /// Charges that were decided without the store, going on from the last states that it reported.
+    /// Charges that were decided without the store, from the last states that it reported.
     pub from_last_states: u64,
-    /// Those of them whose keys had no last state, so that they started anew.
+    /// Charges among those whose keys had no last state, so that they started anew.
     pub unknown: u64,
-    /// The nodes that use the store; 0 where no rule asks for their number.
+    /// The number of nodes that use the store; 0 if no rule needs it.
     pub nodes: u64,
 }
 
-/// A store in the memory of this process, for those who watch it.
+/// A store in the memory of this process, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryView {
-    /// Its name in the configuration. `default` stands for all memory beside the named stores: also that of limits that
-    /// callers bring, and of what is decided while a shared default store does not answer.
+    /// Its name in the configuration. `default` stands for all memory beside the named stores: also for limits that
+    /// callers bring, and for decisions while a shared default store does not answer.
     pub name: Box<str>,
     /// Charges that found no room for a log entry of their own: see [`MemoryStore::log_entries_without_room`].
     pub log_entries_without_room: u64,
 }
 
 impl StoreView {
-    /// Whether each of its nodes that are known has a connection now.
+    /// Returns whether each of its known nodes has a connection now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         let nodes = &self.health.nodes;
@@ -437,19 +437,19 @@ impl StoreView {
     }
 }
 
-/// Why a store could not be made.
+/// Why a store cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// The system has no memory for it.
+    /// There is no memory for it.
     #[error(transparent)]
     Capacity(#[from] CapacityError),
-    /// Its URL cannot be used.
+    /// Its URL is invalid.
     #[error("store {store}: {error}")]
     Url {
         /// Its name.
         store: Box<str>,
-        /// What is wrong with the URL.
+        /// The error in the URL.
         error: TargetError,
     },
     /// A file that its URL names cannot be used.
@@ -458,7 +458,7 @@ pub enum InstallError {
     /// A rule has a limit that its store cannot keep.
     #[error("rule {rule}: store {store} does not support {algorithm}; use another store or algorithm")]
     Algorithm {
-        /// The rule.
+        /// The name of the rule.
         rule: Box<str>,
         /// The name of the store.
         store: Box<str>,
@@ -467,10 +467,10 @@ pub enum InstallError {
     },
 }
 
-/// Checks the URL of a store that several processes share, and reports what a configuration needs to know of it.
+/// Checks the URL of a shared store, and returns the facts that a configuration needs about it.
 ///
 /// # Errors
-/// What is wrong with it, and how to fix that.
+/// Returns the problem and its fix.
 pub fn check_store_url(url: &str) -> Result<StoreFacts, (String, String)> {
     let target = url.parse::<Target>().map_err(|error| (error.problem(), error.fix().to_owned()))?;
     Ok(StoreFacts { has_slots: target.has_slots(), has_password: target.has_password() })

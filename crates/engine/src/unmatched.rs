@@ -1,4 +1,4 @@
-//! Requests that no rule of their domain met: what a misspelt entry looks like, which passes.
+//! Requests that no rule of their domain matched, as with a misspelt entry. They pass.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Unmatched {
 }
 
 impl Engine {
-    /// Requests that no rule met, though their domain has some, for each domain of the configuration in force.
+    /// Returns, for each domain of the configuration in force, the number of requests that none of its rules matched.
     #[must_use]
     pub fn unmatched(&self) -> Vec<(Box<str>, u64)> {
         let active = self.active.load();

@@ -58,6 +58,10 @@ pub const WRITE_LOOK: Duration = Duration::from_millis(100);
 /// seconds, and some of those are spent on being noticed.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
+/// How long after a signal to stop another one means the same: supervisors send it to a process and to its group, and a
+/// terminal sends it beside them. Shorter than a person takes to lose patience.
+pub const REPEATED_STOP: Duration = Duration::from_millis(500);
+
 /// Longest message over gRPC. The largest honest request, 128 descriptors of 64 entries of 20 bytes, takes two thirds of
 /// it.
 pub const GRPC_MESSAGE_BYTES_MAX: usize = 256 * 1024;
@@ -117,11 +121,14 @@ pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 /// Longest line of a command that is typed rather than sent as an array: that of Redis.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Most arguments of a command before the password was said: HELLO with all its options has fewer.
+/// Most arguments of a command before the password was said, typed or not: HELLO with all its options has fewer.
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 
 /// Longest argument before the password was said: strangers get little memory.
 pub const UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest typed line before the password was said, for the same reason.
+pub const UNAUTHENTICATED_INLINE_BYTES_MAX: usize = UNAUTHENTICATED_ARGUMENT_BYTES_MAX;
 
 /// Replies of a pipeline that are kept before they are written, though more of its commands were read: who sends and does
 /// not read must not fill the memory.
@@ -189,11 +196,19 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maps grow by doubling: the next larger one has room for 48.
 pub const SPARE_HEADERS_MAX: usize = 24;
 
-/// Bytes of an HTTP connection that may wait to be read or written: four heads. Bodies go through it in pieces.
-pub const HTTP_BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of an HTTP connection that may wait to be read or written: one head, so that half a head takes no more than that.
+/// Bodies go through it in pieces.
+pub const HTTP_BUFFER_BYTES_MAX: usize = HTTP_HEAD_BYTES_MAX;
 
 /// Most bytes of the body of an HTTP request: room for as many descriptors as a request may have.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 << 10;
+
+/// Longest problem body that is repeated in a header. nginx treats a response as lost if its head exceeds a buffer of 4 kB or
+/// 8 kB, and the names of the limits are in two more headers.
+pub const PROBLEM_HEADER_BYTES_MAX: usize = 1024;
+
+/// Longest body that is read and dropped because no call needs it, so that the connection stays open. A longer one closes it.
+pub const HTTP_SKIPPED_BYTES_MAX: u64 = 16 << 10;
 
 /// Most parameters of a query: finding one looks at all of them.
 pub const QUERY_PARAMETERS_MAX: usize = 80;

@@ -16,7 +16,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::bounds::{CONNECT_PATIENCE, DRAIN, STORES_CLOSE};
+use crate::bounds::{CONNECT_PATIENCE, DRAIN, REPEATED_STOP, STORES_CLOSE};
 use crate::budget::RequestMemory;
 use crate::decision_log::DecisionLog;
 use crate::descriptors;
@@ -359,6 +359,17 @@ impl Signals {
             _ = self.interrupt.recv() => {}
         }
     }
+
+    /// Resolves when the server is told to stop once more, which counts from [`REPEATED_STOP`] on.
+    async fn stop_again(&mut self) {
+        let repeated = async {
+            loop {
+                self.stop().await;
+            }
+        };
+        let _: Result<(), _> = tokio::time::timeout(REPEATED_STOP, repeated).await;
+        self.stop().await;
+    }
 }
 
 /// What is read again while the server runs.
@@ -396,6 +407,6 @@ async fn manage(mut signals: Signals, mut upkeep: Upkeep, service: &Service, dra
     };
     tokio::select! {
         () = finish => {}
-        () = signals.stop() => tracing::warn!("second signal to stop: not waiting for connections"),
+        () = signals.stop_again() => tracing::warn!("second signal to stop: not waiting for connections"),
     }
 }

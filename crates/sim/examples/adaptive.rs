@@ -60,7 +60,10 @@ const SEEDS: u64 = 60;
 
 /// The least and the median share of what is possible, in the second half of each phase, over many seeds.
 fn print_seeds(noise: f64) -> Result {
-    println!("\nwork that varies by {:.0} %: least and median share of {SEEDS} seeds", noise * 100.0);
+    println!(
+        "\nwork varies by {:.0} %: minimum and median share of the possible throughput, {SEEDS} seeds",
+        noise * 100.0
+    );
     for contestant in Contestant::ADAPTIVE {
         let mut shares = vec![Vec::new(); Scenario::step(SEED).phases.len()];
         for seed in 1..=SEEDS {
@@ -105,7 +108,7 @@ fn service_ms(scenario: &Scenario, second: u64) -> f64 {
 fn throughput() -> Plot {
     Plot {
         file: "adaptive-throughput.svg",
-        title: "Requests a second that ended within their deadline (grey: what is possible)",
+        title: "Requests per second that met their deadline (grey: the maximum possible)",
         axis: 1.0..1000.0,
         colour: RGBColor(0, 95, 175),
         value: |run, at| Some(run.stretch(second(at)).throughput),
@@ -116,7 +119,7 @@ fn throughput() -> Plot {
 fn p99() -> Plot {
     Plot {
         file: "adaptive-p99.svg",
-        title: "99th percentile of their time, in ms (grey: 2.5 times the work; a gap: nobody was served)",
+        title: "99th percentile of their latency in ms (grey: 2.5 times the work; gaps: no request was served)",
         axis: 50.0..5000.0,
         colour: RGBColor(175, 60, 0),
         value: |run, at| run.stretch(second(at)).p99.map(|p99| p99.as_secs_f64() * 1000.0),
@@ -127,7 +130,7 @@ fn p99() -> Plot {
 fn limit() -> Plot {
     Plot {
         file: "adaptive-limit.svg",
-        title: "The limit (grey: the workers)",
+        title: "The limit (grey: the number of workers)",
         axis: 5.0..500.0,
         colour: RGBColor(0, 120, 70),
         value: |run, at| run.limit_at(Duration::from_secs(at)).map(|limit| limit as f64),

@@ -1,4 +1,4 @@
-//! Any store, known by name: the compiler sees through it where no box is in the way.
+//! Any store, dispatched statically.
 
 use futures_util::future::Either;
 use tidegate_core::{Charge, Decisions, Permits, Snapshot};
@@ -8,7 +8,7 @@ use crate::{
     Call, Health, Lease, Leased, Leasing, Memory, Nature, Other, PermitCharge, PermitStore, Store, StoreError,
 };
 
-/// Any store. A new one is added here and nowhere else: callers ask for its [`Nature`].
+/// Any store. New kinds are added here and nowhere else: callers ask for its [`Nature`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AnyStore {
@@ -16,12 +16,12 @@ pub enum AnyStore {
     Memory(Memory),
     /// Redis or Valkey.
     Redis(RedisStore),
-    /// One that was made elsewhere.
+    /// A store of a user or a test.
     Other(Other),
 }
 
 impl AnyStore {
-    /// The memory of this process, if it is that: it decides without a future.
+    /// Returns the memory of this process, which decides without a future, or `None` for another store.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> Option<&Memory> {
@@ -31,7 +31,7 @@ impl AnyStore {
         }
     }
 
-    /// Whether units can be leased of it.
+    /// Returns whether units can be leased from it.
     #[must_use]
     pub fn can_lease(&self) -> bool {
         match self {
@@ -41,7 +41,7 @@ impl AnyStore {
         }
     }
 
-    /// Whether it keeps permits.
+    /// Returns whether it keeps permits.
     #[must_use]
     pub fn keeps_permits(&self) -> bool {
         match self {
@@ -53,7 +53,7 @@ impl AnyStore {
     /// Takes units in advance.
     ///
     /// # Errors
-    /// If the store does not answer, or leases none.
+    /// Fails if the store does not answer, or does not support leases.
     pub async fn lease(&self, call: &Call, lease: &Lease<'_>) -> Result<Leased, StoreError> {
         match self {
             AnyStore::Memory(_) => {
@@ -67,7 +67,7 @@ impl AnyStore {
     /// Acquires, renews or releases a permit.
     ///
     /// # Errors
-    /// If the store does not answer, or keeps none.
+    /// Fails if the store does not answer, or does not support permits.
     pub async fn permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
         match self {
             AnyStore::Memory(store) => store.permit(call, charge).await,

@@ -1,4 +1,4 @@
-//! The clock of a store, as far as its answers show it.
+//! The clock of a store, as far as its answers reveal it.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ const USES_MAX: u32 = 8;
 /// How far the clock of a store is ahead of the clock of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockOffset {
-    /// What to add to an instant of this process; it wraps around below zero.
+    /// Added to an instant of this process; it wraps around below zero.
     offset: u64,
-    /// How long the call took: the store's instant lies somewhere in it.
+    /// The duration of the call: the store's instant lies somewhere in it.
     call: u64,
     uses: u32,
 }
@@ -43,7 +43,7 @@ impl ClockOffset {
     }
 }
 
-/// The time from one instant to a later one; none if it is not later.
+/// The time from one instant to a later one; zero if it is not later.
 pub(crate) fn since(earlier: Time, later: Time) -> Duration {
     Duration::from_nanos(later.as_nanos().saturating_sub(earlier.as_nanos()))
 }

@@ -1,4 +1,4 @@
-//! The contract between stores and those who ask them.
+//! The contract between stores and their callers.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the options of a call with this deadline.
+    /// Creates the options of a call with this deadline.
     #[must_use]
     pub fn until(deadline: Option<Instant>) -> Call {
         Call { deadline }
@@ -28,15 +28,15 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Nature {
-    /// Whether an answer may have to be awaited. If not, every future of the store is ready at once.
+    /// Whether decisions may have to be awaited. If not, every future of the store is ready at once.
     pub awaits: bool,
-    /// Whether other nodes see what is counted here.
+    /// Whether other nodes see the states of this store.
     pub is_shared: bool,
     /// Whether its states survive a restart of this process.
     pub survives_restart: bool,
     /// The longest time of a call, with its wait for a turn in this process; `None` if it does not wait.
     pub call_time_max: Option<Duration>,
-    /// The algorithms it knows.
+    /// The algorithms that it supports.
     pub algorithms: &'static [Algorithm],
 }
 
@@ -62,8 +62,8 @@ impl Nature {
         }
     }
 
-    /// Whether something that was imposed here may be in force though this process knows nothing of it: another node did
-    /// it, or this one before it was started again.
+    /// Returns whether a penalty or block may be in force that this process does not know of: another node imposed it,
+    /// or this one did before a restart.
     #[must_use]
     pub const fn outlives_process(&self) -> bool {
         self.is_shared || self.survives_restart
@@ -72,30 +72,30 @@ impl Nature {
 
 /// A store of states.
 pub trait Store: Send + Sync {
-    /// Decides charges at one instant: takes all that fit if no vetoing charge is denied, else none.
+    /// Decides charges at one instant: takes all that fit if no charge with a veto is denied, else none.
     ///
     /// # Errors
-    /// If the store does not answer, or the charges cannot be decided together.
+    /// Fails if the store does not answer, or the charges cannot be decided together.
     fn charge(&self, call: &Call, charges: &[Charge<'_>])
     -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
-    /// Looks at the key of a charge, with the entries of its log where the limit keeps one, and changes nothing.
+    /// Returns the details of a charge's key, with the entries of its log if the limit keeps one. Changes nothing.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// Fails if the store does not answer.
     fn inspect(&self, call: &Call, charge: &Charge<'_>) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
-    /// What callers may rely on. It never changes.
+    /// Returns the properties that callers rely on. They never change.
     fn nature(&self) -> Nature;
 
     /// Returns its health.
     fn health(&self) -> Health;
 
-    /// Stops what it does in the background.
+    /// Stops the store's work in the background.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Units to be taken in advance.
+/// A request for units to be taken in advance.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
     /// The namespace to lease from.
@@ -104,16 +104,16 @@ pub struct Lease<'a> {
     pub key: Key<'a>,
     /// The limit to lease from.
     pub limit: &'a Limit,
-    /// The hash tag of the key; none if empty.
+    /// The hash tag of the key; no tag if empty.
     pub tag: &'a [u8],
-    /// How many units: the first of these that fits.
+    /// The numbers of units to try: the first that fits is taken.
     pub sizes: &'a [u64],
-    /// How long they may be spent, from before the call on. Those of a fixed window are void when it ends, too.
+    /// How long the units may be spent, from before the call on. Units of a fixed window are also void when it ends.
     pub length: Duration,
 }
 
 impl Lease<'_> {
-    /// Returns the charge that takes `units` at once.
+    /// Returns the charge that takes `units` without a lease.
     #[must_use]
     pub fn charge(&self, units: u64) -> Charge<'_> {
         let placement = Placement { tag: self.tag, ..Placement::default() };
@@ -125,29 +125,30 @@ impl Lease<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leased {
-    /// How many: one of the sizes that were asked for, or none.
+    /// The number of units: one of the requested sizes, or 0.
     pub units: u64,
-    /// The answer, with the receipt to give back what is not spent. If no size fits it is that of the last one.
+    /// The decision, with the receipt to refund units that are not spent. If no size fits, it is the decision about the
+    /// last one.
     pub decision: Decision,
-    /// What the store reports of the key; nothing if it does not report states.
+    /// The state of the key, or `None` if the store reports no states.
     pub report: Option<Report>,
 }
 
 impl Leased {
-    /// Returns what a store leased: how many units, 0 if no size fits, and the answer to them. `report` is the state of the
-    /// key, from stores that report it.
+    /// Creates the result of a lease: `units` is 0 if no size fits. `report` is the state of the key, from stores that
+    /// report it.
     #[must_use]
     pub fn new(units: u64, decision: Decision, report: Option<Report>) -> Leased {
         Leased { units, decision, report }
     }
 }
 
-/// A store that lets nodes take units in advance and spend them by themselves.
+/// A store that lets nodes take units in advance and spend them locally.
 pub trait Leasing: Store {
     /// Takes units in advance.
     ///
     /// # Errors
-    /// If the store does not answer, or the limit has no leases ([`Limit::can_lease`]).
+    /// Fails if the store does not answer, or the limit cannot be leased ([`Limit::can_lease`]).
     fn lease(&self, call: &Call, lease: &Lease<'_>) -> impl Future<Output = Result<Leased, StoreError>> + Send;
 }
 
@@ -160,19 +161,19 @@ pub struct PermitCharge<'a> {
     pub key: Key<'a>,
     /// The name of the permit.
     pub permit: Key<'a>,
-    /// What to do.
+    /// The operation.
     pub op: PermitOp,
 }
 
-/// A store that keeps permits with leases, for holders that may die.
+/// A store that keeps leased permits, for holders that may die.
 ///
-/// A permit whose lease ends later than the longest lease of its key from now was given before the store's clock was set
-/// back, and is cut to that: a holder that died keeps nobody out for longer than that lease.
+/// A permit whose lease ends later than the longest lease of its key from now was granted before the store's clock was
+/// set back, and is shortened to that: a dead holder blocks others for no longer than that lease.
 pub trait PermitStore: Store {
     /// Acquires, renews or releases a permit. Acquiring a held permit again renews its lease.
     ///
     /// # Errors
-    /// If the store does not answer, or has no room for another permit.
+    /// Fails if the store does not answer, or has no room for another permit.
     fn permit(
         &self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! Why a store gave no answer, and what is known of what it did.
+//! Errors of stores, and whether the call may have been applied.
 
 use std::error::Error;
 use std::fmt;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use tidegate_core::{ChargeError, NoRoom};
 
-/// Why a store gave no answer.
+/// Why a store returned no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The charges cannot be decided together, whatever the store.
+    /// The charges cannot be decided together in any store.
     #[error(transparent)]
     Charges(#[from] ChargeError),
-    /// The store does not answer.
+    /// The store did not answer.
     #[error("{cause}")]
     Failed {
-        /// What is known of what it did.
+        /// Whether the call may have been applied.
         certainty: Certainty,
-        /// What went wrong.
+        /// The error.
         cause: Cause,
     },
-    /// This store cannot do that at all.
+    /// This store does not support the call.
     #[error("{store}: {what}")]
     Unsupported {
-        /// The store.
+        /// The name of the store.
         store: Arc<str>,
         /// What the store does not support.
         what: &'static str,
@@ -34,43 +34,44 @@ pub enum StoreError {
     NoRoom(#[from] NoRoom),
 }
 
-/// What is known of a call without an answer.
+/// Whether a call without an answer may have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Certainty {
-    /// It was not applied and will not be.
+    /// The call was not applied and will not be.
     NotSent,
-    /// It was sent and may have been applied, once.
+    /// The call was sent and may have been applied, once.
     Unknown,
-    /// The store refused it, and did not apply it.
+    /// The store refused the call, and did not apply it.
     Refused,
-    /// This node is overloaded: the call did not get its turn in time. It was not applied and will not be, and says nothing
-    /// about the store.
+    /// This node is overloaded: the call did not get its turn in time. It was not applied and will not be, and the
+    /// store is not at fault.
     Overloaded,
-    /// The caller's deadline came before the answer: it may have been applied, once, and says nothing about the store.
+    /// The caller's deadline came before the answer: the call may have been applied, once, and the store is not at
+    /// fault.
     CallerLeft,
 }
 
-/// What went wrong, in the words of the store. It names the store without its password.
+/// The error of a store, in its own words. It names the store without its password.
 #[derive(Clone)]
 pub struct Cause {
     error: Arc<dyn Error + Send + Sync>,
     remedy: Remedy,
 }
 
-/// Who can do something about it.
+/// How the error can be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Somebody has to correct who may do what.
+    /// An operator must correct the credentials or permissions.
     Access,
-    /// A connection is being made: soon it may work.
+    /// A connection is being made: the call may succeed soon.
     Wait,
-    /// It may work again, or not.
+    /// It is not known whether another call can succeed.
     Unknown,
 }
 
 impl Cause {
-    /// What went wrong.
+    /// Wraps an error of a store.
     #[must_use]
     pub fn new(error: impl Error + Send + Sync + 'static) -> Cause {
         Cause { error: Arc::new(error), remedy: Remedy::Unknown }
@@ -94,7 +95,7 @@ impl fmt::Debug for Cause {
 }
 
 impl StoreError {
-    /// What is known of what the store did; nothing if it was not the store's fault.
+    /// Returns whether the call may have been applied, or `None` if the charges were invalid.
     #[must_use]
     pub fn certainty(&self) -> Option<Certainty> {
         match self {
@@ -121,13 +122,13 @@ impl StoreError {
         matches!(self.certainty(), Some(Certainty::Overloaded | Certainty::CallerLeft))
     }
 
-    /// Whether the store does not let us in, or not do what was asked: somebody has to correct that.
+    /// Returns whether the store denies access, to itself or to a command: an operator must correct that.
     #[must_use]
     pub fn is_access_denied(&self) -> bool {
         matches!(self, StoreError::Failed { cause: Cause { remedy: Remedy::Access, .. }, .. })
     }
 
-    /// Whether a connection is being made.
+    /// Returns whether a connection is being made.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         matches!(self, StoreError::Failed { cause: Cause { remedy: Remedy::Wait, .. }, .. })

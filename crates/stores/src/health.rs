@@ -1,18 +1,18 @@
-//! What a store reports about itself: states and counts.
+//! The health of a store: its states and counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Whether calls are sent.
+/// The state of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Breaker {
-    /// They are.
+    /// Calls are sent.
     Closed,
-    /// They are not, and a probe is under way.
+    /// Calls are not sent, and a probe is in progress.
     Probing,
-    /// They are not, or there is no connection.
+    /// Calls are not sent, or there is no connection.
     Open,
 }
 
@@ -32,22 +32,22 @@ impl Breaker {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// The store, without its password.
+    /// The name of the store, without its password.
     pub store: Arc<str>,
-    /// The worst of the nodes.
+    /// The worst state of its nodes.
     pub breaker: Breaker,
-    /// Each node that is known.
+    /// The nodes that are known.
     pub nodes: Vec<NodeHealth>,
-    /// What happened since the store was opened.
+    /// Counts since the store was opened.
     pub totals: Totals,
-    /// How long calls took that were sent.
+    /// The durations of calls that were sent.
     pub times: CallTimes,
-    /// How long calls waited in this node for their turn, also those that were given up before it came.
+    /// How long calls waited in this node for their turn, including calls that were given up before it.
     pub waits: CallTimes,
 }
 
 impl Health {
-    /// That of a store without connections: there is nothing to report but its name.
+    /// Returns the health of a store without connections, which has only a name.
     #[must_use]
     pub fn of(store: &str) -> Health {
         let (nodes, totals, times) = (Vec::new(), Totals::default(), CallTimes::default());
@@ -55,17 +55,17 @@ impl Health {
     }
 }
 
-/// How long calls took, from the caller's question to the answer, or to the end of the budget.
+/// A histogram of durations, from the caller's call to the answer, or to the end of the time budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimes {
-    /// Calls that took no longer than each of [`CALL_TIME_BOUNDS`], and all of them.
+    /// Calls that took no longer than each of [`CALL_TIME_BOUNDS`], and last the number of all calls.
     pub within: [u64; CALL_TIME_BOUNDS.len() + 1],
-    /// What all of them took together, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     pub nanos: u64,
 }
 
-/// The bounds of times that are counted apart, in nanoseconds: from what a Redis nearby takes up to the longest budget.
+/// The bounds of the histogram in nanoseconds: from the time of a Redis nearby up to the longest time budget.
 pub const CALL_TIME_BOUNDS: [u64; 17] = {
     const MICRO: u64 = 1_000;
     const MILLI: u64 = 1_000_000;
@@ -90,7 +90,7 @@ pub const CALL_TIME_BOUNDS: [u64; 17] = {
     ]
 };
 
-/// Counts how long calls take.
+/// Counts the durations of calls.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     /// Calls within each bound and above the one before; the last are above all of them.
@@ -118,20 +118,20 @@ impl Stopwatch {
     }
 }
 
-/// How a node does.
+/// The health of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeHealth {
-    /// Its address, or what the Sentinels call it.
+    /// Its address, or its name in the Sentinels.
     pub name: String,
-    /// Whether calls are sent to it.
+    /// The state of its circuit breaker.
     pub breaker: Breaker,
-    /// Connections that are up.
+    /// The number of open connections.
     pub connections: usize,
 }
 
 impl NodeHealth {
-    /// Returns the health of a node of this name.
+    /// Creates the health of a node.
     #[must_use]
     pub fn new(name: String, breaker: Breaker, connections: usize) -> NodeHealth {
         NodeHealth { name, breaker, connections }
@@ -163,7 +163,7 @@ macro_rules! counts {
 counts! {
     /// Calls that were answered.
     answered,
-    /// Calls that were answered with an equal one before them, without a command of their own.
+    /// Calls that were answered by the command of an equal call before them.
     joined,
     /// Calls that were not applied.
     not_sent,
@@ -173,11 +173,11 @@ counts! {
     unknown,
     /// Calls that the server answered with an error.
     refused,
-    /// Scripts that a server had forgotten and was told again.
+    /// Scripts that were loaded again because a server had forgotten them.
     reloaded,
     /// Redirections to another node.
     redirected,
-    /// Calls that were sent again because the server was not ready for them.
+    /// Calls that were retried because the server was not ready for them.
     retried,
     /// Connections made.
     connected,

@@ -1,15 +1,15 @@
-//! Where counts live: the contract that every store keeps, and the stores.
+//! Stores of states: the contract that every store fulfils, and the stores.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a store must do, and what else it can do | `contract.rs` |
-//! | why there is no answer | `error.rs` |
+//! | the contract of stores, and optional abilities | `contract.rs` |
+//! | errors | `error.rs` |
 //! | what a store reports about itself | `health.rs` |
 //! | the memory of this process | `memory.rs` |
-//! | the states to go on from while a store is away | `last_states/` |
+//! | the states to continue from while a store is away | `last_states/` |
 //! | Redis and Valkey | `redis/` |
-//! | stores that were made elsewhere | `other.rs` |
-//! | any of them, without a trait object in the way | `any.rs` |
+//! | stores of users and tests | `other.rs` |
+//! | any of them, dispatched statically | `any.rs` |
 
 mod any;
 mod clock_offset;

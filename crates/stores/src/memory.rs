@@ -1,4 +1,4 @@
-//! The memory of this process as a store. Nothing is awaited.
+//! The memory of this process as a store, which never awaits.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The store of these states, with permits beside them.
+    /// Creates a store from a memory store of states, with permits beside them.
     #[must_use]
     pub fn new(states: MemoryStore) -> Memory {
         let clock: Clock = states.clock().clone();
         Memory { states: Arc::new(states), permits: LeasedSemaphore::new(clock) }
     }
 
-    /// The states, which can be decided on without a future.
+    /// Returns the states, to decide without a future.
     #[inline]
     #[must_use]
     pub fn states(&self) -> &Arc<MemoryStore> {
         &self.states
     }
 
-    /// The permits.
+    /// Returns the permits.
     #[must_use]
     pub fn permits(&self) -> &LeasedSemaphore {
         &self.permits

@@ -1,4 +1,4 @@
-//! Stores that were made elsewhere: of users, and of tests. Their futures are boxed.
+//! Stores of users and tests. Their futures are boxed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use crate::{Call, Health, Lease, Leased, Leasing, Nature, PermitCharge, PermitSt
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store that was made elsewhere, with what it can do beside deciding charges. Clones share it.
+/// A store of a user or a test, with its optional abilities. Clones share it.
 #[derive(Clone)]
 pub struct Other {
     pub(crate) store: Arc<dyn DynStore>,
@@ -19,13 +19,13 @@ pub struct Other {
 }
 
 impl Other {
-    /// A store that decides charges.
+    /// Wraps a store that decides charges.
     #[must_use]
     pub fn new<S: Store + 'static>(store: Arc<S>) -> Other {
         Other { store, leasing: None, permits: None }
     }
 
-    /// Adds leasing; `store` must be the one that was given to [`Other::new`].
+    /// Adds leases; `store` must be the one that was given to [`Other::new`].
     #[must_use]
     pub fn with_leasing<S: Leasing + 'static>(self, store: Arc<S>) -> Other {
         Other { leasing: Some(store), ..self }

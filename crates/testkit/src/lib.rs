@@ -1,4 +1,4 @@
-//! What the tests of several crates of Tidegate share.
+//! The code that the tests of several crates of Tidegate share.
 //!
 //! | to find | look in | feature |
 //! |---|---|---|
@@ -11,10 +11,10 @@
 //! | log lines | `logs` | `logs` |
 //! | axum and tonic on loopback, tenants that share a service, tasks on paused time | `loopback`, `tenants`, `tasks` | `layers` |
 //! | allocations | `counting` | |
-//!
-//! It is a dev-dependency of other crates and is not published. In a test a panic is the answer: everything here panics if
+//! It is a dev-dependency of other crates and is not published. Everything here panics if something it needs is
+//! missing, as tests should.
 //! what it needs is missing.
-//!
+//! # Which tests can use which parts
 //! # Which tests can use what
 //!
 //! Without the feature `stores` the kit depends on `tidegate-core` and on no other crate of Tidegate, so that each of them can

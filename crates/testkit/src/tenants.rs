@@ -12,7 +12,7 @@ const FAIR_SHARE: f64 = 1000.0 / TENANTS as f64;
 /// Runs all tenants for some seconds of Tokio's clock: the first `greedy` tenants send a hundred times their fair share, all
 /// others exactly their share. `ask` sends a request of a tenant and returns whether it was served.
 ///
-/// Returns the part of its fair share that was served of the one that fared worst among the tenants that are not greedy.
+/// Returns the share that was served of the worst-served tenant's fair share, among the tenants that are not greedy.
 pub async fn worst_share<F>(seconds: f64, greedy: usize, ask: impl Fn(String) -> F) -> f64
 where
     F: Future<Output = bool> + Send + 'static,

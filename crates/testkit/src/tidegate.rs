@@ -70,7 +70,7 @@ impl Tidegate {
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let address = |before: &str| -> SocketAddr {
             let (_, rest) = greeting.split_once(before).unwrap_or_else(|| panic!("{greeting:?}: {}", process.log()));
-            rest.split([',', ' ']).next().unwrap().trim_end_matches('.').parse().unwrap()
+            rest.split([',', '\n']).next().unwrap().parse().unwrap()
         };
         let (http, grpc, resp) = (address("HTTP on "), address("Envoy on "), address("Redis clients on "));
         Tidegate { process, http, grpc, resp }

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-/// The example of the project's front page.
+/// Tests the example of the project's front page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct FrontPage;
@@ -14,7 +14,7 @@ pub use tidegate_core::{
     decide, fair, shed,
 };
 
-/// The bounds of what callers choose, each with its reason.
+/// Upper and lower bounds of the values that callers choose, each with its reason.
 pub mod bounds {
     pub use tidegate_core::bounds::{
         ADAPTIVE_LIMIT_MAX, BATCH_KEYS_MAX, CALENDARS_MAX, CHARGES_MAX, FAIR_ITEMS_MAX, FLEET_MAX, INTERVAL_NANOS_MIN,

@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The address may be `redis://`, `rediss://` (TLS), `redis+unix://`, `redis+sentinel://` or `redis+cluster://`; see
-//! [`Target`]. Nothing is connected before the first question, so a program starts while Redis is absent. A question takes
-//! 10 ms at most unless the address says otherwise (`?timeout=50ms`); without an answer by then, the [`Fallback`] answers.
-//! If Redis fails again and again it is left alone and probed, and the fallback answers at once.
+//! [`Target`]. Nothing connects before the first call, so a program starts while Redis is down. A call takes at most 10
+//! ms unless the address sets another time (`?timeout=50ms`); after that the [`Fallback`] decides. If Redis fails
+//! repeatedly it is only probed, and the fallback decides at once until Redis answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,12 +35,13 @@ use tidegate_core::{
 };
 use tidegate_stores::{Debit, LastStates};
 
-/// Keys of limits that callers bring, in servers and in programs alike.
+/// The namespace of limits that callers bring, in servers and in programs alike.
 static CALLERS: Namespace = Namespace::of(Purpose::Caller);
 
-/// One limit for many keys, shared by all processes that ask the same Redis with the same limit. Clones share connections.
+/// One limit for many keys, shared by all processes that use the same Redis with the same limit. Clones share
+/// connections.
 ///
-/// It counts together with those who bring the same limit to a Tidegate server on that Redis, as with `CL.THROTTLE`.
+/// Callers that send the same limit to a Tidegate server on that Redis are counted too, as with `CL.THROTTLE`.
 #[derive(Clone, Debug)]
 pub struct RedisLimiter {
     store: RedisStore,
@@ -49,58 +50,58 @@ pub struct RedisLimiter {
     local: Arc<Local>,
 }
 
-/// What answers in this process when Redis does not answer.
+/// Decides in this process while Redis does not answer.
 #[derive(Debug)]
 struct Local {
     states: MemoryStore,
     last: Arc<LastStates>,
     clock: Clock,
-    /// Whether a task debits what Redis does not know of.
+    /// Whether a task is debiting Redis for units that were spent here.
     debits: AtomicBool,
 }
 
-/// What is answered when Redis does not answer.
+/// The decision of a limiter while Redis does not answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// The same limit goes on in this process from the last state that Redis reported. What it lets pass for calls that did
-    /// not reach Redis is counted there when it is back.
+    /// Continues the same limit in this process, from the last state that Redis reported. Units of calls that did not
+    /// reach Redis are debited there when it answers again.
     Continue,
-    /// Everything passes.
+    /// Allows everything.
     Allow,
-    /// Everything is denied, with the hint to ask again in a second.
+    /// Denies everything, with a `retry_after` of one second.
     Deny,
-    /// This limit holds in this process alone, from the start of the outage.
+    /// Applies this limit in this process alone, from the start of the outage.
     Local(Limit),
 }
 
-/// Why a limiter could not be made.
+/// Why a limiter cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimiterError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] TargetError),
-    /// A file that it names cannot be used.
+    /// A file that the address names cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The system has no memory for the fallback.
+    /// There is no memory for the fallback.
     #[error(transparent)]
     Capacity(#[from] CapacityError),
 }
 
-/// Why Redis did not decide.
+/// Why a call returned no decision.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
     /// The key is empty or too long.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Redis did not answer, or refused.
+    /// Redis did not answer, or refused the call.
     #[error(transparent)]
     Store(StoreError),
     /// This process is overloaded and could not ask Redis in time. Redis is not at fault, so no fallback decides.
-    #[error("{0}; ask again later")]
+    #[error("{0}; try again later")]
     Overloaded(StoreError),
 }
 
@@ -111,20 +112,20 @@ impl From<StoreError> for AskError {
 }
 
 impl RedisLimiter {
-    /// A limiter on the Redis at this address. While that does not answer, each process goes on by itself with the same limit,
-    /// from the last state that Redis reported; see [`RedisLimiter::fallback`] for another choice.
+    /// Opens a limiter on the Redis at this address. While Redis does not answer, each process continues with the same
+    /// limit by itself, from the last state that Redis reported; see [`RedisLimiter::fallback`] for another choice.
     ///
     /// # Errors
-    /// If the address cannot be read, or a file that it names cannot be used.
+    /// Fails if the address is invalid, or a file that it names cannot be used.
     pub fn open(address: &str, limit: Limit) -> Result<RedisLimiter, LimiterError> {
         Ok(RedisLimiter::on(RedisStore::open(&address.parse()?)?, limit)?)
     }
 
-    /// One of several limiters over one store. Limiters with the same algorithm and window length there count the same
-    /// keys together: give the keys of different purposes different prefixes.
+    /// Creates a limiter on a store that several limiters share. Limiters with the same algorithm and window length
+    /// count the same keys together there: prefix the keys to keep different purposes apart.
     ///
     /// # Errors
-    /// If the system has no memory for the fallback.
+    /// Fails if there is no memory for the fallback.
     pub fn on(store: RedisStore, limit: Limit) -> Result<RedisLimiter, CapacityError> {
         let clock = Clock::system();
         let states = MemoryStore::builder().clock(clock.clone()).build()?;
@@ -132,26 +133,26 @@ impl RedisLimiter {
         Ok(RedisLimiter { store, limit, fallback: Fallback::Continue, local: Arc::new(local) })
     }
 
-    /// What is answered when Redis does not answer.
+    /// Sets what decides while Redis does not answer. Default: [`Fallback::Continue`].
     #[must_use]
     pub fn fallback(mut self, fallback: Fallback) -> RedisLimiter {
         self.fallback = fallback;
         self
     }
 
-    /// Takes one unit if it fits. If Redis does not answer, the fallback does, and its decision has no receipt.
+    /// Takes one unit if it fits. If Redis does not answer, the fallback decides, and its decision has no receipt.
     ///
     /// # Errors
-    /// If the key is empty or too long, or this process is overloaded and the fallback is a limit.
+    /// Fails if the key is empty or too long, or if this process is overloaded and the fallback is a limit.
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
         self.check_n(key, 1).await
     }
 
-    /// Takes `units` if they all fit; 0 looks only. If Redis does not answer, the fallback does, and its decision has no
-    /// receipt.
+    /// Takes `units` if they all fit; 0 only looks. If Redis does not answer, the fallback decides, and its decision
+    /// has no receipt.
     ///
     /// # Errors
-    /// If the key is empty or too long, or this process is overloaded and the fallback is a limit.
+    /// Fails if the key is empty or too long, or if this process is overloaded and the fallback is a limit.
     pub async fn check_n(&self, key: impl AsRef<[u8]>, units: u64) -> Result<Decision, AskError> {
         let charge = Charge::new(own_key(key.as_ref())?, &self.limit, Op::Take(units)).within(&CALLERS);
         if self.fallback == Fallback::Continue && self.local.last.holds(&charge) {
@@ -166,11 +167,11 @@ impl RedisLimiter {
         }
     }
 
-    /// Does anything to a key, without a fallback: debits, refunds, peeks and resets, or takes of those who want to know of
-    /// each failure.
+    /// Applies any operation to a key, without a fallback: for debits, refunds, peeks and resets, and for callers that
+    /// handle each failure themselves.
     ///
     /// # Errors
-    /// If the key is empty or too long, or Redis does not answer.
+    /// Fails if the key is empty or too long, or if Redis does not answer.
     pub async fn decide(&self, key: impl AsRef<[u8]>, op: Op) -> Result<Decision, AskError> {
         let charge = Charge::new(own_key(key.as_ref())?, &self.limit, op).within(&CALLERS);
         Ok(self.ask(&charge).await?)
@@ -180,11 +181,11 @@ impl RedisLimiter {
         let (charges, sent) = (std::slice::from_ref(charge), self.local.clock.now());
         let decisions = self.store.charge(&Call::default(), charges).await?;
         self.local.last.learn(charges, &decisions, sent, self.local.clock.now());
-        // There is one for each charge.
+        // There is one decision for each charge.
         Ok(decisions.first().copied().unwrap_or_else(|| Decision::refused(&self.limit, RETRY)))
     }
 
-    /// Answers without Redis. What was taken here cannot be given back there.
+    /// Decides without Redis. Units taken here cannot be refunded there.
     fn fall_back(&self, charge: &Charge<'_>, owes: bool) -> Decision {
         let local = &self.local;
         match &self.fallback {
@@ -201,20 +202,21 @@ impl RedisLimiter {
         }
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// The store behind the limiter: how it does ([`RedisStore::health`]), other limits, several charges at once, permits.
+    /// Returns the store of the limiter, for its health ([`RedisStore::health`]), other limits, several charges at
+    /// once, and permits.
     #[must_use]
     pub fn store(&self) -> &RedisStore {
         &self.store
     }
 }
 
-/// Debits what Redis does not know of, once it is back. It ends when nothing is owed, or with the last limiter.
+/// Debits units that Redis does not know of, once it answers. Ends when nothing is owed, or with the last limiter.
 async fn debit_until_done(store: RedisStore, local: Weak<Local>) {
     loop {
         tokio::time::sleep(DEBIT_PAUSE).await;
@@ -229,14 +231,14 @@ async fn debit_until_done(store: RedisStore, local: Weak<Local>) {
             continue;
         }
         local.debits.store(false, Ordering::SeqCst);
-        // Something may be owed since, by a caller who found this task there.
+        // A caller that saw this task running may have added a debt since.
         if !local.last.owes() || local.debits.swap(true, Ordering::SeqCst) {
             return;
         }
     }
 }
 
-/// A key as servers take it from callers, whose namespace is a byte long.
+/// The key in the form in which servers take it from callers, whose namespace takes one byte.
 fn own_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
     match key.len() {
         length if length >= KEY_BYTES_MAX => Err(KeyError::TooLong { length, max: KEY_BYTES_MAX - 1 }),
@@ -244,11 +246,11 @@ fn own_key(key: &[u8]) -> Result<Key<'_>, KeyError> {
     }
 }
 
-/// When to ask again if nobody can say.
+/// `retry_after` of a denial by [`Fallback::Deny`].
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Pause between looks whether Redis is back.
+/// Pause between checks whether Redis answers again.
 const DEBIT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Debits that are under way at a time.
+/// Most debits in progress at the same time.
 const DEBITS_MAX: usize = 256;

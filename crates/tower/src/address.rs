@@ -1,4 +1,4 @@
-//! The client's address, behind proxies. What headers say is read by the code that reads it for rules.
+//! The client's address, also behind proxies. Headers are parsed by the code that rules use.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,8 +11,8 @@ use tidegate_policy::{Clients, Diagnostics, Location, compile_clients};
 
 use crate::{ConfigError, Head};
 
-/// How the address of a client is found, and which of its bits tell clients apart. Unless told otherwise the peer is the
-/// client, no header is believed, and IPv6 addresses count by their first 64 bits.
+/// How to find a client's address, and which of its bits identify a client. By default the peer is the client, no
+/// header is trusted, and an IPv6 address counts by its first 64 bits.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -33,15 +33,16 @@ pub struct ClientAddress {
 }
 
 impl ClientAddress {
-    /// The peer is the client. Its address is looked for in the request's extensions, as a [`SocketAddr`] or an
-    /// [`IpAddr`]; see [`ClientAddress::peer_from`] for other types.
+    /// Takes the peer as the client. The peer's address is read from the request's extensions, as a [`SocketAddr`] or
+    /// an [`IpAddr`]; see [`ClientAddress::peer_from`] for other types.
     #[must_use]
     pub fn new() -> ClientAddress {
         ClientAddress::default()
     }
 
-    /// Which extension of requests has the peer's address: axum's `ConnectInfo<SocketAddr>`, tonic's `TcpConnectInfo`.
-    /// A request without it has no address, and [`MissingKey`](crate::MissingKey) says what becomes of it.
+    /// Reads the peer's address from an extension of another type, such as axum's `ConnectInfo<SocketAddr>` or tonic's
+    /// `TcpConnectInfo`. A request without that extension has no address; [`MissingKey`](crate::MissingKey) decides how
+    /// it is treated.
     #[must_use]
     pub fn peer_from<T: Send + Sync + 'static>(
         mut self,
@@ -51,35 +52,37 @@ impl ClientAddress {
         self
     }
 
-    /// So many proxies of your own stand in front: the address is that many from the right in the header.
+    /// Sets the number of your own proxies in front: the client's address is the one at that position from the right of
+    /// the header.
     #[must_use]
     pub fn trusted_hops(mut self, hops: u32) -> Self {
         self.written.trusted_hops = hops;
         self
     }
 
-    /// Networks of your own proxies, like `10.0.0.0/8`: the address is the first from the right outside of them.
+    /// Sets the networks of your own proxies, such as `10.0.0.0/8`: the client's address is the first one from the
+    /// right of the header that is outside them.
     #[must_use]
     pub fn trusted_networks(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.written.trusted_networks = networks.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The header that your proxies write: `X-Forwarded-For` unless told otherwise.
+    /// Sets the header that your proxies write. Default: `X-Forwarded-For`.
     #[must_use]
     pub fn header(mut self, header: AddressHeader) -> Self {
         self.written.header = header;
         self
     }
 
-    /// Bits of an IPv6 address that tell clients apart: 64 unless told otherwise.
+    /// Sets how many leading bits of an IPv6 address identify a client. Default: 64.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.written.ipv6_prefix = Some(bits);
         self
     }
 
-    /// Bits of an IPv4 address that tell clients apart: 32 unless told otherwise.
+    /// Sets how many leading bits of an IPv4 address identify a client. Default: 32.
     #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.written.ipv4_prefix = Some(bits);
@@ -102,36 +105,36 @@ impl ClientAddress {
     }
 }
 
-/// Finds the address that a client is counted on.
+/// Finds the address that a client is counted by.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     clients: Arc<Clients>,
     peer: Peer,
-    /// If the peer always is the client: then no header is looked at, and its bits are all that is needed.
+    /// Set if the peer is always the client: then no header is read, and the bits are all that is needed.
     masks: Option<Masks>,
     missed: Arc<AddressMissed>,
 }
 
-/// Whether it was said already that clients are told apart by address and a request has none. Without `peer_from` no request
-/// has one, and nothing looks wrong.
+/// Whether the warning was logged that a request has no address although clients are identified by it. Without
+/// `peer_from` no request has one, and nothing else shows it.
 #[derive(Debug, Default)]
 pub(crate) struct AddressMissed(AtomicBool);
 
 impl AddressMissed {
-    /// Tells it, once, and what becomes of such a request.
+    /// Logs once that a request has no address, and how such requests are treated.
     #[cold]
     pub(crate) fn tell(&self, domain: Option<&str>, consequence: &str) {
         if !self.0.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 domain,
-                "clients are told apart by their address, and a request has none: {consequence}; say where it stands by \
+                "clients are identified by their address, and a request has none: {consequence}; set its extension with \
                  peer_from, and serve axum with into_make_service_with_connect_info"
             );
         }
     }
 }
 
-/// The bits of addresses that tell clients apart.
+/// The bits of addresses that identify a client.
 #[derive(Clone, Copy, Debug)]
 struct Masks {
     v4: u32,
@@ -147,7 +150,7 @@ impl Masks {
 }
 
 impl Address {
-    /// The bytes of what [`Address::find`] finds, in a place for them.
+    /// Writes the bytes of the address that [`Address::find`] finds into `place`.
     #[inline]
     pub(crate) fn bytes<'a>(&self, head: &Head<'_>, place: &'a mut [u8; 16]) -> Option<&'a [u8]> {
         let Some(masks) = self.masks else { return Some(octets(self.find(head)?, place)) };
@@ -166,13 +169,13 @@ impl Address {
     #[inline]
     fn known<T>(&self, peer: Option<T>) -> Option<T> {
         if peer.is_none() {
-            self.missed.tell(None, "unless missing_key says otherwise all without one count together");
+            self.missed.tell(None, "unless missing_key is set, all such requests count together");
         }
         peer
     }
 }
 
-/// An address as one number, IPv4 as IPv6 writes it: an [`IpAddr`] is handed about more slowly.
+/// An address as one number, IPv4 mapped into IPv6: an [`IpAddr`] takes longer to move.
 struct Mapped(u128);
 
 impl From<IpAddr> for Mapped {
@@ -185,7 +188,7 @@ impl From<IpAddr> for Mapped {
     }
 }
 
-/// What stands before an IPv4 address.
+/// The prefix of an IPv4 address that is mapped into IPv6.
 const V4_MAPPED: u128 = 0xffff;
 
 #[inline]
@@ -209,7 +212,7 @@ fn octets(address: IpAddr, place: &mut [u8; 16]) -> &[u8] {
     }
 }
 
-/// Where the peer's address stands in a request.
+/// Reads the peer's address from a request.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<PeerOf>);
 
@@ -246,7 +249,7 @@ impl fmt::Debug for Peer {
 mod tests {
     use super::*;
 
-    /// The quick way to the bytes of an address tells the same as the way that rules go, for each length of a prefix.
+    /// The fast path finds the same bytes as the path that rules take, for each prefix length.
     #[test]
     fn both_ways_tell_clients_apart_by_the_same_bits() {
         let addresses = ["203.0.113.77", "255.255.255.255", "::ffff:203.0.113.77", "::1", "2001:db8:a:b:c:d:e:f"];

@@ -1,4 +1,4 @@
-//! From a denial to the answer that a client gets.
+//! From a denial to the response that a client gets.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tidegate_engine::http_headers::{self, Header, PROBLEM_TYPE, Problem, retry_s
 use crate::grpc;
 use crate::refusal::Refusal;
 
-/// What clients are answered in.
+/// The protocol in which a layer answers denied requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// gRPC where the request's content type is `application/grpc`, else HTTP.
+    /// gRPC if the request's content type is `application/grpc`, else HTTP.
     #[default]
     ByContentType,
-    /// HTTP: a status, headers and a problem as JSON.
+    /// HTTP: a status, headers and a JSON problem body.
     Http,
     /// gRPC: a status with details.
     Grpc,
@@ -35,36 +35,36 @@ impl Speaks {
     }
 }
 
-/// Why a request is answered by the layer itself.
+/// Why the layer itself answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// A limit on rates denies it.
+    /// A rate limit denies it.
     Denial(Denial),
-    /// It is not let in.
+    /// Another layer refuses it.
     Refused(Refusal),
 }
 
-/// A denial that is to be told.
+/// A denial, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Denied {
     pub(crate) why: Why,
-    /// Whether clients must not learn why.
+    /// Whether the reason is hidden from clients.
     pub(crate) is_hidden: bool,
     pub(crate) status: u16,
     pub(crate) headers: Vec<Header>,
-    /// The problem, unless nothing may be told of it.
+    /// The problem body, unless the reason is hidden.
     pub(crate) body: Option<String>,
-    /// How long to wait, where that helps and may be told.
+    /// The time to wait, if waiting helps and the reason is not hidden.
     pub(crate) wait: Option<Duration>,
 }
 
 impl Denied {
-    /// One without numbers: nobody counted the request.
+    /// A denial without numbers: the request was not counted.
     pub(crate) fn plain(denial: Denial) -> Denied {
         Denied::of(Why::Denial(denial), Problem::of(denial, false), None)
     }
 
-    /// One that is not let in, whatever its rate.
+    /// A refusal for another reason than the rate.
     pub(crate) fn refused(refusal: Refusal) -> Denied {
         let detail = refusal.to_string();
         let problem = Problem { detail: Some(&detail), ..refusal.problem() };
@@ -72,7 +72,7 @@ impl Denied {
     }
 
     fn of(why: Why, problem: Problem<'_>, wait: Option<Duration>) -> Denied {
-        // No limit is told of, so that the instant plays no part.
+        // No limit is shown, so the instant does not matter.
         let headers = http_headers::serialize(&[], wait.map(retry_seconds), true, Time::from_nanos(0));
         Denied { why, is_hidden: false, status: problem.status, headers, body: Some(problem.to_json()), wait }
     }
@@ -83,7 +83,7 @@ impl Denied {
             false => problem(self.status, self.body),
         };
         for (name, value) in self.headers {
-            // They are made of printable ASCII; one that is not would be left out.
+            // The values are printable ASCII; a value that is not would be left out.
             if let Ok(value) = HeaderValue::try_from(value) {
                 add(response.headers_mut(), name, value);
             }
@@ -103,16 +103,16 @@ fn problem(status: u16, body: Option<String>) -> Response<Bytes> {
     if has_body {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
     }
-    // It holds for this request alone.
+    // The response is for this request alone.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Made once: a name that is given as text is checked each time.
+/// A constant, since a name given as text is checked each time.
 pub(crate) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Adds a header beside those of the same name: layers in each other each tell of their own limits.
+/// Adds a header beside those of the same name: each of several nested layers reports its own limits.
 pub(crate) fn add(headers: &mut HeaderMap, name: &'static str, value: HeaderValue) {
     match name {
         "ratelimit" => headers.append(&RATELIMIT, value),

@@ -1,4 +1,4 @@
-//! The body of what a layer lets through, or of its own answer, and what is held until it has ended.
+//! Bodies of responses, and the permit that is held until a body has ended.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,15 +8,15 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of the service behind a layer, or that of the layer's own answer. Data, trailers and what is known of
-    /// the length pass through unchanged.
+    /// The response body of the service behind a layer, or of the layer's own answer. Data, trailers and the size hint
+    /// pass through unchanged.
     ///
-    /// It holds the permit `P` of its request, if the layer gives permits out, until it has ended or is dropped.
+    /// If the layer uses permits, the body holds the permit `P` of its request until it has ended or is dropped.
     #[derive(Debug)]
     pub struct LayerBody<B, P = ()> {
         #[pin]
         kind: Kind<B>,
-        // After the body, so that a body that is dropped half-way is gone before somebody else is let in.
+        // Declared after the body: a body dropped half-way is gone before the next request is let in.
         permit: Option<P>,
     }
 }
@@ -26,25 +26,25 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Passed { #[pin] body: B },
-        // Apart, since those of services are smaller, and are moved with each response.
+        // Boxed, since the bodies of services are smaller and move with each response.
         Own { bytes: Box<Bytes> },
     }
 }
 
 impl<B, P> LayerBody<B, P> {
-    /// What the service behind the layer answered, and the permit of its request.
+    /// The response body of the service behind the layer, with the permit of its request.
     #[inline]
     pub(crate) fn holding(body: B, permit: Option<P>) -> LayerBody<B, P> {
         LayerBody { kind: Kind::Passed { body }, permit }
     }
 
-    /// What the layer answers itself.
+    /// The body of the layer's own answer.
     pub(crate) fn own(bytes: Bytes) -> LayerBody<B, P> {
         LayerBody { kind: Kind::Own { bytes: Box::new(bytes) }, permit: None }
     }
 }
 
-/// Layers of others answer with an empty body of it, as those of tower-http for timeouts do.
+/// Layers of other crates answer with an empty body of this type, such as the timeout layer of tower-http.
 impl<B: Default, P> Default for LayerBody<B, P> {
     fn default() -> LayerBody<B, P> {
         LayerBody::holding(B::default(), None)
@@ -64,7 +64,7 @@ where
         match this.kind.project() {
             KindProjection::Passed { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(context));
-                // Who reads to the last frame need not ask for another, nor drop the body at once.
+                // A reader of the last frame need not poll again or drop the body at once.
                 let goes_on = matches!(&frame, Some(Ok(frame)) if !frame.is_trailers()) && !body.is_end_stream();
                 if !goes_on {
                     *this.permit = None;

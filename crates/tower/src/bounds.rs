@@ -2,84 +2,85 @@
 
 use std::time::Duration;
 
-/// Longest name of a limit or a stack: it stands in headers and metrics.
+/// Longest name of a limit or a stack, in bytes: it appears in headers and metrics.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Most parts of a key: each is looked up and copied for each request.
 pub const KEY_PARTS_MAX: usize = 8;
 
-/// Most times that one request is sent again. Who was refused that often should tell somebody.
+/// Most retries of one request: after that many refusals the caller should report an error.
 pub const RETRIES_MAX: u32 = 10;
 
-/// Longest wait before a request is sent again. Who must wait longer should not hold a request in memory meanwhile.
+/// Longest wait before a retry. A request that must wait longer should not be held in memory.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Retries that a budget saves up at most: after a quiet night an outage must not begin with a flood of them.
+/// Most retries that a budget saves up: an outage after a quiet night must not start with a flood of retries.
 pub const RETRIES_SAVED_MAX: u64 = 100;
 
-/// Longest value of `Retry-After` that is read: a date takes 29 bytes.
+/// Longest value of `Retry-After` that is parsed, in bytes: a date takes 29.
 pub const RETRY_AFTER_BYTES_MAX: usize = 64;
 
-/// Longest details of a gRPC status that are read: as many bytes as servers and clients take for all headers together.
+/// Longest gRPC status details that are parsed, in bytes: as much as servers and clients accept for all headers
+/// together.
 pub const GRPC_DETAILS_BYTES_MAX: usize = 8 * 1024;
 
-/// Most requests in shadow mode that a shared store is asked about at once. Those beyond pass without being judged: a
-/// store that hangs must not gather them.
+/// Most requests in shadow mode for which a shared store is asked at the same time. Further ones pass unjudged, so that
+/// they do not pile up before a store that hangs.
 pub const WATCHED_MAX: usize = 10_000;
 
-/// Most that wait before a limit: each holds a request, a timer and its caller's connection.
+/// Most requests in the queue of a limit: each holds a request, a timer and its caller's connection.
 pub const QUEUE_DEPTH_MAX: usize = 1 << 20;
 
-/// Longest that somebody may wait before a limit or a shaper: no caller is still there after an hour.
+/// Longest wait in the queue of a limit or a shaper: no caller is still there after an hour.
 pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// How long a request waits at most for its turn if nothing is said: most callers of services are still there then.
+/// Longest wait of a request for its turn, unless set otherwise: most callers of services are still there then.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Locks that the lines of keys are spread over, so that threads seldom meet at one.
+/// Number of locks that the queues of keys are spread over, so that threads seldom contend.
 pub(crate) const KEY_SHARDS: usize = 32;
 
-/// Longest time after which a caller is told to come back.
+/// Longest `Retry-After` of a refusal.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
-/// When a caller is told to come back if nothing is said.
+/// `Retry-After` of a refusal, unless set otherwise.
 pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Shortest lease of a place under a shared limit. It is renewed three times in it, and each time a call to the store, which
-/// may be late by its whole budget, must arrive in time.
+/// Shortest lease of a permit of a shared limit. A lease is renewed three times in its time, and each call to the store
+/// may take its whole time budget.
 pub const SHARED_LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// Longest lease of a place under a shared limit: that of a permit.
+/// Longest lease of a permit of a shared limit.
 pub const SHARED_LEASE_MAX: Duration = tidegate_engine::bounds::PERMIT_LEASE_MAX;
 
-/// The lease of a place under a shared limit if nothing is said: few requests take long enough to be renewed, and what a
-/// process that died has held is missed for no longer than this.
+/// Lease of a permit of a shared limit, unless set otherwise. Few requests take long enough for a renewal, and the
+/// permits of a process that died come back within this time.
 pub const SHARED_LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// How often a lease is renewed in its time: two calls in a row may fail.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 
-/// The pause before a release is sent again that an overloaded process could not send: as long as a call waits for its turn.
+/// Pause before a release is retried that this process was too overloaded to send: the time a call waits for its turn.
 pub(crate) const RELEASE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Most domains of a policy that are named to who asks for another: a line that is read, and a misspelt name is found in it.
+/// Most domains of a policy that an error for an unknown domain lists: it stays readable, and shows a misspelt name.
 pub const DOMAINS_TOLD_MAX: usize = 8;
 
-/// Requests that may wait in a stack for each that may be in progress, if nothing is said. The last in line is answered
-/// after as long as eleven requests take: it is still wanted then.
+/// Queue length of a stack, in requests for each request that may be in progress, unless set otherwise. The last in the
+/// queue is answered after the time of eleven requests, while its caller still waits.
 pub const STACK_WAITING_PER_PLACE: usize = 10;
 
-/// The share of all that a stack has room for that it keeps for critical requests. Those of one tenant that floods fill
-/// two elevenths of the room at most: the reserve leaves the other tenants most of it.
+/// Share of a stack's room that is reserved for critical requests. One tenant that floods fills at most two elevenths
+/// of the room, so that most of it stays for the others.
 pub const STACK_RESERVED_SHARE: f64 = 0.2;
 
-/// Most workers of a service: as many as an adaptive limit can let in.
+/// Most workers of a service: the largest adaptive limit.
 pub const WORKERS_MAX: u64 = tidegate_core::bounds::ADAPTIVE_LIMIT_MAX;
 
-/// Largest cost of a call that is shaped: at the slowest rate, the sum of all that wait stays within 128 bits.
+/// Largest cost of a shaped call: at the slowest rate, the total cost of a full queue fits 128 bits.
 pub const SHAPE_COST_MAX: u64 = 1_000_000_000;
 
-/// How late a shaper's call may go and still count as on time. Timers of the runtime wake up to some milliseconds late;
-/// without this a fast rate would never be reached. What is later is lost, so that neither a pause nor a process that
-/// stood still is caught up by a burst.
+/// How late a shaper's call may start and still count as on time. Timers of the runtime fire a few milliseconds late;
+/// without this allowance a fast rate would never be reached. Longer delays are lost, so that no burst follows a pause
+/// or a stopped process.
 pub const SHAPE_CATCH_UP: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! What a closure sees of a request's end.
+//! How a request ended, as closures see it.
 
 use std::any::Any;
 
@@ -6,18 +6,18 @@ use http::{HeaderMap, Response, StatusCode};
 
 use crate::grpc::STATUS;
 
-/// How a request has ended, as the closures see it that judge it.
+/// How a request ended: the argument of closures that judge it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Ended<'a> {
-    /// With a response.
+    /// The service returned a response.
     Response {
-        /// Its status.
+        /// The status of the response.
         status: StatusCode,
-        /// Its headers.
+        /// The headers of the response.
         headers: &'a HeaderMap,
     },
-    /// With an error of the service behind; `downcast_ref` finds out which.
+    /// The service returned an error; use `downcast_ref` to find out which.
     Error(&'a dyn Any),
 }
 
@@ -29,7 +29,7 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// The number of its gRPC status, if the headers tell one: calls that fail before their first message do.
+    /// Returns the gRPC status code if the headers have one, as in calls that fail before their first message.
     #[must_use]
     pub fn grpc_status(self) -> Option<u32> {
         match self {

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration of a layer.
+//! Errors in the configuration of a layer.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,116 +14,116 @@ use tidegate_engine::bounds::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
 use crate::bounds::{DOMAINS_TOLD_MAX, KEY_PARTS_MAX, NAME_BYTES_MAX};
 
-/// Why a layer, a shaper or a policy for retries cannot be made: the field, its value and what would do.
+/// Why a layer, a shaper or a retry policy cannot be built: the field, its value and a fix.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Not the name of a header.
+    /// The header name is invalid.
     #[error("header: `{name}` is not the name of a header; use letters, digits and dashes")]
     Header {
         /// The name, shortened.
         name: String,
     },
-    /// Not the name of a cookie: no request has one.
+    /// The cookie name is invalid.
     #[error("cookie: `{name}` is not the name of a cookie; leave out `;`, `=` and spaces around it")]
     Cookie {
         /// The name, shortened.
         name: String,
     },
-    /// How the client's address is found cannot be right.
+    /// The settings of the client address are invalid.
     #[error("client address: {0}")]
     ClientAddress(String),
-    /// More parts than a key may have, or none.
+    /// The key has no parts, or too many.
     #[error("key: {count} parts; use 1 to {KEY_PARTS_MAX}")]
     KeyParts {
-        /// How many there were.
+        /// The number of parts.
         count: usize,
     },
-    /// An entry of a descriptor is one value.
+    /// The value of a descriptor entry has more than one part.
     #[error("entry `{name}`: its value has {count} parts; give each part an entry of its own")]
     EntryParts {
-        /// The entry.
+        /// The name of the entry.
         name: String,
-        /// How many there were.
+        /// The number of parts.
         count: usize,
     },
-    /// More descriptors than are looked up.
+    /// There are too many descriptors.
     #[error("descriptors: {count} are too many; use at most {DESCRIPTORS_MAX}")]
     Descriptors {
-        /// How many there were.
+        /// The number of descriptors.
         count: usize,
     },
-    /// More entries than are matched.
+    /// A descriptor has too many entries.
     #[error("entries: {count} are too many for one descriptor; use at most {ENTRIES_MAX}")]
     Entries {
-        /// How many there were.
+        /// The number of entries.
         count: usize,
     },
-    /// A name that is empty or too long.
+    /// A name is empty or too long.
     #[error("name: {length} bytes; use 1 to {NAME_BYTES_MAX}")]
     Name {
-        /// Its length in bytes.
+        /// The length of the name in bytes.
         length: usize,
     },
-    /// No rules stand under the domain.
-    #[error("domain: no rules stand under `{name}`; use {remedy}")]
+    /// The policy has no such domain.
+    #[error("domain: there are no rules for `{name}`; use {remedy}")]
     Domain {
-        /// The domain, shortened.
+        /// The name of the domain, shortened.
         name: String,
-        /// What would do: some domains of the policy.
+        /// A fix: some domains that the policy has.
         remedy: String,
     },
-    /// A number or a time that is out of its range.
+    /// A number or a duration is out of range.
     #[error("{field}: {value} is out of range; use {remedy}")]
     Number {
-        /// What it is of.
+        /// The name of the field.
         field: &'static str,
-        /// The number, as it was given.
+        /// The value that was given.
         value: String,
-        /// What would do.
+        /// The range that is allowed.
         remedy: String,
     },
-    /// Something was set that would have no effect.
+    /// A setting would have no effect.
     #[error("{field}: it has no effect {case}; {remedy}")]
     Unused {
-        /// What was set.
+        /// The name of the field.
         field: &'static str,
-        /// When it has none.
+        /// The case in which it has no effect.
         case: &'static str,
-        /// What would do.
+        /// A fix.
         remedy: &'static str,
     },
-    /// A stack of nothing.
+    /// The stack has no parts.
     #[error(
         "stack: it has no part, and would do nothing; use class, shed, rate, tenant or fair, or leave out \
          without_concurrency"
     )]
     NoParts,
-    /// A queue has one measure of whether it stands.
-    #[error("codel: its numbers are not those of adaptive_lifo; give both the same")]
+    /// Two settings of a queue contradict each other.
+    #[error("codel: its numbers differ from those of adaptive_lifo; give both the same numbers")]
     TwoMeasures,
-    /// The numbers of a limit.
+    /// The numbers of a limit are invalid.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The window or the shares of an adaptive limit.
+    /// The window or the shares of an adaptive limit are invalid.
     #[error(transparent)]
     Adaptive(#[from] AdaptiveError),
-    /// The numbers of a shedder.
+    /// The numbers of a shedder are invalid.
     #[error(transparent)]
     Shed(#[from] ShedError),
-    /// The numbers of a fair queue.
+    /// The numbers of a fair queue are invalid.
     #[error(transparent)]
     Fair(#[from] FairError),
-    /// A key that cannot be made.
+    /// A key cannot be built.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Permits that cannot be named.
+    /// The name of the permits is invalid.
     #[error(transparent)]
     Permit(#[from] PermitError),
-    /// The memory for the keys.
+    /// The memory for the keys cannot be allocated.
     #[error(transparent)]
     Capacity(Arc<CapacityError>),
-    /// The permits of a semaphore, or the memory for its keys.
+    /// The number of permits is invalid, or the memory for the keys cannot be allocated.
     #[error(transparent)]
     Semaphore(Arc<SemaphoreError>),
 }
@@ -150,7 +150,7 @@ impl ConfigError {
     }
 }
 
-/// The error of a domain that a policy has not, which names those that it has.
+/// The error for a domain that the policy does not have; it lists those that it has.
 pub(crate) fn unknown_domain(name: &str, known: &[&str]) -> ConfigError {
     let told: Vec<String> = known.iter().take(DOMAINS_TOLD_MAX).map(|name| format!("`{}`", shortened(name))).collect();
     let told = told.join(", ");
@@ -162,7 +162,7 @@ pub(crate) fn unknown_domain(name: &str, known: &[&str]) -> ConfigError {
     ConfigError::Domain { name: shortened(name), remedy }
 }
 
-/// Checks how many may be in progress at once in this process.
+/// Checks the limit of requests in progress in this process.
 pub(crate) fn check_limit(limit: u64) -> Result<(), ConfigError> {
     check_count("limit", limit, PERMIT_COUNTER_MAX)
 }
@@ -171,7 +171,7 @@ pub(crate) fn check_count(field: &'static str, value: u64, max: u64) -> Result<(
     if (1..=max).contains(&value) { Ok(()) } else { Err(ConfigError::number(field, value, format!("1 to {max}"))) }
 }
 
-/// Checks a name that stands in headers or metrics.
+/// Checks a name that appears in headers or metrics.
 pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
     let length = name.len();
     if (1..=NAME_BYTES_MAX).contains(&length) { Ok(()) } else { Err(ConfigError::Name { length }) }
@@ -184,7 +184,7 @@ pub(crate) fn check_time(field: &'static str, value: Duration, max: Duration) ->
     Err(ConfigError::number(field, format!("{value:?}"), format!("more than 0 s and at most {max:?}")))
 }
 
-/// Text that somebody gave, short enough to be told.
+/// Shortens text that was given, for an error message.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,6 +1,7 @@
-//! Denials as gRPC tells them: a status without a message before it ("trailers only"), with the wait in its details.
+//! Denials as gRPC statuses: a status without a message before it ("trailers only"), with the time to wait in its
+//! details.
 //!
-//! The few messages that are needed are written here by hand, which spares whoever uses the layers a compiler for them.
+//! The few messages that are needed are encoded here by hand, so that users of the layers need no protobuf compiler.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::answer::Why;
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(crate) const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
-/// What clients that retry by themselves look at.
+/// The header that gRPC clients read before they retry by themselves.
 pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 pub(crate) const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// The numbers of its states.
+/// Codes of gRPC statuses.
 pub(crate) mod code {
     pub(crate) const OK: u32 = 0;
     pub(crate) const CANCELLED: u32 = 1;
@@ -31,22 +32,22 @@ pub(crate) mod code {
     pub(crate) const UNAVAILABLE: u32 = 14;
 }
 
-/// Whether a request is a call of gRPC. Those of gRPC-Web are not: their answers have another form.
+/// Returns whether a request is a gRPC call. Calls of gRPC-Web are not: their responses have another form.
 pub(crate) fn is_call(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
     matches!(kind, Some([] | [b'+' | b';', ..]))
 }
 
-/// A denial, with the time to wait where one helps, and the wish not to come back where a cost is above a whole limit. Of a
-/// hidden one it tells no more than the code does.
+/// Builds the response to a denied call, with the time to wait if waiting helps, or with a request not to retry if the
+/// cost is above a whole limit. A hidden denial shows the status code alone.
 pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Response<Bytes> {
     let never_fits = why == Why::Denial(Denial::OverLimit) && wait.is_none() && !is_hidden;
     let (code, message): (u32, Cow<'static, str>) = match why {
         Why::Refused(refusal) => (refusal.grpc_code(), refusal.to_string().into()),
         Why::Denial(Denial::OverLimit) if never_fits => (code::RESOURCE_EXHAUSTED, NEVER_FITS.into()),
         Why::Denial(Denial::OverLimit) => (code::RESOURCE_EXHAUSTED, "the quota is used up".into()),
-        Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "too much was asked before".into()),
-        Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is reduced for a time".into()),
+        Why::Denial(Denial::Penalty) => (code::RESOURCE_EXHAUSTED, "denied for a time after too many requests".into()),
+        Why::Denial(Denial::StoreFailure) => (code::UNAVAILABLE, "capacity is temporarily reduced".into()),
         Why::Denial(Denial::CostFailed) => (code::UNAVAILABLE, COST_FAILED.into()),
         Why::Denial(Denial::Overloaded) => (code::UNAVAILABLE, "the rate limiter is overloaded".into()),
         Why::Denial(Denial::Blocked) => (code::PERMISSION_DENIED, "forbidden".into()),
@@ -56,16 +57,16 @@ pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Respo
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(code));
-    // All are made of printable ASCII without a percent sign, which gRPC would read as the beginning of a code.
+    // All are printable ASCII without a percent sign, with which gRPC begins an escape.
     if let Ok(message) = HeaderValue::from_str(&message) {
         headers.insert(MESSAGE, message);
     }
     if never_fits {
-        // Clients that retry by themselves read what is below zero as the wish that they do not.
+        // Clients that retry by themselves do not retry after a negative value.
         headers.insert(PUSHBACK, HeaderValue::from_static("-1"));
     }
     if let Some(wait) = wait {
-        // What is sent again a millisecond early would be refused again.
+        // Rounded up: a retry a millisecond early would be refused again.
         let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         headers.insert(PUSHBACK, HeaderValue::from(millis));
         if let Ok(details) = HeaderValue::try_from(base64(&status(code.into(), &message, wait))) {
@@ -75,7 +76,7 @@ pub(crate) fn denied(why: Why, is_hidden: bool, wait: Option<Duration>) -> Respo
     response
 }
 
-/// A `google.rpc.Status` with a `google.rpc.RetryInfo` in its details.
+/// Encodes a `google.rpc.Status` with a `google.rpc.RetryInfo` in its details.
 fn status(code: u64, message: &str, wait: Duration) -> Vec<u8> {
     let mut delay = Vec::new();
     number(&mut delay, 1, wait.as_secs());
@@ -92,7 +93,7 @@ fn status(code: u64, message: &str, wait: Duration) -> Vec<u8> {
     status
 }
 
-/// A field that holds a number; zero is left out.
+/// Appends a field with a number; zero is left out.
 fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     if value > 0 {
         message.push(field << 3);
@@ -100,7 +101,7 @@ fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     }
 }
 
-/// A field that holds text or another message.
+/// Appends a field with text or a nested message.
 fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
     message.push(field << 3 | 2);
     varint(message, value.len() as u64);
@@ -119,7 +120,7 @@ fn low_bits(value: u64) -> u8 {
     u8::try_from(value & 0x7f).unwrap_or_default()
 }
 
-/// As headers carry bytes: without padding, which gRPC asks for.
+/// Encodes bytes for a header: without padding, as gRPC asks.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,11 +1,12 @@
-//! The services behind the layers that let requests in, have them wait or refuse them, and their one future.
+//! The services behind the layers that let requests in, queue them or refuse them, and the one future of all these
+//! layers.
 //!
-//! A permit is given back when the body of the response has ended, which `body.rs` sees to: until then there is work.
+//! A permit is released when the body of the response has ended (`body.rs`): until then there is work.
 //!
-//! Most of what a layer costs is copies of what was written just before: a request is 224 bytes, a response 136. So what
-//! is served stands beside its permit instead of both being one of two kinds, the service behind is called in one place,
-//! and functions of their own look at requests and responses: where nothing points to them, they are handed on where
-//! they lie. `make bench BENCH=layers` tells what it comes to.
+//! Most of a layer's cost is copying what was written just before: a request is 224 bytes, a response 136. So a served
+//! future is a field beside its permit, not a variant of an enum with it; the inner service is called in one place; and
+//! requests and responses are read by separate functions, so that the compiler passes them on in place. `make bench
+//! BENCH=layers` measures the sum.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,35 +25,35 @@ use crate::head::Head;
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-/// What a layer knows: whom to let in, and what to do when a request has been answered.
+/// The decisions of a layer: which requests it lets in, and what it does when they are answered.
 pub trait Doorkeeper: Clone {
-    /// What a request has while it is served.
+    /// The data that a request holds while it is served.
     type Permit;
 
-    /// What of it is held until the body of the response has ended.
+    /// The part of the permit that is held until the body of the response has ended.
     type Held: From<Self::Permit>;
 
-    /// What a request waits for.
+    /// The data of a waiting request.
     type Wait;
 
-    /// Whether it may add to responses.
+    /// Whether this layer may add to responses.
     const TELLS: bool = false;
 
-    /// Lets a request in, or has it wait, or refuses it. The head is lent: four words that are copied right after they were
-    /// written take longer than what they point to.
+    /// Lets a request in, queues it or refuses it. The head is borrowed: copying its four words right after they were
+    /// written takes longer than following the pointer.
     fn enter(&self, head: &Head<'_>) -> Entered<Self::Permit, Self::Wait>;
 
-    /// Waits with the head of a request. Dropped before it is ready, it leaves what it waits in.
+    /// Waits with the head of a request. Dropped before it is ready, it leaves the queue.
     fn wait(self, wait: Self::Wait, parts: Parts) -> Waiting<Self::Permit>;
 
-    /// Whether something is to be told in a response. Only asked if [`Doorkeeper::TELLS`].
+    /// Whether the response needs an addition. Called only if [`Doorkeeper::TELLS`].
     #[inline]
     fn tells(permit: &Self::Permit) -> bool {
         let _ = permit;
         true
     }
 
-    /// Adds to a response, whose body is so long, if that is known. What the response has to wait for comes back. Only called
+    /// Adds to a response with a body of `body_bytes`, if known. Returns what the response must wait for. Called only
     /// if [`Doorkeeper::tells`].
     fn tell<B>(permit: &mut Self::Permit, body_bytes: Option<u64>, response: &mut Response<B>) -> Option<Closing> {
         let _ = (permit, body_bytes, response);
@@ -60,34 +61,34 @@ pub trait Doorkeeper: Clone {
     }
 }
 
-/// A doorkeeper that may be told how requests end, before a service with these errors.
+/// A doorkeeper that may learn how requests end, before a service with these errors.
 ///
-/// What it asks of errors it asks for itself: `'static`, which is not proven of a `Box<dyn Error>` in a task of its own,
-/// would be asked of all services behind all layers otherwise.
+/// It states itself what it needs of the errors: otherwise all services behind all layers would need `'static` errors,
+/// which is not provable of a `Box<dyn Error>` in a task.
 pub trait Learns<E>: Doorkeeper {
-    /// Whether it is told. Who is told adds nothing to responses.
+    /// Whether it learns. A doorkeeper that learns adds nothing to responses.
     const LEARNS: bool = false;
 
-    /// A request that was let in has been answered, or has failed. Its permit is dropped when the body of the response
-    /// has ended; that of one whose caller has left, without a call of this. Only called if [`Learns::LEARNS`].
+    /// Called when a request that was let in has been answered or has failed; not when its caller has left. The permit
+    /// is dropped when the body of the response has ended. Called only if [`Learns::LEARNS`].
     fn answered<B>(permit: &Self::Permit, result: &Result<Response<B>, E>) {
         let _ = (permit, result);
     }
 }
 
-/// A doorkeeper to whom all requests are alike.
+/// A doorkeeper that treats all requests alike.
 pub trait Blind: Doorkeeper {
-    /// Lets a request in, or has it wait, or refuses it, whoever sent it.
+    /// Lets a request in, queues it or refuses it, without looking at it.
     fn enter_unseen(&self) -> Entered<Self::Permit, Self::Wait>;
 }
 
-/// Waits until a request is let in: with a permit if it is counted, or with an answer if it is not let in after all.
+/// Waits until a request is let in: with a permit if it is counted, or with an answer if it is refused after all.
 pub(crate) type Waiting<P> = Pin<Box<dyn Future<Output = Waited<P>> + Send>>;
 
-/// The head of a request that has waited, and its permit if it is counted, or the answer if it is not let in.
+/// The head of a request that has waited, and its permit if it is counted, or the answer if it is refused.
 pub(crate) type Waited<P> = (Parts, Result<Option<P>, Answer>);
 
-/// What comes of having waited, by what was told. Who waited in vain goes on if the layer does not act any more.
+/// The result of a wait. A request that waited in vain goes on if the layer no longer enforces.
 pub(crate) fn waited<P>(
     parts: Parts,
     told: Result<P, Reason>,
@@ -102,34 +103,34 @@ pub(crate) fn waited<P>(
     (parts, permit)
 }
 
-/// What a response waits for.
+/// The wait of a response.
 pub(crate) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a layer answers itself.
+/// An answer of the layer itself.
 pub(crate) type Answer = Box<Response<Bytes>>;
 
-/// What comes of asking to be let in.
+/// The result of asking to be let in.
 pub enum Entered<P, W> {
-    /// It is served.
+    /// The request is served.
     In(P),
-    /// It is served and not counted.
+    /// The request is served and not counted.
     Uncounted,
-    /// It is not, or not yet.
+    /// The request waits or is refused.
     Out(Out<W>),
 }
 
-/// What comes of those who are not let in at once. It is boxed, so that being let in is passed on in a few words.
+/// The result for requests that are not let in at once. It is boxed, so that the common result stays small.
 pub enum Out<W> {
-    /// It waits.
+    /// The request waits.
     Wait(Box<W>),
-    /// It is refused.
+    /// The request is refused.
     Refused(Box<Refusal>),
-    /// The same, in the layer's own words.
+    /// The request is refused with an answer that the layer has made.
     Answered(Answer),
 }
 
 impl<W> Out<W> {
-    /// What is waited for, or the answer to a request with these headers.
+    /// Returns the wait, or the answer to a request with these headers.
     pub(crate) fn wait_or_answer(self, headers: &HeaderMap) -> Result<Box<W>, Answer> {
         match self {
             Out::Wait(wait) => Ok(wait),
@@ -140,23 +141,23 @@ impl<W> Out<W> {
 }
 
 impl<P, W> Entered<P, W> {
-    /// It is served, and counted if it has a permit.
+    /// The request is served, and counted if there is a permit.
     pub(crate) fn with(permit: Option<P>) -> Entered<P, W> {
         permit.map_or(Entered::Uncounted, Entered::In)
     }
 
-    /// It waits.
+    /// The request waits.
     pub(crate) fn wait(wait: W) -> Entered<P, W> {
         Entered::Out(Out::Wait(Box::new(wait)))
     }
 
-    /// It is refused.
+    /// The request is refused.
     pub(crate) fn refused(refusal: Refusal) -> Entered<P, W> {
         Entered::Out(Out::Refused(Box::new(refusal)))
     }
 }
 
-/// A service behind a layer that looks at requests.
+/// A service behind a layer that reads requests.
 #[derive(Clone, Debug)]
 pub struct Guarded<S, D> {
     inner: S,
@@ -195,7 +196,7 @@ where
     }
 }
 
-/// A service behind a layer that looks at no request, whose call has nothing that points to it.
+/// A service behind a layer that reads no requests; nothing points to the requests it is called with.
 #[derive(Clone, Debug)]
 pub struct GuardedUnseen<S, D> {
     inner: S,
@@ -235,40 +236,40 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Guarded`] or [`GuardedUnseen`] service.
+    /// The future of a [`Guarded`] or [`GuardedUnseen`] service.
     pub struct GuardedFuture<S, D, A>
     where
         S: Service<Request<A>>,
         D: Doorkeeper,
     {
-        // Nothing until it is let in.
+        // `None` until the request is let in.
         #[pin]
         serving: Option<S::Future>,
-        // After what is served, so that this has ended before somebody else is let in.
+        // Declared after the served future, which must end before the next request is let in.
         pass: Pass<S, D, A>,
     }
 }
 
-/// What a request has to be served.
+/// The data that a request holds to be served.
 enum Pass<S: Service<Request<A>>, D: Doorkeeper, A> {
     Permit(D::Permit),
-    /// It is not counted, or the response has the permit.
+    /// The request is not counted, or its response holds the permit.
     Nothing,
-    /// Apart, so that the others stay small.
+    /// Boxed, so that the other variants stay small.
     Rare(Box<Rare<S, D, A>>),
 }
 
-/// What is not just passed on.
+/// The cases beside a request that is just passed on.
 enum Rare<S: Service<Request<A>>, D: Doorkeeper, A> {
-    /// It waits to be let in. Nothing is held once it has been called.
+    /// The request waits to be let in. `held` is `None` once the service has been called.
     Waiting { waiting: Waiting<D::Permit>, held: Option<(S, A)> },
-    /// It is not let in. Nothing is left once it has been answered.
+    /// The request is refused. `answer` is `None` once it has been returned.
     Refused { answer: Option<Answer> },
-    /// Its response waits for what is told elsewhere. Nothing is left once it has been answered.
+    /// The response waits until a store has the report. `response` is `None` once it has been returned.
     Closing { closing: Closing, response: Option<(S::Response, Pass<S, D, A>)> },
 }
 
-/// What comes of what is not just passed on, in the end.
+/// The result of a rare case.
 enum Turn<S, A, B, D: Doorkeeper> {
     In(Box<(S, Request<A>, Option<D::Permit>)>),
     Answer(Box<Response<LayerBody<B, D::Held>>>),
@@ -279,7 +280,7 @@ where
     S: Service<Request<A>> + Clone,
     D: Doorkeeper,
 {
-    /// Has a request wait or refuses it.
+    /// Queues a request or refuses it.
     #[inline]
     fn kept_out(inner: &mut S, doorkeeper: &D, request: Request<A>, out: Out<D::Wait>) -> GuardedFuture<S, D, A> {
         GuardedFuture { serving: None, pass: Pass::Rare(Rare::new(inner, doorkeeper, request, out)) }
@@ -291,13 +292,13 @@ where
     S: Service<Request<A>> + Clone,
     D: Doorkeeper,
 {
-    /// Out of the way of those that are let in at once.
+    /// Apart from the path of requests that are let in at once.
     #[cold]
     #[inline(never)]
     fn new(inner: &mut S, doorkeeper: &D, request: Request<A>, out: Out<D::Wait>) -> Box<Rare<S, D, A>> {
         Box::new(match out.wait_or_answer(request.headers()) {
             Ok(wait) => {
-                // The one that is ready waits along; who calls next must find its clone ready first.
+                // The instance that is ready waits along; the next caller must first find the clone ready.
                 let clone = inner.clone();
                 let ready = std::mem::replace(inner, clone);
                 let (parts, body) = request.into_parts();
@@ -314,7 +315,7 @@ where
     D: Learns<S::Error>,
     B: Body,
 {
-    /// Whoever polls what is ready gets no second answer. What was waited for must not be polled again either.
+    /// Must not be polled again once it is ready: neither the answer nor the wait can be repeated.
     #[cold]
     #[inline(never)]
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn<S, A, B, D>> {
@@ -355,7 +356,7 @@ where
             return self.poll_telling(context);
         }
         let mut this = self.project();
-        // The service is called here and not in `poll_turn`: so its future is made where it stays.
+        // The service is called here and not in `poll_turn`, so that its future is built where it stays.
         if this.serving.is_none() {
             let Pass::Rare(rare) = this.pass else { return Poll::Pending };
             match ready!(rare.poll_turn(context)) {
@@ -385,8 +386,8 @@ where
     D: Learns<S::Error>,
     B: Body,
 {
-    /// The same where something may be told in the response, which then may have to wait. It is apart because the loop and
-    /// the look at the response would cost those who tell nothing.
+    /// Polls a request whose response may get additions, and may have to wait for them. Apart from `poll`, because the
+    /// loop and the inspection of the response would slow down the layers without additions.
     #[inline]
     fn poll_telling(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<HeldResponse<S, D, A, B>> {
         let mut this = self.project();
@@ -404,7 +405,7 @@ where
             }
             let Some(serving) = this.serving.as_mut().as_pin_mut() else { return Poll::Pending };
             let polled = serving.poll(context);
-            // Held right here where nothing is told: by way of `tell` the response would be copied once more.
+            // Held right here if nothing is added: by way of `tell` the response would be copied once more.
             if !matches!(this.pass, Pass::Permit(permit) if D::tells(permit)) {
                 return Poll::Ready(this.pass.hold(ready!(polled)));
             }
@@ -419,7 +420,7 @@ where
     }
 }
 
-/// What a service behind a layer answers in the end.
+/// The result of a service behind a layer.
 type HeldResponse<S, D, A, B> =
     Result<Response<LayerBody<B, <D as Doorkeeper>::Held>>, <S as Service<Request<A>>>::Error>;
 
@@ -429,8 +430,8 @@ where
     D: Learns<S::Error>,
     B: Body,
 {
-    /// The response, with the permit until its body has ended. Always inlined: called, it would need a pointer to the
-    /// future, which then stays in memory and is copied.
+    /// The response, with the permit until its body has ended. Always inlined: a call would need a pointer to the
+    /// future, which would then stay in memory and be copied.
     #[inline(always)]
     fn hold(&mut self, result: Result<Response<B>, S::Error>) -> HeldResponse<S, D, A, B> {
         let permit = match std::mem::replace(self, Pass::Nothing) {
@@ -438,7 +439,7 @@ where
             Pass::Nothing | Pass::Rare(_) => None,
         };
         let response = result?;
-        // A body that has ended already, as an empty one has, holds nothing.
+        // A body that has already ended, such as an empty one, holds nothing.
         let held = match permit {
             Some(permit) if !response.body().is_end_stream() => Some(D::Held::from(permit)),
             _ => None,
@@ -446,7 +447,7 @@ where
         Ok(response.map(|body| LayerBody::holding(body, held)))
     }
 
-    /// The response with what is told in it; nothing if it has to wait.
+    /// Adds to the response. Returns nothing if the response has to wait.
     #[inline]
     fn tell(&mut self, mut response: Response<B>) -> Option<HeldResponse<S, D, A, B>> {
         let Pass::Permit(permit) = self else { return None };
@@ -454,7 +455,7 @@ where
         let Some(closing) = D::tell(permit, body_bytes, &mut response) else { return Some(self.hold(Ok(response))) };
         let mut pass = std::mem::replace(self, Pass::Nothing);
         if response.body().is_end_stream() {
-            // Nothing is held any more, however long it takes to tell.
+            // Released before the additions, however long they take.
             pass = Pass::Nothing;
         }
         *self = Pass::Rare(Box::new(Rare::Closing { closing, response: Some((response, pass)) }));

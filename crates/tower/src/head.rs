@@ -1,4 +1,4 @@
-//! What a closure sees of a request.
+//! A request as closures see it.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use tidegate_policy::cookies;
 
-/// A request without its body, as the closures see it that tell its key, its class or its partition.
+/// A request without its body: the argument of closures that return its key, class or partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -17,7 +17,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of a request.
+    /// Borrows the head of a request.
     pub fn of<B>(request: &'a Request<B>) -> Head<'a> {
         Head {
             method: request.method(),
@@ -27,31 +27,31 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Its method.
+    /// Returns the method.
     #[must_use]
     pub fn method(self) -> &'a Method {
         self.method
     }
 
-    /// Its target.
+    /// Returns the request target.
     #[must_use]
     pub fn uri(self) -> &'a Uri {
         self.uri
     }
 
-    /// Its headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What layers before have put in, such as the address of the peer.
+    /// Returns the extensions, such as the peer's address or the values of outer layers.
     #[must_use]
     pub fn extensions(self) -> &'a Extensions {
         self.extensions
     }
 
-    /// The value of a header as a key. Nothing if it is not there or empty.
+    /// Returns the value of a header as a key, or `None` if it is missing or empty.
     #[must_use]
     pub fn header(self, name: impl AsHeaderName) -> Option<Cow<'a, [u8]>> {
         let value = self.headers.get(name)?.as_bytes();
@@ -64,7 +64,7 @@ impl<'a> Head<'a> {
         Head { method: &parts.method, uri: &parts.uri, headers: &parts.headers, extensions: &parts.extensions }
     }
 
-    /// The same in parts of its own, but for the version of HTTP.
+    /// Copies everything but the HTTP version.
     pub(crate) fn to_parts(self) -> Parts {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = self.method.clone();
@@ -74,7 +74,7 @@ impl<'a> Head<'a> {
         parts
     }
 
-    /// The first cookie of this name.
+    /// Returns the value of the first cookie with this name, without quotes.
     ///
     /// ```
     /// use tidegate_tower::Head;

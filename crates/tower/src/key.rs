@@ -1,4 +1,4 @@
-//! Whom a request counts on.
+//! The key that a request is counted by.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::bounds::KEY_PARTS_MAX;
 use crate::error::shortened;
 use crate::{ClientAddress, ConfigError, Head};
 
-/// Whom a request counts on; see [`MissingKey`](crate::MissingKey) for those without.
+/// The key that a request is counted by; see [`MissingKey`](crate::MissingKey) for requests without one.
 ///
 /// ```
 /// use tidegate_tower::KeyBy;
 ///
 /// // Each user on each path.
 /// let key = KeyBy::header("x-user").and(KeyBy::path());
-/// // What an outer layer found out.
+/// // A value that an outer layer has found.
 /// # #[derive(Clone)] struct User { id: u64 }
 /// let key = KeyBy::from_fn(|request| {
 ///     let user = request.extensions().get::<User>()?;
@@ -46,30 +46,31 @@ enum Part {
 }
 
 impl KeyBy {
-    /// All requests count together.
+    /// Counts all requests together.
     #[must_use]
     pub fn everyone() -> KeyBy {
         KeyBy::part(Part::Everyone)
     }
 
-    /// The client's address.
+    /// Counts each client address.
     #[must_use]
     pub fn client_address(address: ClientAddress) -> KeyBy {
         KeyBy(vec![address.compile().map(Part::Address)])
     }
 
-    /// The first value of a header.
+    /// Counts each value of a header; of several, the first.
     #[must_use]
     pub fn header(name: &str) -> KeyBy {
         let part = name.parse().map(Part::Header);
         KeyBy(vec![part.map_err(|_| ConfigError::Header { name: shortened(name) })])
     }
 
-    /// The first cookie of this name.
+    /// Counts each value of a cookie; of several with this name, the first.
     #[must_use]
     pub fn cookie(name: impl Into<Box<str>>) -> KeyBy {
         let name = name.into();
-        // Browsers take other names than RFC 6265 wants, like `a[b]`; what is refused here no cookie can be called.
+        // Browsers accept names that RFC 6265 forbids, such as `a[b]`. Only names that no cookie can have are refused
+        // here.
         let is_name = !name.is_empty() && name.trim() == &*name && !name.contains([';', '=']);
         KeyBy(vec![match is_name {
             true => Ok(Part::Cookie(name)),
@@ -77,19 +78,20 @@ impl KeyBy {
         }])
     }
 
-    /// The key of a client: the header `X-Api-Key`, or what stands in `Authorization: Bearer`.
+    /// Counts each API key: the header `X-Api-Key`, or the token of `Authorization: Bearer`.
     #[must_use]
     pub fn api_key() -> KeyBy {
         KeyBy::part(Part::ApiKey)
     }
 
-    /// The path without the query, decoded, with dots and slashes resolved: all ways to write it count together.
+    /// Counts each path, without the query. It is decoded, and dots and slashes are resolved, so that all spellings
+    /// count together.
     #[must_use]
     pub fn path() -> KeyBy {
         KeyBy::part(Part::Path)
     }
 
-    /// Whatever can be told from a request; nothing if it is missing.
+    /// Counts each value that a closure returns; `None` means that the request has no key.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -108,7 +110,7 @@ impl KeyBy {
         KeyBy::part(Part::Custom(Arc::new(move |head: &Head<'_>| key(*head))))
     }
 
-    /// Both together: distinct pairs count apart.
+    /// Counts each pair of both keys.
     #[must_use]
     pub fn and(mut self, other: KeyBy) -> KeyBy {
         self.0.extend(other.0);
@@ -127,7 +129,7 @@ impl KeyBy {
         }
     }
 
-    /// The one value of an entry.
+    /// Compiles the one value of an entry.
     pub(crate) fn compile_entry(self, name: &str) -> Result<Extractor, ConfigError> {
         match self.0.len() {
             1 => self.compile(),
@@ -156,11 +158,11 @@ impl fmt::Debug for Part {
     }
 }
 
-/// Makes keys: checked, and asked for each request.
+/// Makes the keys of requests, from checked settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Extractor(Box<[Part]>);
 
-/// Where the bytes of a key are that do not stand in the request. It is its caller's, so that nothing is handed about.
+/// Room for the bytes of a key that are not part of the request. The caller owns it, so that nothing is moved.
 #[derive(Default)]
 pub(crate) struct KeyRoom {
     octets: [u8; 16],
@@ -168,7 +170,7 @@ pub(crate) struct KeyRoom {
     joined: Option<KeyBuf>,
 }
 
-/// Why a request has no key. Whether one part is too long is for whoever makes a key of it to say.
+/// Why a request has no key. A part that is too long is found when the key is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     Missing,
@@ -176,7 +178,7 @@ pub(crate) enum NoKey {
 }
 
 impl Extractor {
-    /// The key of a request: of one part its bytes, of several each with its length before it.
+    /// The key of a request: the bytes of a single part, or of several parts each with its length before it.
     #[inline]
     pub(crate) fn key<'a>(&self, head: &Head<'a>, room: &'a mut KeyRoom) -> Result<&'a [u8], NoKey> {
         match &*self.0 {
@@ -185,7 +187,7 @@ impl Extractor {
         }
     }
 
-    /// The value of an entry; nothing if it is missing, or is not text.
+    /// The value of an entry, or `None` if it is missing or is not text.
     pub(crate) fn entry(&self, head: &Head<'_>) -> Option<String> {
         match self.0.first()? {
             Part::Address(address) => address.find(head).map(|address| address.to_string()),
@@ -207,7 +209,7 @@ fn joined<'a>(parts: &[Part], head: &Head<'_>, room: &'a mut KeyRoom) -> Result<
 }
 
 impl Part {
-    /// Its bytes; nothing if they are missing or empty.
+    /// The bytes of a part, or `None` if they are missing or empty.
     #[inline]
     fn bytes<'a>(&self, head: &Head<'a>, room: &'a mut KeyRoom) -> Option<&'a [u8]> {
         let bytes = match self {
@@ -228,7 +230,7 @@ impl KeyRoom {
         self.keep(PathForms::new(head.uri().path()).into_key())
     }
 
-    /// Bytes that nobody else keeps.
+    /// Keeps bytes that are not part of the request.
     fn keep<'a>(&'a mut self, bytes: Cow<'a, [u8]>) -> &'a [u8] {
         match bytes {
             Cow::Borrowed(bytes) => bytes,

@@ -1,30 +1,30 @@
-//! Tidegate's limits as tower layers, for axum, tonic, hyper and whatever else speaks `http`.
+//! Tidegate's limits as tower layers, for axum, tonic, hyper and everything else on the `http` types.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | limits on rates, by a limit or by a policy | `rate/` |
-//! | how many at once, for all or for each key | `concurrency/` |
-//! | how many at once, over all processes that share a store | `shared_concurrency/` |
-//! | how many at once, learnt | `adaptive/` |
-//! | whom to turn away under load; a client that holds back | `shed/` |
+//! | rate limits, by one limit or by a policy | `rate/` |
+//! | concurrency limits, for all requests or for each key | `concurrency/` |
+//! | concurrency limits over all processes that share a store | `shared_concurrency/` |
+//! | concurrency limits that adapt to response times | `adaptive/` |
+//! | load shedding; client-side throttling | `shed/` |
 //! | calls sent at an even pace | `shape/` |
-//! | turns among tenants | `fair/` |
+//! | fair queues among tenants | `fair/` |
 //! | all that protects a service, as one layer | `stack/` |
-//! | clients that come back when they were told to | `retry/` |
-//! | who is in, who waits, and in which order | `gate/` |
-//! | the services behind the layers that let in, and their one future | `guard.rs` |
-//! | whom a request counts on | `key.rs`, `address.rs` |
-//! | requests that do not tell who they are from | `missing_key.rs` |
-//! | what a closure sees of a request, of a response and of an end | `head.rs`, `response.rs`, `ended.rs` |
-//! | denials and refusals as HTTP and as gRPC tell them | `answer.rs`, `grpc.rs` |
-//! | why somebody is not let in, and how layers refuse | `refusal.rs`, `refuser.rs` |
-//! | bodies, and what is held until they end | `body.rs` |
-//! | whether a layer acts, and what it has done | `switch.rs` |
-//! | what the metrics of layers have in common | `exposition.rs` |
-//! | time as the runtime's timers have it | `runtime_clock.rs` |
+//! | client retries that honour `Retry-After` | `retry/` |
+//! | permits, queues and their order | `gate/` |
+//! | the services behind the layers, and their one future | `guard.rs` |
+//! | the key that a request is counted by | `key.rs`, `address.rs` |
+//! | requests without a key | `missing_key.rs` |
+//! | a request, a response and the end of a request, as closures see them | `head.rs`, `response.rs`, `ended.rs` |
+//! | denials and refusals as HTTP and gRPC responses | `answer.rs`, `grpc.rs` |
+//! | reasons of refusals, and how layers refuse | `refusal.rs`, `refuser.rs` |
+//! | bodies, and the permits they hold | `body.rs` |
+//! | the mode of a layer, and its counts | `switch.rs` |
+//! | the metrics that all layers have | `exposition.rs` |
+//! | time for what waits (the runtime's timers) | `runtime_clock.rs` |
 //! | time for what is only measured | `stopwatch.rs` |
 //! | locks over arithmetic, and numbers that outlive their layer | `lock.rs`, `spare.rs` |
-//! | what is wrong with the configuration of a layer | `error.rs` |
+//! | errors in the configuration of a layer | `error.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
 pub mod bounds;
@@ -89,17 +89,17 @@ pub use switch::Switch;
 pub use tidegate_core::shed::Mode;
 pub use tidegate_policy::schema::AddressHeader;
 
-/// The examples of the guide to rates and retries are tests.
+/// Tests the examples of the guide to rates and retries.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/tower.md")]
 struct RateGuide;
 
-/// The examples of the guide to protection from within are tests.
+/// Tests the examples of the guide to protection from within.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/protecting.md")]
 struct ProtectGuide;
 
-/// So are those of the guide to limits that learn.
+/// Tests the examples of the guide to adaptive limits.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/adaptive.md")]
 struct AdaptiveGuide;

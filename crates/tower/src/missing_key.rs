@@ -1,4 +1,4 @@
-//! Requests that do not tell what they are counted by.
+//! Requests without a key.
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
 use tidegate_core::{Key, KeyError};
@@ -6,31 +6,31 @@ use tidegate_core::{Key, KeyError};
 use crate::key::NoKey;
 use crate::refusal::Reason;
 
-/// What becomes of a request without a key: nothing was found that it counts on, or it is empty or too long.
+/// How to treat a request without a key: none was found, or it is empty or too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// All of them count as one.
+    /// Counts all of them together, as one client.
     #[default]
     Share,
-    /// It passes, and is not counted: right where another layer limits those without a key. A key that is too long is
-    /// refused, since whoever sent it chose it.
+    /// Lets it pass uncounted, for when another layer limits such requests. A key that is too long is refused, since
+    /// its sender chose it.
     Skip,
-    /// It is refused with 400 (INVALID_ARGUMENT for gRPC).
+    /// Refuses it with 400 (INVALID_ARGUMENT for gRPC).
     Deny,
 }
 
-/// Who a request counts as.
+/// The client that a request is counted as.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Named<'a> {
     Key(Key<'a>),
-    /// One of all without a key.
+    /// The client of all requests without a key.
     Nobody,
     Skipped,
     Denied(Reason),
 }
 
-/// Why somebody with too long a key is refused.
+/// Why a request with too long a key is refused.
 const TOO_LONG: Reason = Reason::KeyTooLong { max: KEY_BYTES_MAX };
 
 #[inline]
@@ -44,7 +44,7 @@ pub(crate) fn named(bytes: Option<&[u8]>, missing: MissingKey) -> Named<'_> {
     }
 }
 
-/// The same for what an extractor found.
+/// Applies [`MissingKey`] to the result of an extractor.
 #[inline]
 pub(crate) fn named_by(found: Result<&[u8], NoKey>, missing: MissingKey) -> Named<'_> {
     match found {

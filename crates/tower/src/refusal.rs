@@ -1,4 +1,4 @@
-//! What is told to those who are not let in.
+//! Refusals and their responses.
 
 use std::time::Duration;
 
@@ -11,47 +11,47 @@ use crate::answer::Denied;
 use crate::grpc::code;
 use crate::guard::Answer;
 
-/// Why a request is not let in.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// As many are in as may be and there is no queue, or there is no room for another key.
-    #[error("as many requests are in progress as may be")]
+    /// The concurrency limit is reached and there is no queue, or there is no room for another key.
+    #[error("the concurrency limit is reached")]
     Busy,
-    /// As many are in as may be, and as many wait as may.
-    #[error("as many requests wait as may")]
+    /// The concurrency limit is reached and the queue is full.
+    #[error("the request queue is full")]
     QueueFull,
-    /// It has waited for as long as it may.
-    #[error("the request has waited for as long as it may")]
+    /// The request has waited for the longest time allowed.
+    #[error("the request waited too long in the queue")]
     WaitedTooLong,
-    /// The queue has stood for too long.
-    #[error("the queue has stood for too long")]
+    /// Requests wait in the queue for too long, as CoDel measures it.
+    #[error("queueing delay is too high")]
     QueueStands,
-    /// As many of this client's are in as may be.
-    #[error("as many requests of this client are in progress as may be")]
+    /// The concurrency limit of this client is reached.
+    #[error("the client's concurrency limit is reached")]
     ClientBusy,
-    /// It does not tell what it is counted by.
-    #[error("the request lacks what it is counted by")]
+    /// The request has no key, and the layer counts requests by key.
+    #[error("the request has no client key")]
     NoKey,
-    /// What it is counted by has more bytes than a key may have.
-    #[error("what tells who the request is from is too long: use at most {max} bytes")]
+    /// The key of the request is longer than allowed.
+    #[error("the client key is too long; use at most {max} bytes")]
     KeyTooLong {
-        /// The most bytes.
+        /// The longest key, in bytes.
         max: usize,
     },
-    /// The store that counts does not answer.
-    #[error("the store that counts requests does not answer")]
+    /// The shared store that counts requests does not answer.
+    #[error("the shared store does not answer")]
     NoStore,
-    /// This process is overloaded and could not ask the store that counts in time. The store may be healthy.
+    /// This process is overloaded and could not ask the shared store in time. The store may be healthy.
     #[error("the rate limiter is overloaded")]
     Overloaded,
-    /// Requests of its class are shed.
+    /// Requests of this class are shed.
     #[error("the service is overloaded, and {} requests are shed", .0.name())]
     Shed(Criticality),
 }
 
-/// A request that is not let in. Responses of the layers carry it in their extensions, but for denials of a rate, for
-/// those who want to count them or to answer in their own words.
+/// A request that is refused. Responses of the layers carry it in their extensions, except for denials of a rate limit,
+/// for code that counts refusals or answers in its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -61,7 +61,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A service that is too busy: 503. The caller did nothing wrong.
+    /// A service that is too busy: 503. The client is not at fault.
     pub(crate) fn unavailable(reason: Reason, retry_after: Duration) -> Refusal {
         Refusal { reason, status: StatusCode::SERVICE_UNAVAILABLE, retry_after: Some(retry_after) }
     }
@@ -71,31 +71,31 @@ impl Refusal {
         Refusal { reason, status: StatusCode::TOO_MANY_REQUESTS, retry_after: Some(retry_after) }
     }
 
-    /// A request that nobody can be found for: 400. To send it again would not help.
+    /// A request without a usable key: 400. A retry would not help.
     pub(crate) fn without_key(reason: Reason) -> Refusal {
         Refusal { reason, status: StatusCode::BAD_REQUEST, retry_after: None }
     }
 
-    /// Why.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The status it is answered with.
+    /// Returns the HTTP status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// When it may be sent again; nothing if never.
+    /// Returns the time after which the request may be sent again, or `None` if a retry does not help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The number of its gRPC status. UNAVAILABLE for 503: clients and balancers of gRPC take it for a state of this
-    /// server that passes, and try again, or another one. RESOURCE_EXHAUSTED for 429: another server would say the same.
+    /// The gRPC status code. UNAVAILABLE for 503: gRPC clients and balancers retry, also on another server.
+    /// RESOURCE_EXHAUSTED for 429: another server would answer the same.
     pub(crate) fn grpc_code(self) -> u32 {
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => code::RESOURCE_EXHAUSTED,
@@ -104,7 +104,7 @@ impl Refusal {
         }
     }
 
-    /// What kind of problem it is: the same that limits on rates have for their status.
+    /// The problem type: the one that rate limits use for the same status.
     pub(crate) fn problem(self) -> Problem<'static> {
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => Problem::of(Denial::OverLimit, false),
@@ -113,7 +113,7 @@ impl Refusal {
         }
     }
 
-    /// The response to an HTTP request, or to a call of gRPC.
+    /// The response to an HTTP request, or to a gRPC call.
     pub(crate) fn answer(self, is_grpc: bool) -> Answer {
         Box::new(Denied::refused(self).respond(is_grpc))
     }
@@ -152,17 +152,17 @@ mod tests {
         assert_eq!(response.extensions().get::<Refusal>(), Some(&refusal));
     }
 
-    /// A little more than a second: what is told is rounded up.
+    /// A little more than a second: the response rounds it up.
     const AFTER: Duration = Duration::from_micros(1_000_001);
 
     #[test]
     fn http_hears_why_and_when_to_come_back() {
         for (reason, detail) in [
-            (Reason::Busy, "as many requests are in progress as may be"),
-            (Reason::QueueFull, "as many requests wait as may"),
-            (Reason::WaitedTooLong, "the request has waited for as long as it may"),
-            (Reason::QueueStands, "the queue has stood for too long"),
-            (Reason::NoStore, "the store that counts requests does not answer"),
+            (Reason::Busy, "the concurrency limit is reached"),
+            (Reason::QueueFull, "the request queue is full"),
+            (Reason::WaitedTooLong, "the request waited too long in the queue"),
+            (Reason::QueueStands, "queueing delay is too high"),
+            (Reason::NoStore, "the shared store does not answer"),
             (Reason::Overloaded, "the rate limiter is overloaded"),
             (Reason::Shed(Criticality::Test), "the service is overloaded, and test requests are shed"),
         ] {
@@ -178,13 +178,13 @@ mod tests {
             concat!(
                 r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
                 r#""title":"The quota is used up","status":429,"#,
-                r#""detail":"as many requests of this client are in progress as may be"}"#
+                r#""detail":"the client's concurrency limit is reached"}"#
             ),
         );
-        let detail = r#""detail":"the request lacks what it is counted by""#;
+        let detail = r#""detail":"the request has no client key""#;
         let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
         check(Refusal::without_key(Reason::NoKey), 400, None, &body);
-        let detail = r#""detail":"what tells who the request is from is too long: use at most 4096 bytes""#;
+        let detail = r#""detail":"the client key is too long; use at most 4096 bytes""#;
         let body = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}}}"#);
         check(Refusal::without_key(Reason::KeyTooLong { max: 4096 }), 400, None, &body);
     }
@@ -194,9 +194,9 @@ mod tests {
         let shed = Refusal::unavailable(Reason::Shed(Criticality::Test), AFTER);
         check_grpc(shed, tonic::Code::Unavailable, "the service is overloaded, and test requests are shed");
         let client = Refusal::too_many(Reason::ClientBusy, AFTER);
-        let message = "as many requests of this client are in progress as may be";
+        let message = "the client's concurrency limit is reached";
         check_grpc(client, tonic::Code::ResourceExhausted, message);
         let keyless = Refusal::without_key(Reason::NoKey);
-        check_grpc(keyless, tonic::Code::InvalidArgument, "the request lacks what it is counted by");
+        check_grpc(keyless, tonic::Code::InvalidArgument, "the request has no client key");
     }
 }

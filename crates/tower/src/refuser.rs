@@ -1,4 +1,4 @@
-//! How layers refuse: whether they act, and when those who are refused may come back.
+//! How layers refuse: the mode, and the `Retry-After` of refusals.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::{ConfigError, check_time};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-/// What the builders of layers that refuse have in common.
+/// The settings that all layers that refuse share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefuserConfig {
     retry_after: Duration,
@@ -37,14 +37,14 @@ impl RefuserConfig {
     }
 }
 
-/// What layers that refuse have in common.
+/// The state that all layers that refuse share.
 pub(crate) struct Refuser {
     pub(crate) switch: Switch,
     pub(crate) retry_after: Duration,
 }
 
 impl Refuser {
-    /// Counts a request that is refused, and makes its refusal. It is answered with 429 if the limit is the client's own.
+    /// Counts a refused request and builds its refusal: 429 if the limit is the client's own, else 503.
     pub(crate) fn refuse(&self, reason: Reason, is_clients_own: bool) -> Refusal {
         self.switch.count(Judgement::Shed);
         match reason {

@@ -1,50 +1,50 @@
-//! What a closure sees of a response.
+//! A response as closures see it.
 
 use http::header::CONTENT_LENGTH;
 use http::{Extensions, HeaderMap, Response, StatusCode};
 use http_body::Body;
 
-/// A response without its body.
+/// A response without its body: the argument of closures that settle a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     status: StatusCode,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
-    /// The length of the body, where that knows it.
+    /// The length of the body, if it is known.
     body_bytes: Option<u64>,
 }
 
 impl<'a> ResponseHead<'a> {
-    /// That of a response.
+    /// Borrows the head of a response.
     pub fn of<B: Body>(response: &'a Response<B>) -> ResponseHead<'a> {
         ResponseHead::with_body_of(response.body().size_hint().exact(), response)
     }
 
-    /// The same of one whose body is so long, if that is known.
+    /// The head of a response with a body of `body_bytes`, if known.
     pub(crate) fn with_body_of<B>(body_bytes: Option<u64>, response: &'a Response<B>) -> ResponseHead<'a> {
         let (status, headers, extensions) = (response.status(), response.headers(), response.extensions());
         ResponseHead { status, headers, extensions, body_bytes }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(self) -> StatusCode {
         self.status
     }
 
-    /// All headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What the service put in, such as what a request really cost.
+    /// Returns the extensions, such as the real cost of a request that the service has inserted.
     #[must_use]
     pub fn extensions(self) -> &'a Extensions {
         self.extensions
     }
 
-    /// Bytes of the body, by `Content-Length` or as the body itself knows; nothing for one that is made as it goes.
+    /// Returns the length of the body in bytes, from `Content-Length` or its size hint, or `None` for a streamed body.
     ///
     /// ```
     /// use http_body_util::Full;

@@ -1,12 +1,11 @@
-//! Time as the runtime's timers have it, for whatever waits: an instant of this clock is one for a timer. What is only
-//! measured goes by `stopwatch.rs`.
+//! The clock of the runtime's timers, for everything that waits. Durations that are only measured use `stopwatch.rs`.
 
 use std::time::Duration;
 
 use tidegate_core::Time;
 use tokio::time::Instant;
 
-/// Nanoseconds since it was made, from a second on: an instant of zero is for what was never seen.
+/// Nanoseconds since this clock was made, plus a second: zero means never seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuntimeClock {
     start: Instant,
@@ -30,7 +29,7 @@ impl RuntimeClock {
     }
 }
 
-/// How much later the second is; nothing if it is earlier.
+/// The time from the first instant to the second; zero if the second is earlier.
 pub(crate) fn between(earlier: Time, later: Time) -> Duration {
     Duration::from_nanos(later.as_nanos().saturating_sub(earlier.as_nanos()))
 }

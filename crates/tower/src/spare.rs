@@ -1,14 +1,14 @@
-//! Numbers that live for as long as the process does, and are used again.
+//! Numbers that live as long as the process, and are reused.
 //!
-//! A permit that owned what it is counted in would be counted twice, as a permit and as an owner: two locked operations more
-//! for each request, more than a third of what a layer costs. So permits point to numbers that are never freed. What a layer that is
-//! gone leaves to those who are still in is spare when the last of them has left, and goes to the next layer that is made.
+//! A permit that owned its counter would be counted twice, as a permit and as an owner: two more locked operations for
+//! each request, more than a third of a layer's cost. So permits point to counters that are never freed. The counter of
+//! a dropped layer becomes spare when the last permit is released, and the next new layer takes it.
 
 use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// What nobody uses now. There is never more of it than was used at once.
+/// Values that are unused now. There are never more than were in use at once.
 pub(crate) struct Spare<T: 'static>(Mutex<Vec<&'static T>>);
 
 impl<T> Spare<T> {
@@ -16,13 +16,13 @@ impl<T> Spare<T> {
         Spare(Mutex::new(Vec::new()))
     }
 
-    /// Something that was used before, as it was left, or else something new.
+    /// Takes a spare value, in the state in which it was left, or makes a new one.
     pub(crate) fn take_or(&self, make: impl FnOnce() -> T) -> &'static T {
         let used = lock(&self.0).pop();
         used.unwrap_or_else(|| Box::leak(Box::new(make())))
     }
 
-    /// Nobody uses it any more.
+    /// Puts back a value that is no longer used.
     pub(crate) fn put(&self, spare: &'static T) {
         lock(&self.0).push(spare);
     }

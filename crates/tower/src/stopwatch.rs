@@ -6,10 +6,11 @@ use std::time::Duration;
 use tidegate_core::{Clock, Time};
 use tokio::time::Instant;
 
-/// Reads the processor's counter: that takes a third of the time of reading the system's clock, and a request may need two
-/// readings. Where tokio's clock can be paused, as in tests, it goes by that one, so that both stand still together.
+/// Reads the processor's counter, which takes a third of the time of reading the system clock; a request may need two
+/// readings. Where tokio's clock can be paused, as in tests, it reads that clock instead, so that both stand still
+/// together.
 ///
-/// All share one start. So it takes no room, and a permit can have one without knowing its layer.
+/// All stopwatches share one start. So a stopwatch takes no room, and a permit can have one without knowing its layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(());
 
@@ -20,12 +21,12 @@ struct Start {
 
 static START: LazyLock<Start> = LazyLock::new(|| Start { machine: Clock::system(), runtime: Instant::now() });
 
-/// Where tokio's clock stands at the start, in nanoseconds. Each runtime may pause its own, so an instant may lie before the
+/// Nanoseconds of tokio's clock at the start. Each runtime may pause its own clock, so an instant may lie before the
 /// start: there is as much room below as above.
 const MIDDLE: u64 = 1 << 62;
 
 impl Stopwatch {
-    /// Makes sure that there is a start. The first call takes a while, to measure how fast the counter goes.
+    /// Makes sure that there is a start. The first call takes a while, since it measures the frequency of the counter.
     pub(crate) fn shared() -> Stopwatch {
         LazyLock::force(&START);
         Stopwatch(())
@@ -43,15 +44,15 @@ fn runtime_time(now: Instant, start: Instant) -> Time {
     Time::from_nanos(MIDDLE + nanos(after) - nanos(before))
 }
 
-/// Whether tokio was built with its feature `test-util`, which a library that uses it is not told: there is
-/// `tokio::time::pause` then, and its name hides that of the stand-in below.
+/// Whether tokio was built with its feature `test-util`, which a library cannot ask: if so, `tokio::time::pause`
+/// exists, and its name hides the stand-in below.
 const CAN_BE_PAUSED: bool = {
     #[allow(unused_imports, reason = "there may be no such name")]
     use tokio::time::*;
     returns_nothing(pause)
 };
 
-/// Stands in for tokio's, and unlike that returns something.
+/// Stands in for tokio's function, and unlike it returns a value.
 #[allow(dead_code, reason = "it may be hidden")]
 fn pause() -> bool {
     false

@@ -1,14 +1,13 @@
-//! Whether a layer acts, and what it has done: the kill switch and shadow mode.
+//! The mode of a layer and its counts: the kill switch and shadow mode.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tidegate_core::shed::{Judgement, Mode};
 
-/// Tells a layer, at any moment, whether to act, only to watch, or to stay out of the way, and tells what it has done.
-/// Clones are of the same layer.
+/// Sets the mode of a layer at any time, and counts its refusals. Clones belong to the same layer.
 ///
-/// In [`Mode::Shadow`] a layer refuses nothing and delays nothing: it counts what it would have refused.
+/// In [`Mode::Shadow`] a layer refuses nothing and delays nothing; it counts the requests that it would have refused.
 #[derive(Clone, Debug)]
 pub struct Switch(Arc<State>);
 
@@ -20,14 +19,14 @@ struct State {
 }
 
 impl Switch {
-    /// The switch of a layer that has done nothing yet.
+    /// The switch of a new layer.
     pub(crate) fn in_mode(mode: Mode) -> Switch {
         let switch = Switch(Arc::default());
         switch.set_mode(mode);
         switch
     }
 
-    /// What the layer does now.
+    /// Returns the current mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self.0.mode.load(Ordering::Relaxed) {
@@ -37,8 +36,8 @@ impl Switch {
         }
     }
 
-    /// Changes what the layer does, from the next request on. Who waits goes on waiting, and at the end of that is judged
-    /// by the mode of then: a layer that does not act any more refuses nobody.
+    /// Sets the mode, from the next request on. Requests in the queue go on waiting, and the mode at the end of their
+    /// wait decides: a layer that no longer enforces refuses none of them.
     pub fn set_mode(&self, mode: Mode) {
         let number = match mode {
             Mode::Enforce => 0,
@@ -48,19 +47,19 @@ impl Switch {
         self.0.mode.store(number, Ordering::Relaxed);
     }
 
-    /// Requests that were refused.
+    /// Returns the number of requests that were refused.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Requests that passed in [`Mode::Shadow`] and would have been refused, or would have had to wait.
+    /// Returns the number of requests that passed in [`Mode::Shadow`] and would have been refused or queued.
     #[must_use]
     pub fn would_refuse(&self) -> u64 {
         self.0.would_refuse.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody goes on who has waited in vain: the switch may have been turned meanwhile. Who does is counted.
+    /// Whether a request goes on that has waited in vain, since the mode may have changed meanwhile. Counts it if so.
     pub(crate) fn lets_late_in(&self) -> bool {
         let judgement = self.mode().judge(|| true);
         let passes = judgement != Judgement::Shed;

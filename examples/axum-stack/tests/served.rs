@@ -86,7 +86,7 @@ fn a_tenant_far_above_its_share_is_refused_and_another_is_not() {
             status => {
                 assert_eq!(answer.header("retry-after"), "1");
                 assert_eq!(answer.header("content-type"), "application/problem+json");
-                let told = if status == 429 { "quota-exceeded" } else { "as many requests wait as may" };
+                let told = if status == 429 { "quota-exceeded" } else { "the request queue is full" };
                 assert!(answer.text.contains(told), "{}", answer.text);
             }
         }

@@ -25,26 +25,26 @@ use tidegate_bench_server::mix;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Ask for users of the domain `perf`, and print: requests, how many were allowed, and µs of the median and of 99 %
+/// Send requests for users of the domain `perf`; print requests, allowed requests, and p50 and p99 in µs
 #[derive(Parser)]
-#[command(after_help = "Example: 100 in flight, for 2,000 users that ask 100 times each\n  \
+#[command(after_help = "Example: 100 in flight, for 2,000 users with 100 requests each\n  \
     rls-load 8081 --connections 2 --streams 50 --requests 200000 --users 2000")]
 struct Options {
-    /// The port of the server on this machine
+    /// Port of the server on this machine
     port: u16,
-    /// Connections
+    /// Number of connections
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Requests in flight on each of them
+    /// Requests in flight per connection
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100))]
     streams: u32,
-    /// Requests in all
+    /// Total number of requests
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: u64,
-    /// How many users ask, at random
+    /// Number of users, chosen at random for each request
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     users: u64,
-    /// The number of the first user: other ones have asked nothing yet
+    /// Number of the first user; another value makes new users
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000_000))]
     first: u64,
 }

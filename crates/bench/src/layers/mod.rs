@@ -11,10 +11,10 @@
 //!
 //! Neither has a layer that learns, sheds or takes turns: ours stand beside tower's `ConcurrencyLimit`. Those that read a
 //! clock, or count by key, have a table of their own: their peer is tower_governor, which does both, and in
-//! the column "does less" is `ConcurrencyLimit`, which does neither.
+//! the column "less work" is `ConcurrencyLimit`, which does neither.
 //!
 //! tower frees a place when the head of a response is there, and ours when its body has ended. So most have a second peer
-//! that does the same work, in the column "does the same": by hand, or what others offer. tower-acc learns by Gradient2 from
+//! that does the same work, in the column "same work": by hand, or what others offer. tower-acc learns by Gradient2 from
 //! each answer, but frees its place at the head. limitador looks up which limits apply and counts by the values of a request,
 //! in a fixed window.
 //!
@@ -36,14 +36,14 @@ use self::caller::Rounds;
 use crate::harness::median;
 use crate::report::Machine;
 
-/// What each layer adds to a request.
+/// Measure the time that each layer adds to a request
 #[derive(Debug, Parser)]
 struct Options {
-    /// Rounds over all layers of a table; the median counts
+    /// Rounds over all layers of a table; the median is reported
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
 
-    /// Measure only layers with this in their name, and their peers
+    /// Measure only layers whose name contains this text, and their peers
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
@@ -120,10 +120,11 @@ impl Section {
     /// Prints the table, and notes what is slower.
     fn print(&self, slower: &mut Slower) {
         let bare = median(&self.lanes[0].rounds_ns);
-        println!("\n## {}\n\nThe service alone takes {bare:.1} ns.\n", self.title);
         println!(
-            "| layer | adds, ns | its peer, times as much | does the same, times as much | does less, times as much |"
+            "\n## {}\n\nThe service alone takes {bare:.1} ns. Ratios above 1 mean that the layer is faster.\n",
+            self.title
         );
+        println!("| layer | adds (ns) | peer takes | same work takes | less work takes |");
         println!("|---|---|---|---|---|");
         for lane in &self.lanes[1..] {
             let ratios = [lane.peer, lane.same, lane.lesser].map(|peer| self.ratio(lane, peer));
@@ -153,20 +154,20 @@ pub(crate) fn run() {
     let options = Options::parse();
     if !options.bench {
         // `cargo test --all-targets` starts this program without `--bench`.
-        eprintln!("nothing measured: run `make bench BENCH=layers`");
+        eprintln!("nothing measured; run `make bench BENCH=layers`");
         return;
     }
     let runtime = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    println!("{}, medians of {} interleaved rounds", Machine::this(), options.rounds);
+    println!("{}; medians of {} interleaved rounds", Machine::this(), options.rounds);
     let mut slower = Slower::default();
     for mut section in [
         subjects::at_once(&runtime),
         subjects::by_key_or_clock(&runtime),
         subjects::pace(&runtime),
-        subjects::rate_by_address(&runtime, "A rate by address, one client", 1),
-        subjects::rate_by_address(&runtime, "A rate by address, 10,000 clients", 10_000),
-        subjects::rate_by_header(&runtime, "A rate by header, one client", 1),
-        subjects::rate_by_header(&runtime, "A rate by header, 10,000 clients", 10_000),
+        subjects::rate_by_address(&runtime, "Rate by address, one client", 1),
+        subjects::rate_by_address(&runtime, "Rate by address, 10,000 clients", 10_000),
+        subjects::rate_by_header(&runtime, "Rate by header, one client", 1),
+        subjects::rate_by_header(&runtime, "Rate by header, 10,000 clients", 10_000),
         subjects::stacks(&runtime),
     ] {
         if let Some(wanted) = &options.only
@@ -177,9 +178,9 @@ pub(crate) fn run() {
         section.run(&runtime, options.rounds);
         section.print(&mut slower);
     }
-    println!("\nTarget: no layer costs more than its peer: {}", verdict(&slower.than_peer));
-    println!("\nTarget: no layer costs more than what does the same: {}", verdict(&slower.than_same));
-    println!("\nTarget: nor more than one that knows no key and reads no clock: {}", verdict(&slower.than_lesser));
+    println!("\nTarget: each layer costs at most as much as its peer: {}", verdict(&slower.than_peer));
+    println!("\nTarget: each layer costs at most as much as a peer with the same work: {}", verdict(&slower.than_same));
+    println!("\nTarget: each layer costs at most as much as a peer with less work: {}", verdict(&slower.than_lesser));
 }
 
 fn verdict(slower: &[String]) -> String {

@@ -42,9 +42,9 @@ const TERMS: Terms = Terms::HOT;
 const TOWER: &str = "tower's ConcurrencyLimit";
 const HELD: &str = "a semaphore, held until the body ends";
 const HELD_EACH: &str = "a map by header, held until the body ends";
-const TOWER_ACC: &str = "tower-acc's ConcurrencyLimit by Gradient2";
-const LIMITADOR: &str = "limitador, a limit by address";
-const TIMED: &str = "a semaphore, held until the body ends, timed";
+const TOWER_ACC: &str = "tower-acc's ConcurrencyLimit with Gradient2";
+const LIMITADOR: &str = "limitador, limit by address";
+const TIMED: &str = "a semaphore, held until the body ends, with a clock";
 
 fn bare(runtime: &Runtime, clients: &Rc<Clients>) -> Lane {
     Lane::peer("the service alone", calls(runtime, clients, Identity::new()))
@@ -75,12 +75,12 @@ pub(super) fn at_once(runtime: &Runtime) -> Section {
             .and_beside(HELD_EACH),
         Lane::beside(
             TOWER,
-            "ShedLayer of a fleet",
+            "ShedLayer for a fleet",
             calls(runtime, clients, ShedLayer::fleet(AT_ONCE, 0.2).build().unwrap()),
         )
         .and_beside(HELD),
     ];
-    Section { title: "How many at once", lanes }
+    Section { title: "Concurrency limits", lanes }
 }
 
 /// Layers that go by a key or read a clock, beside tower_governor, which does both.
@@ -104,16 +104,16 @@ pub(super) fn by_key_or_clock(runtime: &Runtime) -> Section {
         Lane::peer(TIMED, calls(runtime, clients, HoldLayer(timed))),
         Lane::peer(TOWER_ACC, calls(runtime, clients, tower_acc::ConcurrencyLimitLayer::new(learning))),
         ours("KeyedConcurrencyLayer by header", HELD_EACH, calls(runtime, clients, each)),
-        ours("ShedLayer of a worker", TIMED, calls(runtime, clients, worker)),
+        ours("ShedLayer for a worker", TIMED, calls(runtime, clients, worker)),
         ours("AdaptiveLayer", TIMED, calls(runtime, clients, gradient().build().unwrap())),
         ours(
-            "AdaptiveLayer that learns from each answer",
+            "AdaptiveLayer, one update per response",
             TOWER_ACC,
             calls(runtime, clients, gradient().window(every).build().unwrap()),
         ),
         ours("ThrottleLayer", TIMED, calls(runtime, clients, throttle)),
     ];
-    Section { title: "By a key or a clock", lanes }
+    Section { title: "Layers with a key or a clock", lanes }
 }
 
 fn plain_stack() -> StackLayer {
@@ -138,9 +138,9 @@ pub(super) fn stacks(runtime: &Runtime) -> Section {
     let lanes = vec![
         bare(runtime, clients),
         Lane::peer(TOWER, calls(runtime, clients, ConcurrencyLimitLayer::new(at_once))),
-        Lane::beside(TOWER, "StackLayer of concurrency", calls(runtime, clients, plain_stack())),
+        Lane::beside(TOWER, "StackLayer, concurrency only", calls(runtime, clients, plain_stack())),
         Lane::peer(PEER, calls(runtime, clients, theirs)),
-        Lane::beside(PEER, "StackLayer of all parts", calls(runtime, clients, ours)),
+        Lane::beside(PEER, "StackLayer, all parts", calls(runtime, clients, ours)),
     ];
     Section { title: "Stacks", lanes }
 }
@@ -148,7 +148,7 @@ pub(super) fn stacks(runtime: &Runtime) -> Section {
 /// Calls at a pace, beside the layer of tower that has them wait as well, and beside a pace that clones share.
 pub(super) fn pace(runtime: &Runtime) -> Section {
     const PEER: &str = "tower's RateLimit";
-    const PACED: &str = "an instant under a lock, shared by clones";
+    const PACED: &str = "a pace under a lock, shared by clones";
     let clients = &Clients::new(1);
     let shaper = Shaper::new(Rate::per_second(PER_SECOND).unwrap(), ShaperConfig::default()).unwrap();
     let lanes = vec![
@@ -157,7 +157,7 @@ pub(super) fn pace(runtime: &Runtime) -> Section {
         Lane::peer(PACED, calls(runtime, clients, HoldLayer(Paced::new(PER_SECOND)))),
         Lane::beside(PEER, "ShapeLayer", calls(runtime, clients, ShapeLayer::new(shaper))).and_beside(PACED),
     ];
-    Section { title: "Calls at a pace", lanes }
+    Section { title: "Paced calls", lanes }
 }
 
 /// Rates by the address that the server left in the request.
@@ -168,9 +168,9 @@ pub(super) fn rate_by_address(runtime: &Runtime, title: &'static str, count: u32
     let limitador = Limited(Rc::new(InMemory::empty(TERMS, count.into())));
     lanes.push(Lane::peer(LIMITADOR, calls(runtime, clients, HoldLayer(limitador))));
     let silent = calls(runtime, clients, policy(false));
-    lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer by a policy of one rule", silent).and_beside(LIMITADOR));
+    lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer, policy with one rule", silent).and_beside(LIMITADOR));
     let telling = calls(runtime, clients, policy(true));
-    lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer by a policy of one rule, tells", telling));
+    lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer, policy with one rule, with headers", telling));
     Section { title, lanes }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn rate_by_header(runtime: &Runtime, title: &'static str, count: u32)
 }
 
 const GOVERNOR: &str = "tower_governor";
-const GOVERNOR_TELLS: &str = "tower_governor, tells";
+const GOVERNOR_TELLS: &str = "tower_governor, with headers";
 
 fn rate_lanes<K>(
     runtime: &Runtime,
@@ -202,14 +202,18 @@ where
         Lane::peer(GOVERNOR, calls(runtime, clients, silent)),
         Lane::beside(GOVERNOR, "RateLimitLayer", calls(runtime, clients, silent_tidegate)),
         Lane::peer(GOVERNOR_TELLS, calls(runtime, clients, telling)),
-        Lane::beside(GOVERNOR_TELLS, "RateLimitLayer, tells", calls(runtime, clients, tidegate().build().unwrap())),
+        Lane::beside(
+            GOVERNOR_TELLS,
+            "RateLimitLayer, with headers",
+            calls(runtime, clients, tidegate().build().unwrap()),
+        ),
     ];
     if clients.count() > 1 {
         let sized = || tidegate().keys(clients.count());
         let silent = calls(runtime, clients, sized().headers_on_pass(false).build().unwrap());
-        lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer with room for them", silent));
+        lanes.push(Lane::beside(GOVERNOR, "RateLimitLayer, room for all clients", silent));
         let telling = calls(runtime, clients, sized().build().unwrap());
-        lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer with room for them, tells", telling));
+        lanes.push(Lane::beside(GOVERNOR_TELLS, "RateLimitLayer, room for all clients, with headers", telling));
     }
     lanes
 }

@@ -1,11 +1,11 @@
-//! What is wrong with a line, in the words of the line.
+//! An error in a line of input.
 
 use std::fmt;
 
 use tidegate::KeyError;
 use tidegate_policy::json::FieldError;
 
-/// What is wrong with a line: the field, its value and what would do.
+/// An error in a line: the field, the problem and a remedy.
 #[derive(Debug)]
 pub(super) struct Complaint(String);
 

@@ -14,7 +14,7 @@ pub(super) struct Ledger {
     limit: Option<Limit>,
     states: HashMap<(Identity, String), State>,
     keys_max: usize,
-    /// Lines decided since the keys were last searched for those that equal never seen.
+    /// Decisions since the last search for keys whose state equals that of a new key.
     since_search: usize,
 }
 
@@ -40,13 +40,14 @@ impl Ledger {
     }
 
     fn limit(&self) -> Result<Limit, Complaint> {
-        self.limit.ok_or_else(|| Complaint::new("op", "no limit yet", r#"send {"op":"new","limit":"5/second"} first"#))
+        self.limit
+            .ok_or_else(|| Complaint::new("op", "no limit is set", r#"send {"op":"new","limit":"5/second"} first"#))
     }
 
     fn decide(&mut self, charge: Charge) -> Result<Reply, Complaint> {
         let limit = self.limit()?.for_key(Namespace::root(), Key::new(&charge.key)?);
         self.since_search += 1;
-        // Searching all keys now and then costs each line a few of them.
+        // A search of all keys this seldom costs each decision a few keys.
         if self.states.len() >= self.keys_max && self.since_search > self.keys_max / 16 {
             self.forget(&limit, charge.at);
         }
@@ -55,23 +56,23 @@ impl Ledger {
             Entry::Occupied(state) => state,
             Entry::Vacant(place) if keys < self.keys_max => place.insert_entry(State::fresh(&limit)),
             Entry::Vacant(place) => {
-                let problem = format_args!("{} would be one more than {keys} keys", quote(&place.key().1));
-                return Err(Complaint::new("key", problem, "use fewer keys, reset some, or start over with new"));
+                let problem = format_args!("no room for {}: there are {keys} keys", quote(&place.key().1));
+                return Err(Complaint::new("key", problem, "use fewer keys, reset some, or start again with op new"));
             }
         };
         let decision = tidegate::decide(&limit, state.get_mut(), charge.at, charge.op);
         if charge.op == Op::Reset {
-            // There is something to find.
+            // The next search finds at least this key.
             self.since_search = self.keys_max;
         }
-        // A key that was only looked at need not be kept.
+        // A peek does not need to keep its key.
         if *state.get() == State::fresh(&limit) {
             state.remove();
         }
         Ok(Reply::to(&decision, charge.want_receipt))
     }
 
-    /// Drops the keys that equal never seen at `now`.
+    /// Drops the keys whose state at `now` equals that of a new key.
     fn forget(&mut self, limit: &Limit, now: Time) {
         self.since_search = 0;
         self.states.retain(|(identity, _), state| {
@@ -101,7 +102,7 @@ mod tests {
         assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"c"}"#)));
         assert_eq!(
             answer(&mut ledger, r#"{"op":"charge","at_ns":0,"key":"d"}"#),
-            "{\"error\":\"key: d would be one more than 2 keys; use fewer keys, reset some, or start over with new\"}\n"
+            "{\"error\":\"key: no room for d: there are 2 keys; use fewer keys, reset some, or start again with op new\"}\n"
         );
         assert!(allowed(answer(&mut ledger, r#"{"op":"reset","at_ns":7,"key":"a"}"#)));
         assert!(allowed(answer(&mut ledger, r#"{"op":"charge","at_ns":7,"key":"d"}"#)));

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use super::Complaint;
 use crate::bounds::LINE_BYTES_MAX;
 
-/// Reads lines, and never keeps more than the longest that is allowed.
+/// Reads lines, and keeps at most the longest allowed line in memory.
 pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct Lines<R> {
 #[derive(PartialEq, Eq)]
 enum End {
     Newline,
-    /// The input ended, so that this is the last line, or none.
+    /// End of the input: this is the last line, possibly empty.
     Input,
 }
 
@@ -24,10 +24,10 @@ impl<R: Read> Lines<R> {
         Lines { input: BufReader::with_capacity(LINE_BYTES_MAX, input), line: Vec::new() }
     }
 
-    /// The next line that is not blank, without its end, or what is wrong with it; nothing at the end of the input.
+    /// Returns the next line that is not blank, without its end, or an error about it; `None` at the end of the input.
     ///
-    /// Before it waits for input it flushes `output`, so that a caller who waits for an answer gets it, while a file
-    /// is answered in large writes.
+    /// It flushes `output` before it waits for input: a caller that waits for an answer gets it, and the answers to a file
+    /// are still written in large blocks.
     pub(super) fn next(&mut self, output: &mut impl Write) -> io::Result<Option<Result<&str, Complaint>>> {
         loop {
             self.line.clear();
@@ -50,7 +50,7 @@ impl<R: Read> Lines<R> {
         })))
     }
 
-    /// Reads to the end of the line and tells its whole length. Of a line that is too long, the rest is dropped as it
+    /// Reads to the end of the line and returns its whole length. The rest of a line that is too long is dropped as it
     /// arrives.
     fn read_line(&mut self, output: &mut impl Write) -> io::Result<(End, usize)> {
         let mut length = 0;

@@ -1,4 +1,4 @@
-//! `tidegate decide`: JSON lines in, decisions out, on the caller's own clock.
+//! `tidegate decide`: reads operations as JSON lines and answers each, on the caller's own clock.
 //!
 //! bytes → `lines.rs` → `request.rs` → `ledger.rs` → `reply.rs` → bytes.
 
@@ -17,25 +17,26 @@ use lines::Lines;
 use reply::Reply;
 use request::Request;
 
-/// Read operations as JSON lines from stdin, answer each with one JSON line on stdout
+/// Read operations as JSON lines from stdin and answer each with one JSON line on stdout
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {}
 
-const EXAMPLES: &str = r#"Operations, one JSON object a line:
-  {"op":"new","limit":LIMIT}     set the limit and forget every key; if it fails, nothing changes
-  {"op":"limit","limit":LIMIT}   set the limit; if algorithm and window stay, so does the state
+const EXAMPLES: &str = r#"Operations, one JSON object per line:
+  {"op":"new","limit":LIMIT}     set the limit and forget all keys; after an error nothing changes
+  {"op":"limit","limit":LIMIT}   change the limit; keys keep their state if algorithm and window are the same
   {"op":"charge","at_ns":T}      take "cost" units if they fit (default 1; 0 takes nothing)
-  {"op":"debit","at_ns":T}       count "cost" units (default 1) whether they fit or not
-  {"op":"ask","at_ns":T}         answer as charge would, take nothing; "cost":0 asks whether more than the limit is used
-  {"op":"refund","at_ns":T}      give "cost" units back, to where "receipt" says they were taken
-  {"op":"peek","at_ns":T}        take nothing
+  {"op":"debit","at_ns":T}       take "cost" units (default 1) even if they do not fit
+  {"op":"ask","at_ns":T}         answer like charge, but take nothing; "cost":0 asks whether more than the limit is used
+  {"op":"refund","at_ns":T}      return "cost" units (default 1) to where they were taken, as "receipt" says
+  {"op":"peek","at_ns":T}        report the state, take nothing
   {"op":"reset","at_ns":T}       forget the key
 
-T is your clock, in nanoseconds. All but new and limit take a "key", which counts by itself
-(default "default"). With "want_receipt":true, a charge or debit that passes has a "receipt".
+T is the time on your clock, in nanoseconds. All operations except new and limit accept a "key" (default
+"default"); each key is counted separately. With "want_receipt":true, the answer to a debit, or to a charge
+that passes, has a "receipt" for refunds.
 
-LIMIT is text like "100/minute", or one of
+LIMIT is text such as "100/minute", or one of
   {"algorithm":"gcra","rate":10,"per_ns":1000000000,"burst":5}
   {"algorithm":"token_bucket","rate":10,"per_ns":1000000000,"capacity":5}
   {"algorithm":"leaky_bucket","rate":10,"per_ns":1000000000,"capacity":5}
@@ -44,20 +45,22 @@ LIMIT is text like "100/minute", or one of
   {"algorithm":"sliding_counter","limit":5,"window_ns":60000000000}
   {"algorithm":"sliced_window","limit":5,"window_ns":60000000000,"slices":60}
   {"algorithm":"calendar_window","limit":5,"period":"month","time_zone":"Europe/Berlin","anchor":15}
-"stagger" gives the windows of each key an instant of its own to start at. It, "slices", "burst" and
-"capacity" may be left out: what passes at once is then what the rate tells. A calendar_window without
-"time_zone" is in UTC, without "anchor" it starts at midnight, on monday, on the 1st or on 01-01. As in a configuration,
-"rate":"10/second" says rate and per_ns, or limit and window_ns, at once. A sliding_log has a limit of at
-most 10000. In text, write ns, us, ms, s, min, h, day, week, month (30 days) or year (365), with a number
-before it if you like: "5/10s".
+"stagger":true starts the windows of each key at a different time. "stagger", "slices", "burst" and "capacity"
+are optional; "slices" defaults to 60, "burst" and "capacity" to the units of the rate. A calendar_window
+without "time_zone" uses UTC; without "anchor" it starts at midnight, on Monday, on the 1st or on 01-01.
+As in a configuration, "rate":"10/second" replaces rate and per_ns, or limit and window_ns. The limit of a
+sliding_log is at most 10000. The periods in text are ns, us, ms, s, min, h, day, week, month (30 days) and
+year (365 days), optionally with a number: "5/10s".
 
-Answers, one a line:
+Answers, one per line:
   {"ok":true}
   {"allowed":true,"limit":5,"remaining":4,"retry_after_ns":null,"reset_after_ns":100000000}
   {"allowed":false,"limit":5,"remaining":0,"retry_after_ns":100000000,"reset_after_ns":500000000}
   {"error":"at_ns: missing; ..."}
-A denial that no wait would help has "retry_after_ns":null and "never":true. After an error the
-next line is read. Blank lines are skipped. A line has at most 65536 bytes.
+If waiting does not help, a denial has "retry_after_ns":null and "never":true. After an error, the next line
+is processed. Blank lines are skipped. A line can have at most 65536 bytes.
+
+The exit code is 0 at the end of the input, whatever the answers.
 
 Examples:
   printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
@@ -67,7 +70,7 @@ pub(crate) fn run(_: &Args) -> io::Result<()> {
     let input = io::stdin();
     if input.is_terminal() {
         eprintln!(
-            r#"Type operations, like {{"op":"new","limit":"5/second"}}; Ctrl-D ends. See tidegate decide --help."#
+            r#"Enter one operation per line, such as {{"op":"new","limit":"5/second"}}. Ctrl-D ends. See tidegate decide --help."#
         );
     }
     let mut lines = Lines::new(input);

@@ -21,7 +21,7 @@ pub(super) enum Reply {
         remaining: u64,
         retry_after_ns: Option<u64>,
         reset_after_ns: u64,
-        /// Present, and true, only if no wait would help.
+        /// Present, and true, only if waiting does not help.
         #[serde(skip_serializing_if = "Option::is_none")]
         never: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ impl Reply {
         Reply::Done { ok: true }
     }
 
-    /// A denial took nothing, so that it has no receipt.
+    /// Makes the answer to a decision. A denial took nothing and has no receipt.
     pub(super) fn to(decision: &Decision, want_receipt: bool) -> Reply {
         Reply::Decided {
             allowed: decision.is_allowed(),
@@ -62,7 +62,7 @@ impl From<Complaint> for Reply {
     }
 }
 
-/// Every duration that a decision holds is of 64 bits of nanoseconds.
+/// Returns a duration in nanoseconds. All durations in a decision fit into 64 bits.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a line asks for. The JSON form of operations is read here and nowhere else; that of limits is the configuration's.
+//! The operation in a line. The JSON form of operations is parsed only here; that of limits is the same as in a configuration.
 
 use tidegate::bounds::KEY_BYTES_MAX;
 use tidegate::{Limit, Op, Receipt, Time};
@@ -9,16 +9,16 @@ use super::Complaint;
 
 const LINE_EXAMPLE: &str = r#"{"op":"charge","at_ns":0}"#;
 const OPS: &str = "use new, limit, charge, debit, ask, refund, peek or reset";
-/// The key of lines that name none.
+/// The key of lines without one.
 const KEY_DEFAULT: &str = "default";
 
-/// What a line asks for.
+/// An operation.
 pub(super) enum Request {
-    /// Start over with this limit.
+    /// Set this limit and forget all keys.
     New(Limit),
-    /// Go on with this limit.
+    /// Set this limit and keep the keys.
     Change(Limit),
-    /// Decide for one key.
+    /// Decide about one key.
     Decide(Charge),
 }
 

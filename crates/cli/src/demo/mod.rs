@@ -1,4 +1,4 @@
-//! `tidegate demo`: a short tour in the terminal.
+//! `tidegate demo`: a short demonstration in the terminal.
 
 mod screen;
 mod speed;
@@ -11,17 +11,18 @@ use screen::Screen;
 use tidegate::{FakeClock, Key, Limit, Limiter, Rate, Retry};
 use timeline::Timeline;
 
-/// See in a quarter of a minute what a limiter does
+/// Show in 15 seconds what a rate limiter does
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Do not pause
+    /// Skip all pauses
     #[arg(long)]
     fast: bool,
 }
 
-const EXAMPLES: &str = "All but the speed is the same each time: it runs on a clock of its own.
-Without a terminal there is no colour and no pause.
+const EXAMPLES: &str =
+    "The output is the same each time, except for the measured speed: the demo runs on a simulated clock.
+Colours and pauses are used in terminals only.
 
 Examples:
   tidegate demo
@@ -32,8 +33,8 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: &Args) -> io::Result<()> {
     let mut screen = Screen::stdout(args.fast);
     screen.heading("Tidegate: may this request pass now, and if not, when?")?;
-    screen.line("A limiter is asked before each request is served. It counts, for each key, and")?;
-    screen.line("answers: pass, or wait so long.")?;
+    screen.line("A rate limiter is asked before each request is served. It counts the requests of")?;
+    screen.line("each key and answers: pass, or wait this long.")?;
     screen.pause(SECOND)?;
     answers(&mut screen)?;
     burst(&mut screen)?;
@@ -42,10 +43,10 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
     try_it(&mut screen)
 }
 
-/// A few requests and their answers.
+/// Shows a few requests and their answers.
 fn answers(screen: &mut Screen) -> io::Result<()> {
-    screen.heading("1  What a limiter answers")?;
-    screen.line("   5 a second, up to 5 at once. Six requests come at once, one 200 ms later.")?;
+    screen.heading("1  The answers of a limiter")?;
+    screen.line("   Limit: 5 per second, at most 5 at once. Six requests arrive at once, one 200 ms later.")?;
     screen.line("")?;
     let clock = FakeClock::new();
     let limiter = build(Limiter::builder(limit("5/second".parse())?).clock(clock.clone()))?;
@@ -65,10 +66,11 @@ fn answers(screen: &mut Screen) -> io::Result<()> {
     screen.pause(SECOND)
 }
 
-/// The same traffic under several algorithms.
+/// Shows the same traffic under several algorithms.
 fn burst(screen: &mut Screen) -> io::Result<()> {
     screen.heading("2  One burst, six algorithms")?;
-    screen.line("   10 a second. A column is 100 ms, a bar what passed in it, a dot that none did.")?;
+    screen.line("   Limit: 10 per second. Each column is 100 ms. A bar shows how many requests passed,")?;
+    screen.line("   a dot that all were denied.")?;
     screen.line("")?;
     let ten = limit(Rate::per_second(10))?;
     let mut traffic = vec![1; 6];
@@ -84,14 +86,14 @@ fn burst(screen: &mut Screen) -> io::Result<()> {
     timeline.add("gcra, burst 1", limit(Limit::gcra(ten, 1))?)?;
     timeline.play(screen)?;
     screen.line("")?;
-    screen.line("   Windows give units back together, buckets one by one; burst 1 spaces them.")?;
+    screen.line("   Windows return units all together, buckets one by one. Burst 1 spaces requests.")?;
     screen.pause(2 * SECOND)
 }
 
-/// Twice the limit of a fixed window, across its seam.
+/// Shows twice the limit of a fixed window, around the end of a window.
 fn seam(screen: &mut Screen) -> io::Result<()> {
-    screen.heading("3  The seam of a fixed window")?;
-    screen.line("   10 a second again. 10 requests just before the window ends, 10 just after.")?;
+    screen.heading("3  The end of a fixed window")?;
+    screen.line("   Limit: 10 per second. 10 requests arrive just before the window ends, 10 just after.")?;
     screen.line("")?;
     let mut traffic = vec![0; 20];
     traffic[9..=10].fill(10);
@@ -100,8 +102,8 @@ fn seam(screen: &mut Screen) -> io::Result<()> {
     timeline.add("sliding_log", limit(Limit::sliding_log(10, SECOND))?)?;
     timeline.play(screen)?;
     screen.line("")?;
-    screen.line("   The fixed window lets twice its limit pass within 200 ms. The log does not: it")?;
-    screen.line("   counts the second before each request, wherever that second began.")?;
+    screen.line("   The fixed window lets twice its limit pass within 200 ms. The sliding log does not:")?;
+    screen.line("   it counts the requests of the last second before each request.")?;
     screen.pause(2 * SECOND)
 }
 
@@ -115,7 +117,7 @@ fn try_it(screen: &mut Screen) -> io::Result<()> {
     screen.line(&format!("   {program} decide --help"))
 }
 
-/// The name by which this program was started, so that a line can be copied as it stands.
+/// Returns the name this program was started by, so that commands can be copied unchanged.
 fn program() -> String {
     let plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     std::env::args().next().filter(plain).unwrap_or_else(|| "tidegate".to_owned())

@@ -1,14 +1,16 @@
-//! Where the demo is shown: colour and pauses on a terminal, plain text elsewhere.
+//! The output of the demo: colours and pauses in a terminal, plain text elsewhere.
 
 use std::env;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
-/// Standard output, with what it can do.
+use anstream::{AutoStream, ColorChoice};
+
+/// Standard output, and what it supports.
 pub(super) struct Screen {
     output: Stdout,
     colour: bool,
-    /// Whether somebody watches, so that time may pass.
+    /// Whether somebody watches, so that pauses make sense.
     live: bool,
 }
 
@@ -16,7 +18,7 @@ impl Screen {
     pub(super) fn stdout(fast: bool) -> Screen {
         let output = io::stdout();
         let terminal = output.is_terminal() && env::var_os("TERM").is_some_and(|name| name != "dumb");
-        let colour = terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let colour = AutoStream::choice(&output) != ColorChoice::Never;
         Screen { output, colour, live: terminal && !fast }
     }
 
@@ -33,7 +35,7 @@ impl Screen {
         writeln!(self.output, "\n{text}")
     }
 
-    /// Goes back over the last `lines` lines, to write them anew.
+    /// Moves the cursor up by `lines` lines, to overwrite them.
     pub(super) fn go_back(&mut self, lines: usize) -> io::Result<()> {
         write!(self.output, "\x1b[{lines}A")
     }

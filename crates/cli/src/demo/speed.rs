@@ -1,4 +1,4 @@
-//! How fast checks are, measured on the spot.
+//! The speed of checks, measured on this machine.
 
 use std::hint::black_box;
 use std::io;
@@ -11,21 +11,21 @@ const KEYS: usize = 10_000;
 const MEASURED_NANOS: u64 = 300_000_000;
 
 pub(super) fn show(screen: &mut Screen) -> io::Result<()> {
-    screen.heading("4  How fast that is, here and now")?;
+    screen.heading("4  The speed on this machine")?;
     let nanos_per_thousand = measure()?;
     let million_tenths = 10_000_000 / nanos_per_thousand.max(1);
     let build = if cfg!(debug_assertions) { ", in a debug build" } else { "" };
     screen.line(&format!(
-        "   {}.{} million checks a second, {} ns each: one thread, {KEYS} keys{build}.",
+        "   {}.{} million checks per second, {} ns each: one thread, {KEYS} keys{build}.",
         million_tenths / 10,
         million_tenths % 10,
         nanos_per_thousand / 1000,
     ))
 }
 
-/// Checks keys in turn for a moment, and tells the nanoseconds that a thousand checks took.
+/// Checks keys in turn for a moment, and returns the nanoseconds per thousand checks.
 fn measure() -> io::Result<u64> {
-    // Fast enough that every check passes: a denial would have nothing to write.
+    // High enough that every check passes: a denial writes nothing and would be faster.
     let limit = "1000000/second".parse::<Limit>().map_err(io::Error::other)?;
     let limiter = Limiter::builder(limit).keys(KEYS).build().map_err(io::Error::other)?;
     let names: Vec<String> = (0..KEYS).map(|number| format!("user:{number}")).collect();

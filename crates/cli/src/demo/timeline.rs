@@ -1,4 +1,4 @@
-//! Traffic over time and what several limits let pass of it, as rows of bars.
+//! Traffic over time and how much of it several limits let pass, as rows of bars.
 
 use std::io;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::screen::Screen;
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_SECOND: usize = 10;
-/// How long a tick is shown: a little faster than life.
+/// How long a tick is shown: a little faster than in real time.
 const FRAME: Duration = Duration::from_millis(70);
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Requests a tick, and a row for each limit that meets them.
+/// Requests per tick, and a row for each limit.
 pub(super) struct Timeline {
     clock: FakeClock,
     traffic: Vec<u64>,
@@ -38,7 +38,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// Lets the traffic meet every limit, drawing as it goes if somebody watches, else once at the end.
+    /// Sends the traffic to every limit. Draws each tick if somebody watches, otherwise once at the end.
     pub(super) fn play(&mut self, screen: &mut Screen) -> io::Result<()> {
         let key = Key::new("ann").map_err(io::Error::other)?;
         for (tick, requests) in self.traffic.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Timeline {
         self.draw(screen, self.traffic.len())
     }
 
-    /// Draws the first `ticks` ticks: the requests, a row for each limit, and the seconds below.
+    /// Draws the first `ticks` ticks: the requests, a row for each limit, and a scale in seconds.
     fn draw(&self, screen: &mut Screen, ticks: usize) -> io::Result<()> {
         screen.line(&self.row("requests", &self.traffic[..ticks], screen, Screen::faint))?;
         for row in &self.rows {
@@ -85,7 +85,7 @@ impl Timeline {
     }
 }
 
-/// A bar for `count` of `tallest`, never without height.
+/// Returns a bar for `count` of `tallest`, at least of the lowest height.
 fn bar(count: u64, tallest: u64) -> char {
     let height = (count * BARS.len() as u64).div_ceil(tallest.max(1));
     BARS[usize::try_from(height).map_or(0, |height| height.clamp(1, BARS.len()) - 1)]

@@ -1,4 +1,4 @@
-//! `tidegate store check`: what would hurt a rate limiter in a shared store.
+//! `tidegate store check`: problems of a shared store that would affect rate limits.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,25 +9,28 @@ use tokio::runtime::Builder;
 
 use super::report;
 
-/// Check a shared store for what would hurt limits, and print a fix for each problem
+/// Check a shared store for problems that affect rate limits, and report each with a fix
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The URL of a store, with all parameters that `serve` gets; may be repeated
+    /// URL of a store, with the same parameters as for `serve`; can be repeated
     #[arg(value_name = "URL", required = true, env = "TIDEGATE_STORE", hide_env_values = true)]
     urls: Vec<String>,
-    /// How the report is written to stdout
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-const EXAMPLES: &str = r#"Run it on a machine that runs Tidegate: it measures from there. It connects to each primary and looks at its
-version, clients, memory, eviction, persistence, replicas, clock and permissions; it runs each script once, and measures
-some hundred calls beside PING. It writes only keys that no limit uses, and deletes them, so it may run while the store
-serves. What the user of the URL may not ask for is reported as unknown. Passwords are never printed; a URL in
-TIDEGATE_STORE does not show in the list of processes either.
+const EXAMPLES: &str = r#"Run it on a machine that runs Tidegate, since latency and clock are measured from there. On each primary it checks
+version, clients, memory, eviction, persistence, replicas, clock and permissions, runs each script once, and compares
+the latency of a few hundred calls with PING. It only writes keys that no limit uses and deletes them afterwards, so it
+can run while the store is in use. Checks that the user of the URL has no permission for are reported as unknown.
+Passwords are never printed. To keep a password out of the process list, set TIDEGATE_STORE instead of an argument.
 
-The exit code is 0 if there is no error, 1 if there is one, and 2 if a URL cannot be used; warnings do not change it.
+Exit codes:
+  0  no errors (there may be warnings)
+  1  errors
+  2  invalid URL or arguments
 
 Examples:
   tidegate store check redis://127.0.0.1:6379
@@ -42,7 +45,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
-    // Not a parser of the argument: clap would repeat a wrong URL, which may hold a password.
+    // Not a parser of the argument: clap would repeat an invalid URL, which may contain a password.
     let targets = match args.urls.iter().map(|url| target(url)).collect::<Result<Vec<_>, _>>() {
         Ok(targets) => targets,
         Err(problem) => {
@@ -51,7 +54,7 @@ pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
         }
     };
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    // One after the other: together they would measure each other.
+    // One after the other: in parallel they would disturb each other's measurements.
     let checkups: Vec<Checkup> = targets.iter().map(|target| runtime.block_on(Checkup::of(target))).collect();
     let report = match args.format {
         Format::Text => report::text(&checkups),
@@ -64,7 +67,9 @@ pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
 
 fn target(url: &str) -> Result<Target, String> {
     if url.starts_with("memory:") {
-        return Err("URL: memory: is in each process and needs no check; write that of a shared store".to_owned());
+        return Err(
+            "URL: memory: is local to each process and needs no check; use the URL of a shared store".to_owned()
+        );
     }
     url.parse().map_err(|error: tidegate_stores::redis::TargetError| error.to_string())
 }

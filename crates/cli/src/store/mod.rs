@@ -1,9 +1,9 @@
-//! `tidegate store`: what concerns a shared store alone.
+//! `tidegate store`: commands for a shared store.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | `tidegate store check`: what would hurt limits in it | `check.rs` |
-//! | what that prints, as text and as JSON | `report.rs` |
+//! | `tidegate store check`: problems that would affect limits in it | `check.rs` |
+//! | its output, as text and as JSON | `report.rs` |
 
 mod check;
 mod report;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// Look at a shared store
+/// Inspect a shared store (Redis or Valkey)
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Args {

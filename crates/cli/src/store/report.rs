@@ -1,11 +1,11 @@
-//! What `tidegate store check` prints.
+//! The output of `tidegate store check`, as text and as JSON.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 use tidegate_stores::redis::{Checkup, Finding, Severity};
 
-/// A line for each finding below the name of its store, and a line with the numbers of errors and warnings.
+/// Returns a line for each finding below the name of its store, and a line with the numbers of errors and warnings.
 pub(super) fn text(checkups: &[Checkup]) -> String {
     let mut text = String::new();
     for checkup in checkups {
@@ -31,7 +31,7 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// One object, with the same findings.
+/// Returns one JSON object with the same findings.
 pub(super) fn json(checkups: &[Checkup]) -> serde_json::Result<String> {
     let stores = checkups.iter().map(|checkup| StoreReport {
         store: &checkup.store,

@@ -1,4 +1,4 @@
-//! Flags, help and what is said about arguments that cannot be used.
+//! Flags, help, and errors about invalid arguments.
 
 use insta::assert_snapshot;
 
@@ -75,7 +75,7 @@ fn no_command_shows_the_help() {
 
 #[test]
 fn bad_arguments_are_one_line() {
-    let attempts: [&[&str]; 14] = [
+    let attempts: [&[&str]; 16] = [
         &["--colour"],
         &["decid"],
         &["demo", "--fas"],
@@ -85,6 +85,8 @@ fn bad_arguments_are_one_line() {
         &["completions", "cmd"],
         &["check"],
         &["check", "rules.yaml", "--envoy-algorithm", "sliding"],
+        &["check", "rules.yaml", "--format", "xml"],
+        &["check", "rules.yaml", "--color", "sometimes"],
         &["migrate"],
         &["schema", "rules.yaml"],
         &["store", "chek"],

@@ -65,6 +65,31 @@ fn check() {
 }
 
 #[test]
+fn warnings_fail_a_strict_check() {
+    assert_snapshot!(conversation(
+        &[("native.yaml", NATIVE), ("envoy.yaml", ENVOYS)],
+        &[
+            &["check", "--strict", "native.yaml"],
+            &["check", "envoy.yaml"],
+            &["check", "--strict", "envoy.yaml"],
+            &["check", "--strict", "--format", "json", "envoy.yaml"],
+        ],
+    ));
+}
+
+#[test]
+fn a_check_as_json() {
+    assert_snapshot!(conversation(
+        &[("native.yaml", NATIVE), ("dir/a.yaml", ENVOYS), ("bad.yaml", BAD)],
+        &[
+            &["check", "--format", "json", "native.yaml"],
+            // A problem of a whole file has no line.
+            &["check", "--format", "json", "--color", "always", "bad.yaml", "dir", "missing.yaml"],
+        ],
+    ));
+}
+
+#[test]
 fn migrate() {
     let files = [("envoy.yaml", ENVOYS), ("bad.yaml", BAD)];
     assert_snapshot!(conversation(

@@ -12,7 +12,7 @@ fn it_shows_the_same_each_time() {
     let shown = String::from_utf8(output.stdout).unwrap();
     let without_speed: Vec<&str> = shown
         .lines()
-        .map(|line| if line.contains("checks a second") { "   (the speed)" } else { line.trim_end() })
+        .map(|line| if line.contains("checks per second") { "   (the speed)" } else { line.trim_end() })
         .collect();
     assert_snapshot!(without_speed.join("\n"));
 }

@@ -27,7 +27,7 @@ fn check_generated(name: &str, arguments: &[&str]) {
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
     let command = format!("cargo run -p tidegate-cli -- {} > docs/src/{name}", arguments.join(" "));
-    assert!(page(name) == printed, "docs/src/{name} is not what the schema says; make it anew: {command}");
+    assert!(page(name) == printed, "docs/src/{name} is out of date; update it: {command}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn every_alert_asks_for_metrics_that_exist_and_leads_to_the_runbook() {
     for metric in words(&alerts, &["tidegate_"]).into_iter().chain(words(&dashboard, &["tidegate_"])) {
         assert!(
             known.contains(metric.strip_suffix("_bucket").unwrap_or(metric)),
-            "docs/src/metrics.md has no {metric}"
+            "docs/src/metrics.md does not list {metric}"
         );
     }
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
@@ -86,7 +86,7 @@ fn every_flag_of_serve_stands_on_a_page() {
     assert!(flags.len() > 15, "{flags:?}");
     let operating = page("operating.md");
     for flag in flags {
-        assert!(operating.contains(&format!("`--{flag}")), "docs/src/operating.md says nothing of --{flag}");
+        assert!(operating.contains(&format!("`--{flag}")), "docs/src/operating.md does not list --{flag}");
     }
 }
 
@@ -95,7 +95,7 @@ fn every_page_stands_in_the_summary() {
     let summary = page("SUMMARY.md");
     for path in pages().iter().filter(|path| path.parent().unwrap().ends_with("docs/src")) {
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md has no {name}");
+        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not link {name}");
     }
 }
 
@@ -142,7 +142,7 @@ fn every_link_leads_somewhere() {
             }
         }
     }
-    assert!(lost.is_empty(), "links that lead nowhere:\n{}", lost.join("\n"));
+    assert!(lost.is_empty(), "broken links:\n{}", lost.join("\n"));
 }
 
 /// All files and folders below one, as documents name them: without the `src` of each crate, folders with a slash behind.
@@ -178,5 +178,5 @@ fn every_file_that_is_named_is_there() {
             }
         }
     }
-    assert!(lost.is_empty(), "files that are named and not there:\n{}", lost.join("\n"));
+    assert!(lost.is_empty(), "named files that do not exist:\n{}", lost.join("\n"));
 }

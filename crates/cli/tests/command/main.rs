@@ -11,6 +11,7 @@ mod conversations;
 mod demo;
 mod guide;
 mod streams;
+mod terminal;
 mod traces;
 
 use std::io::Write;

@@ -11,6 +11,7 @@ use tidegate_testkit::http::{Connection, get};
 use tidegate_testkit::process::directory;
 use tidegate_testkit::tidegate::Tidegate;
 use tidegate_testkit::wait::eventually;
+use tokio::time::Instant;
 
 use crate::clients::python;
 
@@ -133,4 +134,28 @@ fn it_does_not_finish_a_load() {
     assert!(log.contains("stopping"), "{log}");
     // One line is about the configuration of the start.
     assert_eq!(log.matches("configuration").count(), 1, "it has waited for the load: {log}");
+}
+
+/// Supervisors send a signal twice, to the process and to its group. Whoever means it sends another one later.
+#[test]
+fn a_second_signal_cuts_the_drain_short_only_if_it_comes_later() {
+    let start = || {
+        let tidegate = Tidegate::start(&["--drain-delay", "3"]);
+        for signal in [Signal::TERM, Signal::TERM, Signal::INT, Signal::TERM] {
+            tidegate.process.signal(signal);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(eventually(|| get(tidegate.http, "/readyz").status == 503), "it is not told to stop");
+        tidegate
+    };
+    let (mut waits, told) = (start(), Instant::now());
+    assert!(waits.process.ended().success());
+    assert!(told.elapsed() > Duration::from_secs(2), "gone after {:?}", told.elapsed());
+    assert!(!waits.process.log().contains("told to stop again"), "{}", waits.process.log());
+    let (mut is_cut, told) = (start(), Instant::now());
+    std::thread::sleep(Duration::from_millis(700));
+    is_cut.process.signal(Signal::TERM);
+    assert!(is_cut.process.ended().success());
+    assert!(told.elapsed() < Duration::from_millis(2_500), "{:?}", told.elapsed());
+    assert!(is_cut.process.log().contains("told to stop again"), "{}", is_cut.process.log());
 }

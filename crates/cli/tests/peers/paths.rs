@@ -164,7 +164,9 @@ fn nginx_passes_nothing_uncounted() {
         format!("location {location} {{ auth_request /ask-tidegate; proxy_pass http://{}; }}\n", application.address)
     };
     let places = place("= /login", &bench.login) + &place("/files/", &bench.files) + "location / {";
-    let nginx = Nginx::start_with(&bench.others, &bench.tidegate, &[("location / {", &places)]);
+    // The example has a place of the same name, which is renamed.
+    let changed = [("location = /login {", "location = /other {"), ("location / {", &places)];
+    let nginx = Nginx::start_with(bench.others.address, &bench.tidegate, &changed);
     let [login, files] = bench.check(nginx.address);
     check_found(&login, &["/login", "/login#f", "/%2flogin", "/.%2flogin", "/x/..%2flogin", "/logi%6e"]);
     check_found(&files, &["/files/x", "/files%2fx", "http://localhost/x/..%2ffiles/x/../y"]);

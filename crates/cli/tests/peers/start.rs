@@ -121,7 +121,10 @@ fn an_empty_secret_in_the_environment() {
         let mut command = command();
         command.env(name, "");
         let said = refusal_of(command, &[]);
-        assert!(said.contains("it is empty; give one, or leave out the flag and unset its variable"), "{said}");
+        assert!(
+            said.contains("it is empty; set a value, or omit the flag and unset its environment variable"),
+            "{said}"
+        );
     }
 }
 
@@ -138,7 +141,7 @@ fn localhost_is_an_address() {
 }
 
 #[test]
-fn on_all_addresses_it_proposes_loopback_and_says_that_administrators_need_a_token() {
+fn on_all_addresses_it_warns_that_admin_calls_need_a_token() {
     let start = |token: Option<&str>| {
         let mut command = command();
         command.args(["serve", "--http", "0.0.0.0:0", "--grpc", "127.0.0.1:0", "--resp", "[::]:0"]);
@@ -146,13 +149,13 @@ fn on_all_addresses_it_proposes_loopback_and_says_that_administrators_need_a_tok
         let mut process = Process::start(directory(), &mut command, None);
         let greeting = process.path("stdout");
         let greeting = || std::fs::read_to_string(&greeting).unwrap_or_default();
-        process.wait_until("the greeting", || greeting().ends_with("/metrics\n"));
+        process.wait_until("the greeting", || greeting().ends_with('\n'));
         (greeting(), process.log())
     };
     let (greeting, log) = start(None);
     assert!(greeting.contains("serves HTTP on 0.0.0.0:"), "{greeting}");
-    assert_eq!(greeting.matches("http://127.0.0.1:").count(), 2, "{greeting}");
-    assert!(greeting.contains("redis-cli -h ::1 -p "), "{greeting}");
+    // Commands to try are for terminals, and this goes to a file.
+    assert_eq!(greeting.lines().count(), 1, "{greeting}");
     let told = log.lines().filter(|line| line.contains("admin calls will be refused (403)")).collect::<Vec<_>>();
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("set TIDEGATE_ADMIN_TOKEN"), "{log}");

@@ -99,7 +99,7 @@ impl Answers {
         let rate = self.rate();
         let (middle, p99, most) = (self.took(500), self.took(990), self.took(1000));
         format!(
-            "{passed} passed, {denied} denied, {failed} failed, {rate:.0}/s, p50 {middle:?}, p99 {p99:?}, most {most:?}"
+            "{passed} passed, {denied} denied, {failed} failed, {rate:.0}/s, p50 {middle:?}, p99 {p99:?}, max {most:?}"
         )
     }
 }

@@ -127,8 +127,8 @@ impl Outage {
             },
         );
         let end = Instant::now();
-        println!("away: {}", answers.between(away, back).told());
-        println!("afterwards: {}", answers.between(back, end).told());
+        println!("during the outage: {}", answers.between(away, back).told());
+        println!("after the outage: {}", answers.between(back, end).told());
         (answers.between(away, back), answers.between(back, end))
     }
 
@@ -177,7 +177,7 @@ fn check_one(case: &Case, most: &impl Fn(&[u64]) -> u64, least: u64) {
     let most = most(&outage.known) + case.nodes as u64 * came_back;
     let (passed, late) = (away.count(Said::Passed), afterwards.count(Said::Passed));
     println!(
-        "{} nodes{}: known {:?}, {passed} and {late} passed of at most {most}",
+        "{} nodes{}: known states {:?}; {passed} passed during and {late} after the outage, of at most {most}",
         case.nodes, case.fields, outage.known
     );
     assert!(passed <= most, "{passed} passed, at most {most} may");
@@ -194,7 +194,7 @@ fn check_one(case: &Case, most: &impl Fn(&[u64]) -> u64, least: u64) {
     // not sent is debited, up to twice the limit.
     let (counted, unknown) = (outage.counted(), outage.unknown_calls());
     let all = case.before + passed + late;
-    println!("Redis counts {counted} of {all}, the ends of {unknown} calls are unknown, {came_back} came back");
+    println!("Redis counts {counted} of {all}; {unknown} calls with an unknown result, {came_back} units refilled");
     let least = all.min(2 * LIMIT).saturating_sub(came_back) as f64 - unknown;
     assert!(counted as f64 >= least, "Redis counts {counted} of {all}, {unknown} unknown");
     // A call without an answer may be made late, for a request that the node has denied by then.

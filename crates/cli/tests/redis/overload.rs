@@ -74,7 +74,7 @@ impl Run<'_> {
             let _end = SetAtEnd(&end);
             ask_all(protocol, &addresses(fleet, protocol), callers, |_| USER.1.to_owned(), Until::Denied)
         });
-        println!("{protocol:?}, {callers} callers, {consistency}: {}", answers.summary());
+        println!("{protocol:?}, {callers} clients, {consistency}: {}", answers.summary());
         assert_eq!(answers.denied, callers as u64, "each asks until it is denied");
         answers
     }
@@ -198,7 +198,7 @@ fn a_redis_that_is_starved_is_away_within_the_bound() {
         assert_eq!(charged(fleet.node(0), USER), BEFORE, "all of it was counted by Redis");
         let passed = BEFORE + run.ask(&fleet, &redis).passed;
         let most = BEFORE + known.iter().map(|known| LIMIT - known).sum::<u64>();
-        println!("{protocol:?}, starved: {passed} of at most {most}");
+        println!("{protocol:?}, paused Redis: {passed} passed of at most {most}");
         assert!(passed <= most, "{protocol:?}: {passed} passed, at most {most} may");
     }
 }
@@ -247,7 +247,7 @@ fn no_answer_takes_much_longer_than_the_wait() {
         // One for each connection, until it has learned how slow the store is.
         ask(fleet.nodes.len(), 10 * budget);
         let (mut answers, late) = lateness_during(|| ask(CALLERS, Duration::from_secs(3)));
-        println!("{protocol:?}, a slow store: {}, the machine is up to {late:.1?} late", answers.summary());
+        println!("{protocol:?}, slow store: {}; scheduling delays up to {late:.1?}", answers.summary());
         assert!(answers.overloaded > 0, "the nodes were not overloaded");
         let (p99, most) = (answers.p99(), WAIT + budget + Duration::from_millis(5) + 3 * late);
         assert!(!is_soak || p99 <= most, "{protocol:?}: 99 of 100 answers take {p99:?}, at most {most:?} may");

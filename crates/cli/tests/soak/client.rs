@@ -1,4 +1,4 @@
-//! Clients of the three protocols that ask the same: whether a user may do something once more.
+//! Clients of the three protocols, which all ask whether one more request of a user may pass.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,17 +37,17 @@ impl Protocol {
     }
 }
 
-/// Rules under which a user may do so much an hour.
+/// Returns rules that allow each user this many units per hour.
 pub(crate) fn rules(units: u64) -> String {
     format!("domains: {{api: {{rules: [{{name: per-user, key: {{entry: user}}, limit: {units}/hour}}]}}}}\n")
 }
 
-/// What a client is told.
+/// The answer to a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) quota: u64,
     pub(crate) left: u64,
-    /// Whether the server closes the connection after it.
+    /// Whether the server closes the connection after this answer.
     pub(crate) is_last: bool,
 }
 
@@ -71,7 +71,7 @@ impl Client {
         })
     }
 
-    /// Asks for one unit. An error of the kind `Other` is a wrong answer or half of one.
+    /// Takes one unit. An error of the kind `Other` is a wrong or incomplete answer.
     pub(crate) fn ask(&mut self, user: &str) -> io::Result<Answer> {
         match self {
             Client::Http(connection) => ask_http(connection, user),
@@ -88,8 +88,8 @@ fn ask_http(connection: &mut http::Connection, user: &str) -> io::Result<Answer>
         let value = answer.header(header)?;
         value.split(';').find_map(|part| part.strip_prefix(before)?.parse().ok())
     };
-    let told = number("ratelimit-policy", "q=").zip(number("ratelimit", "r="));
-    let (quota, left) = told.ok_or_else(|| io::Error::other(format!("{answer:?}")))?;
+    let numbers = number("ratelimit-policy", "q=").zip(number("ratelimit", "r="));
+    let (quota, left) = numbers.ok_or_else(|| io::Error::other(format!("{answer:?}")))?;
     Ok(Answer { quota, left, is_last: answer.header("connection") == Some("close") })
 }
 

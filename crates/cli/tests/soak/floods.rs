@@ -1,4 +1,5 @@
-//! Floods of HTTP/2 frames that cost the sender little: the connection ends or nothing grows, and others are answered.
+//! Floods of HTTP/2 frames that are cheap to send: the server closes the connection or its memory does not grow, and it
+//! still answers other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,20 +10,20 @@ use crate::http2::{
     head, literal,
 };
 use crate::load::{PLENTY, Server, Stop, milliseconds, probe, resident};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
-/// How long each flood lasts, on one connection after the other.
+/// Duration of each flood, on one connection after the other.
 const FLOOD: Duration = Duration::from_secs(4);
-/// Megabytes that the server may grow by.
+/// Largest growth of the server's memory, in megabytes.
 const GROWTH: f64 = 20.0;
 
 struct Flood {
     name: &'static str,
-    /// What is sent on each connection first.
+    /// The first bytes on each connection.
     start: fn() -> Vec<u8>,
-    /// What is sent again and again; the number makes streams of its own.
+    /// The bytes that are repeated; the number makes new streams.
     again: fn(u32) -> Vec<u8>,
-    /// Whether the server has to end such a connection.
+    /// Whether the server must close such a connection.
     must_end: bool,
 }
 
@@ -38,7 +39,7 @@ const FLOODS: [Flood; 8] = [
         must_end: true,
     },
     Flood {
-        name: "calls reset by their faults",
+        name: "calls that cause a reset",
         start: Vec::new,
         again: |number| {
             let stream = 2 * number + 1;
@@ -80,22 +81,22 @@ const FLOODS: [Flood; 8] = [
     },
 ];
 
-/// Frames that have to be acknowledged, and nobody reads that.
+/// Frames that the server acknowledges while the client does not read.
 const UNREAD: [&str; 2] = ["PING", "SETTINGS"];
-/// How many of them each connection sends at most: more than all buffers of the system have room for.
+/// Most of them that a connection sends: more than fit into all buffers of the system.
 const UNREAD_FRAMES: u32 = 2_000_000;
 const UNREAD_CONNECTIONS: usize = 5;
 
-/// What became of the connections of a flood.
+/// The fate of the connections of a flood.
 #[derive(Default)]
 struct Fate {
     ended: usize,
     stalled: usize,
-    /// How long the one that was open for longest was.
+    /// The longest time that a connection stayed open.
     longest: Duration,
 }
 
-/// Sends for as long as the server takes it, and never reads.
+/// Sends as long as the server accepts it, and never reads.
 fn attack(flood: &Flood, address: SocketAddr, stop: &Stop) -> Fate {
     let mut fate = Fate::default();
     while !stop.is_now() {
@@ -115,20 +116,20 @@ fn attack(flood: &Flood, address: SocketAddr, stop: &Stop) -> Fate {
             Ok(()) => {}
         }
         fate.longest = fate.longest.max(watch.elapsed());
-        // Whatever it said, goodbye included, so that closing is not a reset on this side.
+        // Unread bytes, such as GOAWAY, would turn the close on this side into a reset.
         let _ = stream.set_nonblocking(true);
         let _ = stream.read(&mut [0; 1024]);
     }
     fate
 }
 
-pub(crate) fn floods_of_frames_are_harmless(told: &mut Told) {
+pub(crate) fn floods_of_frames_are_harmless(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
     let quiet = probe(&server, Duration::from_secs(2));
-    told.figure("others' p50 / p99 before", quiet.told(), "");
+    progress.figure("p50 / p99 of other clients before", quiet.summary(), "");
     let before = resident(&server);
     for flood in &FLOODS {
-        told.say(&format!("{}, for {} s", flood.name, FLOOD.as_secs()));
+        progress.log(&format!("{}, for {} s", flood.name, FLOOD.as_secs()));
         let stop = Stop::default();
         let (fate, others, most) = std::thread::scope(|scope| {
             let attacker = scope.spawn(|| attack(flood, server.grpc, &stop));
@@ -144,22 +145,29 @@ pub(crate) fn floods_of_frames_are_harmless(told: &mut Told) {
         });
         let Fate { ended, stalled, longest } = fate;
         let growth = most - before;
-        let what = format!("{ended} ended, {stalled} stalled, at most {} open", milliseconds(longest));
-        told.figure(flood.name, what, if flood.must_end { "ended ≤ 1 s" } else { "ended or harmless" });
-        told.figure("  growth; others' p50 / p99", format!("{growth:.1} MB; {}", others.told()), "≤ 20 MB; answered");
+        let what = format!("{ended} closed, {stalled} stalled, open for at most {}", milliseconds(longest));
+        progress.figure(flood.name, what, if flood.must_end { "closed within 1 s" } else { "closed or harmless" });
+        progress.figure(
+            "  memory growth; p50 / p99 of other clients",
+            format!("{growth:.1} MB; {}", others.summary()),
+            "≤ 20 MB; all answered",
+        );
         assert!(growth <= GROWTH, "{}: {growth} MB", flood.name);
         assert!(!flood.must_end || (ended > 0 && longest <= Duration::from_secs(1)), "{}: {longest:?}", flood.name);
-        assert!(others.p99() < Duration::from_millis(250), "{}: {}", flood.name, others.told());
+        assert!(others.p99() < Duration::from_millis(250), "{}: {}", flood.name, others.summary());
     }
     for flood in FLOODS.iter().filter(|flood| UNREAD.contains(&flood.name)) {
-        nobody_reads(told, &server, flood, before);
+        nobody_reads(progress, &server, flood, before);
     }
 }
 
-/// Fills the way back with acknowledgements and goes on sending: the server ends the connection, since no call earns these
-/// frames, long before the way back is full.
-fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
-    told.say(&format!("{} frames on {UNREAD_CONNECTIONS} connections until they are not taken, unread", flood.name));
+/// Sends frames and does not read their acknowledgements. The server closes the connection long before the buffers are full,
+/// since there is no call that would justify the frames.
+fn nobody_reads(progress: &mut Progress, server: &Server, flood: &Flood, before: f64) {
+    progress.log(&format!(
+        "{} frames on {UNREAD_CONNECTIONS} connections until the server stops accepting them; answers are not read",
+        flood.name
+    ));
     let (watch, cpu) = (Watch::start(), cpu_seconds(server));
     let (mut held, mut taken, mut most) = (Vec::new(), 0, 0.0_f64);
     for _ in 0..UNREAD_CONNECTIONS {
@@ -172,8 +180,8 @@ fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
         held.push(stream);
     }
     let (sent, busy) = (watch.elapsed(), cpu_seconds(server) - cpu);
-    told.figure(
-        &format!("{} unread: frames written; CPU for all connections", flood.name),
+    progress.figure(
+        &format!("{}, answers not read: frames sent; CPU for all connections", flood.name),
         format!("{taken}; {busy:.2} s"),
         "≤ 0.5 s",
     );
@@ -184,14 +192,18 @@ fn nobody_reads(told: &mut Told, server: &Server, flood: &Flood, before: f64) {
         std::thread::sleep(Duration::from_millis(100));
     }
     let (waited, idle) = (watch.elapsed(), cpu_seconds(server) - cpu);
-    told.figure("  all are closed within; CPU meanwhile", format!("{waited:.1?}; {idle:.2} s"), "≤ 15 s; ≤ 1 s");
-    told.figure("  growth", format!("{:.1} MB", most - before), "≤ 20 MB");
+    progress.figure(
+        "  time until all are closed; CPU meanwhile",
+        format!("{waited:.1?}; {idle:.2} s"),
+        "≤ 15 s; ≤ 1 s",
+    );
+    progress.figure("  memory growth", format!("{:.1} MB", most - before), "≤ 20 MB");
     assert!(waited + sent < Duration::from_secs(30) && waited < Duration::from_secs(15), "{waited:?} after {sent:?}");
     assert!(most - before <= GROWTH && idle < 1.0 && busy <= 0.5, "{most} MB, {idle} s, {busy} s");
     drop(held);
 }
 
-/// Seconds of a processor that the server has used.
+/// CPU seconds that the server has used.
 fn cpu_seconds(server: &Server) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.process.child.id())).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -19,13 +19,13 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// A frame as it is sent.
+/// Encodes a frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What a client says first: that it takes as much as there is.
+/// The first bytes of a client, with the largest flow-control window.
 pub(crate) fn greeting() -> Vec<u8> {
     let window = 0x7fff_0000_u32.to_be_bytes();
     [PREFACE, &frame(SETTINGS, 0, 0, &[]), &frame(WINDOW_UPDATE, 0, 0, &window)].concat()
@@ -98,7 +98,7 @@ impl Connection {
                     goes = true;
                     let last = u32::from_be_bytes(frame.payload[..4].try_into().unwrap());
                     if last < stream {
-                        // It says that it has not looked at the call: a client asks elsewhere.
+                        // The server has not processed the call, so a client can retry it elsewhere.
                         return Err(io::ErrorKind::ConnectionRefused.into());
                     }
                 }

@@ -1,4 +1,4 @@
-//! Millions of keys, which must not make anybody free, and one key with all the load, which must not slow others.
+//! Millions of keys, which must not reset any limit, and one key with all the load, which must not slow down others.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,27 +9,27 @@ use tidegate_testkit::process::directory;
 use tidegate_testkit::tidegate::Tidegate;
 
 use crate::load::{PLENTY, Server, Stop, probe, resident};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
-/// Keys that are tried, and those that the server has room for.
+/// Keys that are sent, and keys that the server has room for.
 const KEYS: u64 = 10_000_000;
 const ROOM: u64 = 100_000;
-/// Commands that are sent at once.
+/// Commands per pipeline.
 const PIPELINE: u64 = 500;
-/// Megabytes that the server may grow by from its start, whatever the number of keys.
+/// Largest growth of the server's memory from its start, in megabytes, whatever the number of keys.
 const GROWTH: f64 = 64.0;
 
 /// Sends commands and counts the first numbers of their answers: 0 for allowed, 1 for denied.
-struct Throttle(BufReader<TcpStream>);
+pub(crate) struct Throttle(BufReader<TcpStream>);
 
 impl Throttle {
-    fn open(address: SocketAddr) -> Throttle {
+    pub(crate) fn open(address: SocketAddr) -> Throttle {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Throttle(BufReader::with_capacity(64 << 10, stream))
     }
 
-    /// How many of these commands were denied.
+    /// Sends commands and returns how many were denied.
     fn denied(&mut self, commands: &str, count: u64) -> u64 {
         self.0.get_mut().write_all(commands.as_bytes()).unwrap();
         (0..count).map(|_| self.answer()).sum()
@@ -42,13 +42,17 @@ impl Throttle {
         first[1..].parse().unwrap()
     }
 
-    /// Whether a command of TIDEGATE.CHECK passes.
-    fn passes(&mut self, command: &str) -> bool {
-        self.0.get_mut().write_all(command.as_bytes()).unwrap();
-        // Five numbers, and a name with its length before it.
-        let lines: Vec<String> = (0..8).map(|_| self.line()).collect();
-        assert_eq!(lines[0], "*6", "{lines:?}");
-        lines[1] == ":0"
+    /// Sends TIDEGATE.CHECK commands and returns how many pass.
+    pub(crate) fn passes(&mut self, commands: &str, count: u64) -> u64 {
+        self.0.get_mut().write_all(commands.as_bytes()).unwrap();
+        let mut passed = 0;
+        for _ in 0..count {
+            // Five numbers, and a name after its length.
+            let lines: [String; 8] = std::array::from_fn(|_| self.line());
+            assert_eq!(lines[0], "*6", "{lines:?}");
+            passed += u64::from(lines[1] == ":0");
+        }
+        passed
     }
 
     /// One line, without its end.
@@ -58,13 +62,13 @@ impl Throttle {
         line.trim_end().to_owned()
     }
 
-    /// Whether this user, of five tries an hour, is denied once more.
+    /// Returns whether one more request of this user, with a limit of five per hour, is denied.
     fn is_limited(&mut self, user: &str) -> bool {
         self.denied(&format!("CL.THROTTLE {user} 4 5 3600\r\n"), 1) == 1
     }
 }
 
-pub(crate) fn ten_million_keys_stay_within_bounds(told: &mut Told) {
+pub(crate) fn ten_million_keys_stay_within_bounds(progress: &mut Progress) {
     let tidegate = Tidegate::start(&["--store", &format!("memory:{ROOM}")]);
     let start = resident(&tidegate);
     let mut victims = Throttle::open(tidegate.resp);
@@ -77,38 +81,38 @@ pub(crate) fn ten_million_keys_stay_within_bounds(told: &mut Told) {
     let (next, looks, watch) = (AtomicU64::new(0), AtomicU64::new(0), Watch::start());
     let (most, denied) = std::thread::scope(|scope| {
         let senders = [0, 1].map(|_| scope.spawn(|| send_keys(tidegate.resp, &next)));
-        let (mut most, mut said, mut is_late_limited) = (0.0_f64, 0, false);
+        let (mut most, mut logged, mut is_late_limited) = (0.0_f64, 0, false);
         while !senders.iter().all(|sender| sender.is_finished()) {
             let sent = next.load(Ordering::Relaxed);
             if sent > KEYS / 4 && !is_late_limited {
                 is_late_limited = true;
                 limit(&mut victims, "late");
             }
-            assert!(victims.is_limited("early"), "free after {sent} keys");
-            assert!(!is_late_limited || victims.is_limited("late"), "who came late is free after {sent} keys");
+            assert!(victims.is_limited("early"), "the early user is not limited after {sent} keys");
+            assert!(!is_late_limited || victims.is_limited("late"), "the late user is not limited after {sent} keys");
             looks.fetch_add(1, Ordering::Relaxed);
             most = most.max(resident(&tidegate));
-            if sent / (KEYS / 5) > said {
-                said = sent / (KEYS / 5);
-                told.say(&format!("{} million keys, {most:.1} MB", sent / 1_000_000));
+            if sent / (KEYS / 5) > logged {
+                logged = sent / (KEYS / 5);
+                progress.log(&format!("{} million keys, {most:.1} MB", sent / 1_000_000));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         (most, senders.into_iter().map(|sender| sender.join().unwrap()).sum::<u64>())
     });
     let rate = next.load(Ordering::Relaxed) as f64 / watch.elapsed().as_secs_f64();
-    told.figure("unique keys, room for 100,000", KEYS, "");
+    progress.figure("different keys, with room for 100,000", KEYS, "");
     let counted = counted() - before;
-    told.figure("commands that the server counted", counted, "≥ the keys");
+    progress.figure("commands counted by the server", counted, "≥ keys");
     assert!(counted >= KEYS as f64, "{counted}");
-    told.figure("new keys denied, as there was no room", denied, "");
-    told.figure("keys a second", format!("{rate:.0}"), "");
-    told.figure("memory at the start / most", format!("{start:.1} / {most:.1} MB"), "+ ≤ 64 MB");
-    told.figure("looks at limited victims, all denied", looks.load(Ordering::Relaxed), "all");
+    progress.figure("new keys denied for lack of room", denied, "");
+    progress.figure("keys per second", format!("{rate:.0}"), "");
+    progress.figure("memory at the start / maximum", format!("{start:.1} / {most:.1} MB"), "growth ≤ 64 MB");
+    progress.figure("checks of limited users, all denied", looks.load(Ordering::Relaxed), "all");
     assert!(most - start <= GROWTH, "{most} MB");
 }
 
-/// Sends its part of the keys; how many of them were denied.
+/// Sends its part of the keys, and returns how many were denied.
 fn send_keys(address: SocketAddr, next: &AtomicU64) -> u64 {
     let (mut throttle, mut denied) = (Throttle::open(address), 0);
     loop {
@@ -122,13 +126,13 @@ fn send_keys(address: SocketAddr, next: &AtomicU64) -> u64 {
     }
 }
 
-/// Keys at five a day that a stranger sends: 25 times as many as there is room for.
+/// Keys with a limit of five per day that a client sends: 25 times as many as there is room for.
 const CALLERS_KEYS: u64 = 2_500_000;
 
-/// Users that come new to a rule of five a day after that.
+/// New users under a rule of five per day after that.
 const NEWCOMERS: usize = 200;
 
-pub(crate) fn keys_of_callers_shut_no_rule_out(told: &mut Told) {
+pub(crate) fn keys_of_callers_shut_no_rule_out(progress: &mut Progress) {
     let directory = directory();
     let path = directory.path().join("rules.yaml");
     std::fs::write(&path, FIVE_A_DAY).unwrap();
@@ -139,15 +143,15 @@ pub(crate) fn keys_of_callers_shut_no_rule_out(told: &mut Told) {
             scope.spawn(|| send_five_a_day(tidegate.resp, &next));
         }
     });
-    told.figure("keys of CL.THROTTLE at 5 a day", CALLERS_KEYS, "");
-    told.figure("the flood took", format!("{:.1} s", watch.elapsed().as_secs_f64()), "");
+    progress.figure("keys of CL.THROTTLE, 5 per day", CALLERS_KEYS, "");
+    progress.figure("duration of the flood", format!("{:.1} s", watch.elapsed().as_secs_f64()), "");
     let mut rules = Throttle::open(tidegate.resp);
     let served = |user: &usize| {
         let command = format!("TIDEGATE.CHECK api user new{user}\r\n");
-        (0..7).filter(|_| rules.passes(&command)).count() == 5
+        (0..7).map(|_| rules.passes(&command, 1)).sum::<u64>() == 5
     };
     let served = (0..NEWCOMERS).filter(served).count();
-    told.figure("newcomers of a rule that got five of five", served, "all 200");
+    progress.figure("new users under a rule with 5 of 5 units", served, "all 200");
     assert_eq!(served, NEWCOMERS);
 }
 
@@ -170,21 +174,29 @@ fn send_five_a_day(address: SocketAddr, next: &AtomicU64) {
     }
 }
 
-pub(crate) fn a_hot_key_does_not_slow_others(told: &mut Told) {
+pub(crate) fn a_hot_key_does_not_slow_others(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
-    // The same load both times, so that only what it is about differs.
-    let spread = under_load(told, &server, 10_000);
-    let hot = under_load(told, &server, 1);
+    // The same load both times, so that only the number of keys differs.
+    let spread = under_load(progress, &server, 10_000);
+    let hot = under_load(progress, &server, 1);
     let ratio = hot.0.p99().as_secs_f64() / spread.0.p99().as_secs_f64();
-    told.figure("load over 10,000 keys, others' p50 / p99", format!("{:.0}/s, {}", spread.1, spread.0.told()), "");
-    told.figure("load on one key, others' p50 / p99", format!("{:.0}/s, {}", hot.1, hot.0.told()), "p99 ≤ 2×");
-    told.figure("ratio of the p99s", format!("{ratio:.2}"), "");
-    assert!(hot.0.p99() <= spread.0.p99() * 2 + Duration::from_millis(20), "{}", hot.0.told());
+    progress.figure(
+        "load on 10,000 keys; p50 / p99 of other clients",
+        format!("{:.0}/s; {}", spread.1, spread.0.summary()),
+        "",
+    );
+    progress.figure(
+        "load on one key; p50 / p99 of other clients",
+        format!("{:.0}/s; {}", hot.1, hot.0.summary()),
+        "p99 ≤ 2×",
+    );
+    progress.figure("p99 ratio", format!("{ratio:.2}"), "");
+    assert!(hot.0.p99() <= spread.0.p99() * 2 + Duration::from_millis(20), "{}", hot.0.summary());
 }
 
-/// What others see while two connections send as much as they can about so many keys, and how much that was.
-fn under_load(told: &Told, server: &Server, keys: u64) -> (crate::load::Latencies, f64) {
-    told.say(&format!("load over {keys} keys, for 10 s"));
+/// Returns the latencies of other clients while two connections send as much as they can for this many keys, and the rate.
+fn under_load(progress: &Progress, server: &Server, keys: u64) -> (crate::load::Latencies, f64) {
+    progress.log(&format!("load on {keys} keys for 10 s"));
     let (stop, sent) = (Stop::default(), AtomicU64::new(0));
     let others = std::thread::scope(|scope| {
         for _ in 0..2 {

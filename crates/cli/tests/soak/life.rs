@@ -1,4 +1,4 @@
-//! What happens to a server that lives long: its rules change, are broken, it is told to stop, and it goes on for a minute.
+//! The life of a server: reloads, bad files, stops, and memory over one minute.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,19 +11,19 @@ use tidegate_testkit::wait::eventually;
 
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
 use crate::load::{PLENTY, Server, Stop, directory, hammer, milliseconds, resident};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 const LOADS: &str = "ratelimit_service_config_load_success";
 const REFUSALS: &str = "ratelimit_service_config_load_error";
 
-/// Replaces a file at once, as editors and deployments do.
+/// Replaces a file atomically, as editors and deployments do.
 fn write(path: &Path, text: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, path).unwrap();
 }
 
-/// Tells it to reload and waits until one more of these was counted; how long that took.
+/// Makes the server reload, waits until this metric rises, and returns how long that took.
 fn reload(server: &Server, metric: &str) -> Duration {
     let count = || server.metric(metric).unwrap_or_else(|| panic!("no {metric}"));
     let before = count();
@@ -33,7 +33,7 @@ fn reload(server: &Server, metric: &str) -> Duration {
     watch.elapsed()
 }
 
-/// Asks over every protocol without a pause while something is done, and counts the answers.
+/// Sends requests over every protocol without a pause while an action runs, and returns the numbers of answers.
 fn under_load(server: &Server, users: u64, check: impl Fn(Answer) + Sync, act: impl FnOnce()) -> [u64; 3] {
     let (stop, asked) = (Stop::default(), [const { AtomicU64::new(0) }; 3]);
     std::thread::scope(|scope| {
@@ -47,9 +47,9 @@ fn under_load(server: &Server, users: u64, check: impl Fn(Answer) + Sync, act: i
     asked.map(AtomicU64::into_inner)
 }
 
-pub(crate) fn a_hundred_reloads_lose_nothing(told: &mut Told) {
+pub(crate) fn a_hundred_reloads_lose_nothing(progress: &mut Progress) {
     let server = Server::start(100, &["--store", "memory:4000000"]);
-    // A user that is new has the whole quota, of the old rules or of the new ones.
+    // A new user has the whole limit, by the old or the new rules.
     let check = |answer: Answer| {
         let Answer { quota, left, .. } = answer;
         assert!([100, 200].contains(&quota) && left == quota - 1, "{answer:?}");
@@ -59,22 +59,26 @@ pub(crate) fn a_hundred_reloads_lose_nothing(told: &mut Told) {
         for number in 0..100 {
             write(&server.path("rules.yaml"), rules(if number % 2 == 0 { 200 } else { 100 }).as_bytes());
             slowest = slowest.max(reload(&server, LOADS));
-            // So that many requests meet each of them.
+            // Many requests are answered by each configuration.
             std::thread::sleep(Duration::from_millis(50));
             if number % 25 == 24 {
-                told.say(&format!("{} reloads", number + 1));
+                progress.log(&format!("{} reloads", number + 1));
             }
         }
     });
     let [http, grpc, resp] = asked;
-    told.figure("reloads", server.metric(LOADS).unwrap() - 1.0, "≥ 100");
-    told.figure("answers, all by the old or the new rules", format!("{http} http, {grpc} grpc, {resp} resp"), "all");
-    told.figure("the slowest reload", milliseconds(slowest), "");
+    progress.figure("reloads", server.metric(LOADS).unwrap() - 1.0, "≥ 100");
+    progress.figure(
+        "answers, all by the old or the new rules",
+        format!("{http} http, {grpc} grpc, {resp} resp"),
+        "all",
+    );
+    progress.figure("slowest reload", milliseconds(slowest), "");
     assert!(asked.iter().all(|asked| *asked > 1_000), "{asked:?}");
     assert_eq!(server.metric(REFUSALS), Some(0.0));
 }
 
-/// Files that cannot be used, each for a reason of its own.
+/// Invalid files, each for a different reason.
 fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
     let rule = |rule: &str| format!("domains: {{api: {{rules: [{rule}]}}}}\n").into_bytes();
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
@@ -86,16 +90,16 @@ fn bad_files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("blank fields", rule("{name: , key: , limit: }")),
         ("blank domains", b"domains: {api: {rules: [{}]}, other: {rules: }, : }\n".to_vec()),
-        ("a bomb of aliases", bomb.into_bytes()),
+        ("nested aliases", bomb.into_bytes()),
         ("ten megabytes", [long.as_bytes(), &vec![b' '; 3 << 20]].concat()),
         ("nested lists", b"[".repeat(100_000)),
-        ("not text", (0..=255).cycle().take(100_000).collect()),
+        ("not UTF-8", (0..=255).cycle().take(100_000).collect()),
         ("a limit that overflows", rule("{name: x, limit: 99999999999999999999999999/s}")),
         ("half a file", rules(100).as_bytes()[..40].to_vec()),
     ]
 }
 
-pub(crate) fn bad_files_change_nothing(told: &mut Told) {
+pub(crate) fn bad_files_change_nothing(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
     let before = resident(&server);
     let path = server.path("rules.yaml");
@@ -103,7 +107,7 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
     let check = |answer: Answer| assert_eq!(answer.quota, PLENTY, "the old rules stay");
     let asked = under_load(&server, 10_000, check, || {
         let watch = Watch::start();
-        // On a machine that is busy with other things, fewer do.
+        // Fewer rounds on a busy machine.
         for round in (0..10).take_while(|_| watch.elapsed() < Duration::from_secs(45)) {
             for (name, text) in bad_files() {
                 write(&path, &text);
@@ -111,7 +115,7 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
                 slowest = slowest.max((took, name));
                 rounds += 1;
             }
-            // A link that leads nowhere, and then to itself, as a swap that went wrong.
+            // A link to a missing file, and then to itself, as after a failed swap.
             for target in ["missing.yaml", "rules.yaml"] {
                 std::fs::remove_file(&path).unwrap();
                 symlink(target, &path).unwrap();
@@ -120,15 +124,15 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
             }
             most = most.max(resident(&server));
             if round % 3 == 2 {
-                told.say(&format!("{rounds} bad files, {most:.1} MB"));
+                progress.log(&format!("{rounds} bad files, {most:.1} MB"));
             }
         }
     });
-    told.figure("bad files, all refused and counted", rounds, "");
-    told.figure("answers meanwhile, by the old rules", asked.iter().sum::<u64>(), "all");
+    progress.figure("bad files, all rejected and counted", rounds, "");
+    progress.figure("answers meanwhile, by the old rules", asked.iter().sum::<u64>(), "all");
     let (took, name) = slowest;
-    told.figure("the slowest refusal under full load", format!("{} ({name})", milliseconds(took)), "");
-    told.figure("memory before / most", format!("{before:.1} / {most:.1} MB"), "+ ≤ 100 MB");
+    progress.figure("slowest refusal under full load", format!("{} ({name})", milliseconds(took)), "");
+    progress.figure("memory before / maximum", format!("{before:.1} / {most:.1} MB"), "growth ≤ 100 MB");
     assert!(most - before < 100.0, "{most} MB");
     assert!(took < Duration::from_secs(3), "{name}: {took:?}");
     let log = server.process.log();
@@ -139,12 +143,12 @@ pub(crate) fn bad_files_change_nothing(told: &mut Told) {
         write(&path, &text);
         slowest = slowest.max((reload(&server, REFUSALS), name));
     }
-    told.figure("the slowest refusal otherwise", format!("{} ({})", milliseconds(slowest.0), slowest.1), "< 100 ms");
+    progress.figure("slowest refusal without load", format!("{} ({})", milliseconds(slowest.0), slowest.1), "< 100 ms");
     assert!(slowest.0 < Duration::from_millis(250), "{slowest:?}");
     reload_good(&server);
 }
 
-/// After all of them, a good file is taken.
+/// Makes sure that a valid file is loaded afterwards.
 fn reload_good(server: &Server) {
     write(&server.path("rules.yaml"), rules(7).as_bytes());
     reload(server, LOADS);
@@ -152,20 +156,20 @@ fn reload_good(server: &Server) {
     assert_eq!(client.ask("new").unwrap().quota, 7);
 }
 
-/// What became of requests around a stop.
+/// The fate of requests around a stop.
 #[derive(Default)]
 struct Stopped {
     answered: AtomicU64,
-    /// Requests that met a connection which the server had just closed: it never saw them.
+    /// Requests on a connection that the server had just closed: it never received them.
     unseen: AtomicU64,
-    /// Connections that came too late to be accepted.
+    /// Connections that were too late to be accepted.
     late: AtomicU64,
-    is_told: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
-/// Asks until the server is gone. Half an answer, or none before it was told to stop, is a lost request.
+/// Sends requests until the server is gone. An incomplete answer, or none before the stop signal, is a lost request.
 fn ask_until_gone(server: &Server, protocol: Protocol, stopped: &Stopped) {
-    let is_told = || stopped.is_told.load(Ordering::SeqCst);
+    let is_stopping = || stopped.is_stopping.load(Ordering::SeqCst);
     while let Ok(mut client) = Client::open(protocol, protocol.address(server)) {
         for number in 0_u64.. {
             match client.ask(protocol.name()) {
@@ -176,7 +180,7 @@ fn ask_until_gone(server: &Server, protocol: Protocol, stopped: &Stopped) {
                     }
                 }
                 Err(error) => {
-                    assert!(is_told(), "{protocol:?}: a request failed while it was ready: {error}");
+                    assert!(is_stopping(), "{protocol:?}: a request failed while it was ready: {error}");
                     assert_ne!(error.kind(), std::io::ErrorKind::Other, "{protocol:?}: {error}");
                     let count = if number == 0 { &stopped.late } else { &stopped.unseen };
                     count.fetch_add(1, Ordering::Relaxed);
@@ -185,17 +189,17 @@ fn ask_until_gone(server: &Server, protocol: Protocol, stopped: &Stopped) {
             }
         }
     }
-    assert!(is_told(), "{protocol:?}: gone before it was told to");
+    assert!(is_stopping(), "{protocol:?}: gone before the stop signal");
 }
 
-/// Where the server writes each of its decisions.
+/// A directory, and the path of a decision log in it.
 fn decision_log() -> (tempfile::TempDir, String) {
     let directory = directory();
     let path = directory.path().join("decisions.jsonl").to_str().unwrap().to_owned();
     (directory, path)
 }
 
-pub(crate) fn ten_stops_lose_nothing(told: &mut Told) {
+pub(crate) fn ten_stops_lose_nothing(progress: &mut Progress) {
     let (mut answered, mut unseen, mut late, mut slowest) = (0, 0, 0, Duration::ZERO);
     for number in 1..=10 {
         let (directory, decisions) = decision_log();
@@ -209,30 +213,30 @@ pub(crate) fn ten_stops_lose_nothing(told: &mut Told) {
             std::thread::sleep(Duration::from_millis(500));
             let watch = Watch::start();
             server.process.signal(Signal::TERM);
-            assert!(eventually(|| get(server.http, "/readyz").status == 503), "it stays ready");
-            stopped.is_told.store(true, Ordering::SeqCst);
+            assert!(eventually(|| get(server.http, "/readyz").status == 503), "the server stays ready");
+            stopped.is_stopping.store(true, Ordering::SeqCst);
             watch
         });
         assert!(server.tidegate.process.ended().success());
         slowest = slowest.max(watch.elapsed());
         let answers = stopped.answered.into_inner();
-        // What was decided was answered: none of those that failed had been charged.
+        // Each decision was answered: no failed request was charged.
         let decided = std::fs::read_to_string(&decisions).unwrap().lines().count();
         assert_eq!(u64::try_from(decided).unwrap(), answers, "stop {number}: decisions and answers");
         drop(directory);
         answered += answers;
         unseen += stopped.unseen.into_inner();
         late += stopped.late.into_inner();
-        told.say(&format!("stop {number}: {answered} answers so far"));
+        progress.log(&format!("stop {number}: {answered} answers so far"));
     }
-    told.figure("answers around ten stops", answered, "= decisions");
-    told.figure("requests into a connection just closed", unseen, "≤ 6 a stop");
-    told.figure("connections too late to be accepted", late, "");
-    told.figure("the slowest stop, with 1 s of delay", format!("{:.1} s", slowest.as_secs_f64()), "≤ 21 s");
+    progress.figure("answers around ten stops", answered, "= decisions");
+    progress.figure("requests on a connection just closed", unseen, "≤ 6 per stop");
+    progress.figure("connections too late to be accepted", late, "");
+    progress.figure("slowest stop, with a drain delay of 1 s", format!("{:.1} s", slowest.as_secs_f64()), "≤ 21 s");
     assert!(unseen <= 60 && slowest < Duration::from_secs(21), "{unseen}, {slowest:?}");
 }
 
-pub(crate) fn memory_is_steady_over_a_minute(told: &mut Told) {
+pub(crate) fn memory_is_steady_over_a_minute(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
     let mut samples = Vec::new();
     let asked = under_load(
@@ -244,7 +248,7 @@ pub(crate) fn memory_is_steady_over_a_minute(told: &mut Told) {
                 std::thread::sleep(Duration::from_secs(1));
                 samples.push(resident(&server));
                 if second % 10 == 0 {
-                    told.say(&format!("{second} s, {:.1} MB", resident(&server)));
+                    progress.log(&format!("{second} s, {:.1} MB", resident(&server)));
                 }
             }
         },
@@ -252,7 +256,7 @@ pub(crate) fn memory_is_steady_over_a_minute(told: &mut Told) {
     let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
     let (middle, end) = (most(&samples[20..40]), most(&samples[40..]));
     let [http, grpc, resp] = asked;
-    told.figure("answers in 60 s", format!("{http} http, {grpc} grpc, {resp} resp"), "all");
-    told.figure("most memory, second / last 20 s", format!("{middle:.1} / {end:.1} MB"), "+ ≤ 4 MB");
+    progress.figure("answers in 60 s", format!("{http} http, {grpc} grpc, {resp} resp"), "all");
+    progress.figure("peak memory, second / last 20 s", format!("{middle:.1} / {end:.1} MB"), "growth ≤ 4 MB");
     assert!(end - middle <= 4.0, "{middle} to {end} MB");
 }

@@ -1,4 +1,4 @@
-//! Load, latencies, and what the server takes of the machine.
+//! Load, latencies, and the resources of the server.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -11,34 +11,43 @@ use tidegate_testkit::tidegate::Tidegate;
 use crate::client::{Answer, Client, PROTOCOLS, Protocol, rules};
 use crate::report::Watch;
 
-/// Between the requests of a client that only looks how long they take.
+/// Pause between the requests of a client that measures latency.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A directory in memory where there is one: replacing a file on a busy disk takes seconds.
+/// Creates a directory, in memory if possible: replacing a file on a busy disk takes seconds.
 pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A limit that nobody reaches in a run.
+/// A limit that no run reaches.
 pub(crate) const PLENTY: u64 = 1_000_000_000;
 
-/// A server with its rules, which may change.
+/// A server with a file of rules that can be changed.
 pub(crate) struct Server {
     pub(crate) tidegate: Tidegate,
     directory: TempDir,
 }
 
 impl Server {
-    /// Starts it with rules under which a user may do so much an hour.
+    /// Starts a server with rules that allow each user this many units per hour.
     pub(crate) fn start(units: u64, arguments: &[&str]) -> Server {
         Server::start_by(units, arguments, Tidegate::start)
     }
 
-    /// The same, started in another way.
+    /// Starts a server with these rules.
+    pub(crate) fn with_rules(rules: &str, arguments: &[&str]) -> Server {
+        Server::start_with(rules, arguments, Tidegate::start)
+    }
+
+    /// Starts a server by another function.
     pub(crate) fn start_by(units: u64, arguments: &[&str], start: impl FnOnce(&[&str]) -> Tidegate) -> Server {
+        Server::start_with(&rules(units), arguments, start)
+    }
+
+    fn start_with(rules: &str, arguments: &[&str], start: impl FnOnce(&[&str]) -> Tidegate) -> Server {
         let directory = directory();
         let path = directory.path().join("rules.yaml");
-        std::fs::write(&path, rules(units)).unwrap();
+        std::fs::write(&path, rules).unwrap();
         let all = [&["--config", path.to_str().unwrap()], arguments].concat();
         Server { tidegate: start(&all), directory }
     }
@@ -56,12 +65,12 @@ impl Deref for Server {
     }
 }
 
-/// How long answers took.
+/// Sorted latencies of answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// The time that so many of a thousand answers did not exceed.
+    /// Returns the latency at a rank, in thousandths.
     fn at(&self, thousandth: usize) -> Duration {
         let place = (self.0.len() * thousandth / 1000).min(self.0.len() - 1);
         self.0[place]
@@ -71,8 +80,8 @@ impl Latencies {
         self.at(990)
     }
 
-    /// Both of interest, for people.
-    pub(crate) fn told(&self) -> String {
+    /// Returns the p50 and the p99 as text.
+    pub(crate) fn summary(&self) -> String {
         format!("{} / {}", milliseconds(self.at(500)), milliseconds(self.p99()))
     }
 }
@@ -81,7 +90,7 @@ pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Asks quietly over all three protocols for so long. Every request must be answered.
+/// Sends a light load over all three protocols for a time, and returns its latencies. Every request must be answered.
 pub(crate) fn probe(tidegate: &Tidegate, time: Duration) -> Latencies {
     let probes = PROTOCOLS.map(|protocol| (protocol, protocol.address(tidegate)));
     let mut all: Vec<Duration> = std::thread::scope(|scope| {
@@ -105,7 +114,7 @@ pub(crate) fn probe(tidegate: &Tidegate, time: Duration) -> Latencies {
     Latencies(all)
 }
 
-/// Tells all who ask that it is time to stop; also when a run fails.
+/// A flag that ends the load, even if a run fails.
 #[derive(Default)]
 pub(crate) struct Stop(AtomicBool);
 
@@ -127,8 +136,8 @@ impl Drop for StopAtTheEnd<'_> {
     }
 }
 
-/// Asks without a pause until it is time to stop, as a user that is a new one each `users` times. Every request must be
-/// answered, and `check` looks at each.
+/// Sends requests without a pause until the load ends, for `users` users in turn. Every request must be answered, and
+/// `check` is called with each answer.
 pub(crate) fn hammer(
     tidegate: &Tidegate,
     protocol: Protocol,
@@ -144,14 +153,14 @@ pub(crate) fn hammer(
     }
 }
 
-/// Megabytes that the server has in memory.
+/// Resident memory of the server, in megabytes.
 pub(crate) fn resident(tidegate: &Tidegate) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", tidegate.process.child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
-/// Files and sockets that the server has open.
+/// Number of open files and sockets of the server.
 pub(crate) fn open_files(tidegate: &Tidegate) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", tidegate.process.child.id())).unwrap().count()
 }

@@ -1,4 +1,4 @@
-//! Two networks on one machine, with a line between them that can be cut. They need root.
+//! Two networks on one machine, with a link between them that can be cut. They need root.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -7,19 +7,19 @@ use std::process::Command;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tidegate_testkit::process::{command, printed};
 
-/// Two networks, with one address each; they go with it.
+/// Two networks with one address each, which are removed when the value is dropped.
 pub(crate) struct Networks {
     names: [String; 2],
 }
 
-/// Their addresses, of a range that nobody routes.
+/// Their addresses, from a range that is not routed.
 pub(crate) const ADDRESSES: [&str; 2] = ["198.18.77.1", "198.18.77.2"];
 
 impl Networks {
     pub(crate) fn make() -> Networks {
         assert!(
             rustix::process::geteuid().is_root(),
-            "networks of their own need root: run this as root, or leave it out"
+            "network namespaces need root: run this as root, or leave it out"
         );
         let id = std::process::id();
         let networks = Networks { names: [format!("tide-a-{id}"), format!("tide-b-{id}")] };
@@ -36,19 +36,19 @@ impl Networks {
         networks
     }
 
-    /// Cuts the line, or mends it. Within each network all goes on.
+    /// Cuts or restores the link. Each network keeps working by itself.
     pub(crate) fn cut(&self, cut: bool) {
         ip(&["-n", &self.names[1], "link", "set", "line", if cut { "down" } else { "up" }]);
     }
 
-    /// A command that runs in one of the networks.
+    /// Returns a command that runs in one of the networks.
     pub(crate) fn command(&self, network: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[network], program]);
         command
     }
 
-    /// Does something on a thread in one of the networks.
+    /// Runs a function on a thread in one of the networks.
     pub(crate) fn inside<T: Send>(&self, network: usize, something: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.names[network])).unwrap();
         std::thread::scope(|scope| {

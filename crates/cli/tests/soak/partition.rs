@@ -1,4 +1,5 @@
-//! A primary of a Cluster is cut off together with its clients: it admits until it notices, and all of that is lost.
+//! A primary of a Cluster is cut off together with its clients: it admits requests until it notices, and their counts are
+//! lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,19 +10,19 @@ use tidegate_testkit::tidegate::Tidegate;
 use tidegate_testkit::wait::eventually;
 
 use crate::namespaces::{ADDRESSES, Networks};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// By then it has noticed.
+/// The longest time until the primary notices.
 const NOTICED: Duration = Duration::from_millis(1_600);
 const LIMIT: u64 = 10_000_000;
-/// The first network has one primary, the other one all other nodes.
+/// The first network has one primary, the second one all other nodes.
 const NODES: [(usize, u16); 6] = [(0, 7000), (1, 7001), (1, 7002), (1, 7003), (1, 7004), (1, 7005)];
 
-/// When somebody was told what, since the line was cut or before.
-type Said = (Duration, u16);
+/// The time and the status of an answer.
+type Answer = (Duration, u16);
 
-pub(crate) fn a_primary_that_is_cut_off_admits_no_more_than_it_must(told: &mut Told) {
+pub(crate) fn a_primary_that_is_cut_off_admits_no_more_than_it_must(progress: &mut Progress) {
     let networks = Networks::make();
     let _nodes: Vec<Process> = NODES.iter().map(|node| start_node(&networks, *node)).collect();
     join(&networks);
@@ -39,9 +40,9 @@ pub(crate) fn a_primary_that_is_cut_off_admits_no_more_than_it_must(told: &mut T
     let nodes = [0, 1]
         .map(|network| Tidegate::start_by(networks.command(network, binary), &["--config", path.to_str().unwrap()]));
     let user = user_of_the_first(&networks, &nodes[0]);
-    told.say("the Cluster is up");
+    progress.log("the Cluster is up");
     let (watch, end) = (Watch::start(), AtomicBool::new(false));
-    let (cut, mended, said) = std::thread::scope(|scope| {
+    let (cut, restored, answers) = std::thread::scope(|scope| {
         let askers = [0, 1].map(|network| {
             let (networks, node, user, watch, end) = (&networks, &nodes[network], &user, &watch, &end);
             scope.spawn(move || networks.inside(network, || ask(node, user, watch, end)))
@@ -50,38 +51,38 @@ pub(crate) fn a_primary_that_is_cut_off_admits_no_more_than_it_must(told: &mut T
         let cut = watch.elapsed();
         networks.cut(true);
         std::thread::sleep(Duration::from_secs(6));
-        let mended = watch.elapsed();
+        let restored = watch.elapsed();
         networks.cut(false);
         std::thread::sleep(Duration::from_secs(5));
         end.store(true, Relaxed);
-        (cut, mended, askers.map(|asker| asker.join().unwrap()))
+        (cut, restored, askers.map(|asker| asker.join().unwrap()))
     });
-    let [here, there] = &said;
-    let passed = |said: &[Said], from: Duration, to: Duration| {
-        said.iter().filter(|(at, status)| *status == 200 && (from..to).contains(at)).count() as u64
+    let [here, there] = &answers;
+    let passed = |answers: &[Answer], from: Duration, to: Duration| {
+        answers.iter().filter(|(at, status)| *status == 200 && (from..to).contains(at)).count() as u64
     };
-    // What is asked just before the line is mended may be answered by the others.
-    let alone = mended - Duration::from_millis(500);
+    // Requests just before the link is restored may be answered by the other nodes.
+    let alone = restored - Duration::from_millis(500);
     let last = here.iter().filter(|(at, status)| *status == 200 && *at < alone).map(|(at, _)| *at).max().unwrap();
     let found = there.iter().find(|(at, status)| *status == 200 && *at > cut + NODE_TIMEOUT / 2).unwrap().0;
-    let again = here.iter().find(|(at, status)| *status == 200 && *at > mended).map(|(at, _)| *at - mended);
-    // More pass in a second while nobody else asks.
+    let again = here.iter().find(|(at, status)| *status == 200 && *at > restored).map(|(at, _)| *at - restored);
+    // The rate after the cut, which is higher since the other clients are gone.
     let rate = passed(here, cut, last) as f64 / (last.saturating_sub(cut)).as_secs_f64().max(0.5);
-    let all: u64 = said.iter().map(|said| passed(said, Duration::ZERO, Duration::MAX)).sum();
+    let all: u64 = answers.iter().map(|answers| passed(answers, Duration::ZERO, Duration::MAX)).sum();
     let charged = networks.inside(1, || charged(&nodes[1], &user));
     let over = all.saturating_sub(charged);
     let bound = rate * NOTICED.as_secs_f64();
-    told.figure("questions a second that pass beside the old primary, cut off", format!("{rate:.0}"), "");
-    told.figure("after the cut the old primary admits for", milliseconds(last.saturating_sub(cut)), "≤ 1600 ms");
-    told.figure("the others have a new one after", milliseconds(found - cut), "");
-    told.figure("passed and not counted in the end", over, &format!("≤ {bound:.0}, rate × 1.6 s"));
-    told.figure(
-        "once the line is mended all count together after",
+    progress.figure("admitted requests per second at the old primary after the cut", format!("{rate:.0}"), "");
+    progress.figure("the old primary admits after the cut for", milliseconds(last.saturating_sub(cut)), "≤ 1600 ms");
+    progress.figure("the other nodes have a new primary after", milliseconds(found - cut), "");
+    progress.figure("admitted requests that are not counted in the end", over, &format!("≤ {bound:.0}, rate × 1.6 s"));
+    progress.figure(
+        "after the link is restored, all count together after",
         again.map_or("never".into(), milliseconds),
         "≤ 4000 ms",
     );
-    let odd = said.iter().flatten().find(|(_, status)| ![200, 503].contains(status));
-    assert_eq!(odd, None, "nobody chose this answer");
+    let odd = answers.iter().flatten().find(|(_, status)| ![200, 503].contains(status));
+    assert_eq!(odd, None, "unexpected status");
     assert!(last.saturating_sub(cut) <= NOTICED + Duration::from_millis(200), "{last:?}");
     assert!(over as f64 <= bound * 1.2, "{over} of {bound}");
     assert!(again.is_some_and(|again| again <= Duration::from_secs(4)), "{again:?}");
@@ -109,7 +110,7 @@ fn redis_cli(networks: &Networks, (network, port): (usize, u16), words: &[&str])
     printed(command.args(["-h", ADDRESSES[network], "-p", &port.to_string()]).args(words))
 }
 
-/// Makes a Cluster of the nodes, of which the first is a primary, and waits until it is whole.
+/// Makes a Cluster of the nodes, with the first as a primary, and waits until it is complete.
 fn join(networks: &Networks) {
     let is_up = |node| redis_cli(networks, node, &["PING"]).contains("PONG");
     assert!(eventually(
@@ -121,12 +122,12 @@ fn join(networks: &Networks) {
     printed(create.args(["--cluster-replicas", "1", "--cluster-yes"]));
     assert!(redis_cli(networks, NODES[0], &["ROLE"]).starts_with("master"));
     let has_replica = || redis_cli(networks, NODES[0], &["INFO", "replication"]).contains("state=online");
-    assert!(eventually(has_replica), "nobody follows the first primary");
+    assert!(eventually(has_replica), "the first primary has no replica");
     let is_whole = |node| redis_cli(networks, node, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
     assert!(eventually(|| NODES.into_iter().all(is_whole)));
 }
 
-/// A user whose count the first primary keeps.
+/// Returns a user whose count is on the first primary.
 fn user_of_the_first(networks: &Networks, node: &Tidegate) -> String {
     let keys = || redis_cli(networks, NODES[0], &["DBSIZE"]);
     let is_there = |user: &String| {
@@ -146,20 +147,20 @@ fn check(connection: &mut Connection, user: &str) -> u16 {
     connection.ask("POST", "/v1/check", &[], &body(user)).unwrap().status
 }
 
-/// Asks about a user until it is over.
-fn ask(node: &Tidegate, user: &str, watch: &Watch, end: &AtomicBool) -> Vec<Said> {
-    let (mut connection, mut said) = (Connection::open(node.http).unwrap(), Vec::new());
+/// Sends requests of a user until the end of the run, and returns the answers.
+fn ask(node: &Tidegate, user: &str, watch: &Watch, end: &AtomicBool) -> Vec<Answer> {
+    let (mut connection, mut answers) = (Connection::open(node.http).unwrap(), Vec::new());
     while !end.load(Relaxed) {
         let at = watch.elapsed();
-        said.push((at, check(&mut connection, user)));
+        answers.push((at, check(&mut connection, user)));
         std::thread::sleep(Duration::from_micros(500));
     }
-    said
+    answers
 }
 
-/// Units that are charged to a user.
+/// Returns the units that are charged to a user.
 fn charged(node: &Tidegate, user: &str) -> u64 {
-    let told = http::ask(node.http, "POST", "/v1/inspect", &[], &body(user));
-    let told: serde_json::Value = serde_json::from_str(&told.body).unwrap();
-    LIMIT - told["rules"][0]["limits"][0]["remaining"].as_u64().unwrap()
+    let response = http::ask(node.http, "POST", "/v1/inspect", &[], &body(user));
+    let report: serde_json::Value = serde_json::from_str(&response.body).unwrap();
+    LIMIT - report["rules"][0]["limits"][0]["remaining"].as_u64().unwrap()
 }

@@ -1,14 +1,14 @@
-//! How a run tells what it does, and the table of what was measured.
+//! The progress of a run, and the table of results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ::tidegate::{Clock, Time};
 
-/// Does something heavy and tells what it measured. It panics if that is not as it should be.
-pub(crate) type Run = fn(&mut Told);
+/// A test that reports its progress and results. It panics if a result is out of bounds.
+pub(crate) type Run = fn(&mut Progress);
 
-/// Time since it was made.
+/// A stopwatch.
 pub(crate) struct Watch {
     clock: Clock,
     start: Time,
@@ -26,23 +26,23 @@ impl Watch {
     }
 }
 
-/// What one run tells.
-pub(crate) struct Told {
+/// The progress and the results of one run.
+pub(crate) struct Progress {
     name: &'static str,
     watch: Watch,
     figures: Vec<[String; 3]>,
 }
 
-impl Told {
-    /// Says what goes on.
-    pub(crate) fn say(&self, what: &str) {
+impl Progress {
+    /// Prints what the run does now.
+    pub(crate) fn log(&self, what: &str) {
         println!("[{:>5.1} s] {}: {what}", self.watch.elapsed().as_secs_f64(), self.name);
     }
 
-    /// Keeps a figure for the table, with what it should be.
+    /// Prints a result and keeps it for the table, with its bound.
     pub(crate) fn figure(&mut self, what: &str, measured: impl ToString, bound: &str) {
         let figure = [what.to_owned(), measured.to_string(), bound.to_owned()];
-        self.say(&format!(
+        self.log(&format!(
             "{what}: {}{}",
             figure[1],
             if bound.is_empty() { String::new() } else { format!(" ({bound})") }
@@ -51,7 +51,7 @@ impl Told {
     }
 }
 
-/// What all runs told.
+/// The results of all runs.
 pub(crate) struct Report {
     lines: Vec<[String; 4]>,
     failed: Vec<&'static str>,
@@ -62,16 +62,16 @@ impl Report {
         Report { lines: Vec::new(), failed: Vec::new() }
     }
 
-    /// Runs it; should it fail, the others are run all the same.
+    /// Runs a test. The other tests run even if it fails.
     pub(crate) fn run(&mut self, name: &'static str, run: Run) {
-        let mut told = Told { name, watch: Watch::start(), figures: Vec::new() };
-        let is_good = catch_unwind(AssertUnwindSafe(|| run(&mut told))).is_ok();
-        let end = if is_good { "well" } else { "FAILED" };
-        told.say(end);
-        let seconds = format!("{:.0} s", told.watch.elapsed().as_secs_f64());
+        let mut progress = Progress { name, watch: Watch::start(), figures: Vec::new() };
+        let is_good = catch_unwind(AssertUnwindSafe(|| run(&mut progress))).is_ok();
+        let end = if is_good { "ok" } else { "FAILED" };
+        progress.log(end);
+        let seconds = format!("{:.0} s", progress.watch.elapsed().as_secs_f64());
         self.lines.push([name.to_owned(), end.to_owned(), seconds, String::new()]);
         self.lines
-            .extend(told.figures.into_iter().map(|[what, measured, bound]| [String::new(), what, measured, bound]));
+            .extend(progress.figures.into_iter().map(|[what, measured, bound]| [String::new(), what, measured, bound]));
         if !is_good {
             self.failed.push(name);
         }

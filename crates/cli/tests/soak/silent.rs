@@ -1,4 +1,4 @@
-//! Sockets that say nothing, and those that say it byte by byte: all are closed, and nobody else waits for them.
+//! Sockets that send nothing or one byte at a time: all are closed, and no other client waits for them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::client::{PROTOCOLS, Protocol};
 use crate::http2::{END_HEADERS, HEADERS, PREFACE, frame, greeting, head};
 use crate::load::{PLENTY, Server, probe};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 /// Sockets for each listener.
 const SOCKETS: usize = 2_000;
-/// The longest that one may stay.
+/// The longest time that one may stay open.
 const CLOSED: Duration = Duration::from_secs(15);
-/// How long others are looked at.
+/// How long other clients are measured.
 const LOOK: Duration = Duration::from_secs(6);
 
-/// What a busy machine adds to the slowest answers by itself.
+/// The latency that a busy machine adds to the slowest answers.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// What a socket says, a byte each second after the first ones at once; it never comes to its end.
+/// The bytes that a socket sends: the first ones at once, the others one per second, never a whole request.
 struct Script {
     protocol: Protocol,
     at_once: Vec<u8>,
@@ -50,12 +50,12 @@ fn scripts() -> Vec<Script> {
 struct Slow<'a> {
     stream: TcpStream,
     script: &'a Script,
-    said: usize,
+    sent: usize,
     opened: Watch,
 }
 
 impl Slow<'_> {
-    /// Says one byte more; whether the socket is still open.
+    /// Sends one more byte, and returns whether the socket is still open.
     fn goes_on(&mut self) -> bool {
         let mut bytes = [0; 1024];
         loop {
@@ -67,20 +67,20 @@ impl Slow<'_> {
             }
         }
         let seconds = usize::try_from(self.opened.elapsed().as_secs()).unwrap();
-        if let Some(byte) = self.script.byte_by_byte.get(self.said).filter(|_| self.said < seconds) {
-            self.said += 1;
+        if let Some(byte) = self.script.byte_by_byte.get(self.sent).filter(|_| self.sent < seconds) {
+            self.sent += 1;
             let _ = self.stream.write(&[*byte]);
         }
         true
     }
 }
 
-pub(crate) fn silent_and_slow_sockets_are_closed(told: &mut Told) {
+pub(crate) fn silent_and_slow_sockets_are_closed(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
-    told.say(&format!("others alone, for {} s", LOOK.as_secs()));
+    progress.log(&format!("measuring other clients alone for {} s", LOOK.as_secs()));
     let before = probe(&server, LOOK);
     let scripts = scripts();
-    told.say(&format!("opening {SOCKETS} sockets on each of three listeners"));
+    progress.log(&format!("opening {SOCKETS} sockets on each of three listeners"));
     let mut sockets = Vec::new();
     for protocol in PROTOCOLS {
         let own: Vec<&Script> = scripts.iter().filter(|script| script.protocol == protocol).collect();
@@ -88,27 +88,27 @@ pub(crate) fn silent_and_slow_sockets_are_closed(told: &mut Told) {
             let mut stream = TcpStream::connect(protocol.address(&server)).unwrap();
             stream.write_all(&script.at_once).unwrap();
             stream.set_nonblocking(true).unwrap();
-            sockets.push(Slow { stream, script, said: 0, opened: Watch::start() });
+            sockets.push(Slow { stream, script, sent: 0, opened: Watch::start() });
         }
     }
     let open = sockets.len();
     let (longest, during) = std::thread::scope(|scope| {
         let others = scope.spawn(|| probe(&server, LOOK));
-        (close_all(told, sockets), others.join().unwrap())
+        (close_all(progress, sockets), others.join().unwrap())
     });
-    told.figure("sockets closed", open, "all");
-    told.figure("the last of them closed after", format!("{:.1} s", longest.as_secs_f64()), "≤ 15 s");
-    told.figure("others' p50 / p99 before", before.told(), "");
-    told.figure("others' p50 / p99 meanwhile", during.told(), "p99 ≤ 2×");
+    progress.figure("sockets closed", open, "all");
+    progress.figure("the last one closed after", format!("{:.1} s", longest.as_secs_f64()), "≤ 15 s");
+    progress.figure("p50 / p99 of other clients before", before.summary(), "");
+    progress.figure("p50 / p99 of other clients meanwhile", during.summary(), "p99 ≤ 2×");
     let ratio = during.p99().as_secs_f64() / before.p99().as_secs_f64();
-    told.figure("ratio of the p99s", format!("{ratio:.2}"), "");
+    progress.figure("p99 ratio", format!("{ratio:.2}"), "");
     assert!(longest <= CLOSED, "{longest:?}");
-    assert!(during.p99() <= before.p99() * 2 + SLACK, "{} after {}", during.told(), before.told());
+    assert!(during.p99() <= before.p99() * 2 + SLACK, "{} after {}", during.summary(), before.summary());
 }
 
-/// Lets all of them dawdle until they are closed, and tells how long the last one was open.
-fn close_all(told: &Told, mut sockets: Vec<Slow<'_>>) -> Duration {
-    let (watch, mut longest, mut said) = (Watch::start(), Duration::ZERO, 0);
+/// Keeps all sockets sending until they are closed, and returns how long the last one was open.
+fn close_all(progress: &Progress, mut sockets: Vec<Slow<'_>>) -> Duration {
+    let (watch, mut longest, mut logged) = (Watch::start(), Duration::ZERO, 0);
     while !sockets.is_empty() {
         sockets.retain_mut(|socket| {
             let is_open = socket.goes_on();
@@ -117,14 +117,14 @@ fn close_all(told: &Told, mut sockets: Vec<Slow<'_>>) -> Duration {
             }
             is_open
         });
-        if watch.elapsed().as_secs() / 3 > said {
-            said = watch.elapsed().as_secs() / 3;
-            told.say(&format!("{} sockets are open", sockets.len()));
+        if watch.elapsed().as_secs() / 3 > logged {
+            logged = watch.elapsed().as_secs() / 3;
+            progress.log(&format!("{} sockets are open", sockets.len()));
         }
         if let Some(late) = sockets.iter().find(|socket| socket.opened.elapsed() > CLOSED * 2) {
             let Script { protocol, at_once, .. } = late.script;
             panic!(
-                "{} are still open, like one of {protocol:?} after {:?}",
+                "{} are still open, such as one of {protocol:?} after {:?}",
                 sockets.len(),
                 at_once.escape_ascii().to_string()
             );

@@ -1,4 +1,4 @@
-//! Additive increase, multiplicative decrease: the limit rises by one until something is dropped.
+//! Additive increase, multiplicative decrease: the limit rises by one until a request is dropped.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use super::error::{check_count, check_limits, check_range, check_time};
 use super::{AdaptiveError, Sample, whole};
 use crate::bounds::ADAPTIVE_LIMIT_MAX;
 
-/// The numbers of an [`Aimd`].
+/// The configuration of an [`Aimd`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AimdConfig {
-    /// The limit at first.
+    /// The initial limit.
     pub initial: u64,
-    /// The least limit.
+    /// The smallest limit.
     pub min: u64,
     /// The largest limit.
     pub max: u64,
-    /// What the limit is multiplied by after a drop, 0.1 to 0.99. With 0.5 it recovers from a deep fall in capacity in
-    /// few steps; with 0.9 it gives up less for a single drop.
+    /// The factor that a drop multiplies the limit by, 0.1 to 0.99. With 0.5 the limit adapts to a large loss of
+    /// capacity in few steps; with 0.9 it gives up less for a single drop.
     pub backoff: f64,
-    /// What is added to the limit after a sample that was not dropped.
+    /// The amount that a sample without a drop adds to the limit.
     pub increase: u64,
-    /// A longer time counts as a drop.
+    /// A longer response time counts as a drop.
     pub timeout: Duration,
-    /// After a fall, so many samples cannot make the limit fall again. A deadline is missed long after the limit was
-    /// too high, and by all who were let in meanwhile: with 0, as in the published formula, each window of them costs
-    /// the factor again. As many windows as fit into the deadline make it one fall.
+    /// The number of samples after a drop that cannot lower the limit again. A deadline passes long after the limit was
+    /// too high, and for all requests let in meanwhile: with 0, as in the published formula, each window of them lowers
+    /// the limit again. Set it to the number of windows in a deadline, so that they lower it once.
     pub hold: u64,
 }
 
@@ -44,21 +44,21 @@ impl Default for AimdConfig {
 
 /// Rises by one for each sample while at least half of the limit is in use, and falls by a factor for each drop.
 ///
-/// It knows overload only by drops: where nothing is dropped, and nothing takes longer than the timeout, it rises to
-/// twice what is in flight, or `max`.
+/// It detects overload only by drops: if no request is dropped or takes longer than the timeout, the limit rises to
+/// twice the number in flight, or to `max`.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     config: AimdConfig,
     limit: u64,
-    /// Samples that are still of the last fall.
+    /// Samples that still belong to the last drop.
     held: u64,
 }
 
 impl Aimd {
-    /// A limit of these numbers.
+    /// Creates a limit with this configuration.
     ///
     /// # Errors
-    /// If a number is zero or out of its range, `min` is above `max`, or `initial` is not between them.
+    /// Fails if a number is zero or out of range, `min` is above `max`, or `initial` is not between them.
     pub fn new(config: AimdConfig) -> Result<Aimd, AdaptiveError> {
         check_limits(config.initial, config.min, config.max)?;
         check_range("backoff", config.backoff, 0.1, 0.99)?;
@@ -67,7 +67,7 @@ impl Aimd {
         Ok(Aimd { config, limit: config.initial, held: 0 })
     }
 
-    /// Learns from a sample and tells the limit from now on.
+    /// Learns from a sample and returns the new limit.
     pub fn update(&mut self, sample: Sample) -> u64 {
         let config = &self.config;
         let held = self.held > 0;
@@ -88,7 +88,7 @@ impl Aimd {
         self.limit
     }
 
-    /// How many may be in flight.
+    /// Returns the limit on requests in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit

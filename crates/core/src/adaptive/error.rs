@@ -1,99 +1,99 @@
-//! Why numbers are not an adaptive limit, a window or a set of shares.
+//! Errors in the configuration of an adaptive limit, a window or partitions.
 
 use std::time::Duration;
 
 use crate::bounds::{ADAPTIVE_LIMIT_MAX, LOAD_TIME_MAX, PARTITIONS_MAX};
 
-/// Why numbers are refused: the field, its value and what would do.
+/// Why a configuration is invalid: the field, its value and a fix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptiveError {
-    /// A zero where something must pass.
+    /// A number is zero.
     #[error("{field}: 0 is too small; use at least 1")]
     Zero {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A duration of nothing.
-    #[error("{field}: 0 s is too short; use more than nothing, like {like:?}")]
+    /// A duration is zero.
+    #[error("{field}: 0 s is too short; use more than 0 s, like {like:?}")]
     NoTime {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// What is used if nothing is said.
+        /// The default.
         like: Duration,
     },
-    /// A duration beyond the bound.
+    /// A duration is too long.
     #[error("{field}: {value:?} is too long; use at most {LOAD_TIME_MAX:?}, like {like:?}")]
     TooLong {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// What it was.
+        /// The duration.
         value: Duration,
-        /// What is used if nothing is said.
+        /// The default.
         like: Duration,
     },
-    /// More than the bound.
+    /// A number is too large.
     #[error("{field}: {value} is too large; use at most {max}")]
     TooLarge {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The number.
         value: u64,
-        /// The largest that would do.
+        /// The largest number allowed.
         max: u64,
     },
-    /// The least limit is above the largest.
+    /// `min` is above `max`.
     #[error("min: {min} is above max, {max}; use a min of 1 to {max}, or a larger max")]
     MinAboveMax {
-        /// The least limit.
+        /// The smallest limit.
         min: u64,
-        /// The largest.
+        /// The largest limit.
         max: u64,
     },
-    /// The first limit is not between the least and the largest.
+    /// `initial` is not between `min` and `max`.
     #[error("initial: {initial} is not between min and max; use {min} to {max}")]
     InitialOutside {
-        /// The first limit.
+        /// The initial limit.
         initial: u64,
-        /// The least limit.
+        /// The smallest limit.
         min: u64,
-        /// The largest.
+        /// The largest limit.
         max: u64,
     },
-    /// A factor that is not a number, or beyond its range.
+    /// A factor is out of range or NaN.
     #[error("{field}: {value} is out of range; use {least} to {most}")]
     OutOfRange {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The factor.
         value: f64,
-        /// The least that would do.
+        /// The smallest factor allowed.
         least: f64,
-        /// The most that would do.
+        /// The largest factor allowed.
         most: f64,
     },
-    /// Two factors of which the first must not be the larger one.
+    /// A factor is above another one that must not be smaller.
     #[error("{field}: {value} is above {other}, {bound}; use at most {bound}, or a larger {other}")]
     OutOfOrder {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The factor.
         value: f64,
-        /// The field that must not be smaller.
+        /// The name of the other field.
         other: &'static str,
-        /// Its value.
+        /// The other factor.
         bound: f64,
     },
-    /// Shares that promise more than there is.
-    #[error("shares: they add up to {sum}, more than the whole; use shares whose sum is at most 1")]
+    /// The sum of the shares is above 1.
+    #[error("shares: the sum is {sum}; use shares with a sum of at most 1")]
     SharesAboveOne {
-        /// Their sum.
+        /// The sum.
         sum: f64,
     },
-    /// More shares than the bound.
+    /// There are too many shares.
     #[error("shares: {count} are too many; use at most {PARTITIONS_MAX}")]
     TooManyShares {
-        /// How many there are.
+        /// The number of shares.
         count: usize,
     },
 }

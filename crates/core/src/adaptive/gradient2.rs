@@ -1,4 +1,4 @@
-//! Gradient2: the recent time against the long-term one tells whether a queue builds up.
+//! Gradient2: a recent response time above the long-term one shows that a queue builds up.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use super::error::{check_count, check_limits, check_range};
 use super::{AdaptiveError, Sample, nanos, whole};
 use crate::bounds::{ADAPTIVE_LIMIT_MAX, LONG_WINDOW_MAX};
 
-/// The numbers of a [`Gradient2`].
+/// The configuration of a [`Gradient2`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient2Config {
-    /// The limit at first.
+    /// The initial limit.
     pub initial: u64,
-    /// The least limit.
+    /// The smallest limit.
     pub min: u64,
     /// The largest limit.
     pub max: u64,
-    /// How much of a step is taken, above 0 (0.001) to 1.
+    /// The share of a step that is taken, from 0.001 to 1.
     pub smoothing: f64,
-    /// How many may wait: what the limit rises by while nothing is slow.
+    /// The queue that is allowed, in requests: the amount that the limit rises by while response times are good.
     pub queue: u64,
-    /// How many times the long-term time is not slow yet, 1 to 10.
+    /// How many times the long-term time a recent one may be without counting as slow, 1 to 10.
     pub tolerance: f64,
-    /// Samples over which the long-term time is averaged. With a shorter window the limit finds its place sooner when
-    /// the work itself becomes slower, and sooner takes a standing queue for the work.
+    /// The number of samples over which the long-term time is averaged. With fewer, the limit adapts sooner when the
+    /// work itself becomes slower, and sooner mistakes a persistent queue for the work.
     pub long_window: u64,
-    /// What the limit is multiplied by after a drop, 0.1 to 1. With 1 drops are ignored, as the published formula does.
+    /// The factor that a drop multiplies the limit by, 0.1 to 1. With 1 drops are ignored, as in the published formula.
     pub drop_backoff: f64,
-    /// After a fall for a drop, so many samples cannot make the limit fall for a drop again: see
+    /// The number of samples after a drop that cannot lower the limit for a drop again: see
     /// [`AimdConfig::hold`](super::AimdConfig::hold).
     pub drop_hold: u64,
-    /// The long-term time is never taken to be shorter: below it all is fast enough.
+    /// A lower bound on the long-term time: all response times below it are good.
     pub rtt_floor: Duration,
 }
 
@@ -50,26 +50,26 @@ impl Default for Gradient2Config {
     }
 }
 
-/// Compares each time with the average of many: while it is not longer than `tolerance` times that, the limit rises;
-/// beyond, it falls in proportion, at most to half.
+/// Compares each response time with the average of many: up to `tolerance` times that, the limit rises; above, it falls
+/// in proportion, at most to half.
 ///
-/// Unlike the published formula it honours drops: a sample that was dropped multiplies the limit by `drop_backoff`, and
-/// its time, which is that of a deadline and not of the work, does not enter the average.
+/// Unlike the published formula it honours drops: a dropped sample multiplies the limit by `drop_backoff`, and its
+/// time, which is that of a deadline and not of the work, does not enter the average.
 #[derive(Clone, Debug)]
 pub struct Gradient2 {
     config: Gradient2Config,
     /// Between `min` and `max`; its whole part is the limit.
     estimate: f64,
     long: LongTerm,
-    /// Samples that are still of the last fall for a drop.
+    /// Samples that still belong to the last drop.
     held: u64,
 }
 
 impl Gradient2 {
-    /// A limit of these numbers.
+    /// Creates a limit with this configuration.
     ///
     /// # Errors
-    /// If a number is zero or out of its range, `min` is above `max`, or `initial` is not between them.
+    /// Fails if a number is zero or out of range, `min` is above `max`, or `initial` is not between them.
     pub fn new(config: Gradient2Config) -> Result<Gradient2, AdaptiveError> {
         check_limits(config.initial, config.min, config.max)?;
         check_range("smoothing", config.smoothing, 0.001, 1.0)?;
@@ -80,7 +80,7 @@ impl Gradient2 {
         Ok(Gradient2 { config, estimate: config.initial as f64, long: LongTerm::new(config.long_window), held: 0 })
     }
 
-    /// Learns from a sample and tells the limit from now on.
+    /// Learns from a sample and returns the new limit.
     pub fn update(&mut self, sample: Sample) -> u64 {
         let config = &self.config;
         let (min, max) = (config.min as f64, config.max as f64);
@@ -108,13 +108,13 @@ impl Gradient2 {
         self.limit()
     }
 
-    /// How many may be in flight.
+    /// Returns the limit on requests in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
         whole(self.estimate)
     }
 
-    /// The long-term time, once there was a sample.
+    /// Returns the long-term time, or `None` before the first sample.
     #[must_use]
     pub fn rtt_long(&self) -> Option<Duration> {
         (self.long.samples > 0).then(|| Duration::from_nanos(whole(self.long.value)))
@@ -139,8 +139,8 @@ impl LongTerm {
         LongTerm { factor: 2.0 / (window as f64 + 1.0), value: 0.0, sum: 0.0, samples: 0 }
     }
 
-    /// Adds a sample and tells the average that it is compared with. An average beyond twice the sample is from slower
-    /// times: it fades faster, for the samples to come.
+    /// Adds a sample and returns the average that it is compared with. An average beyond twice the sample is from
+    /// slower times: it fades faster, for the next samples.
     fn add(&mut self, sample: f64) -> f64 {
         if self.samples < WARM_UP {
             self.samples += 1;

@@ -29,7 +29,7 @@ impl Histogram {
         }
     }
 
-    /// About the time that `share` of them do not exceed: the middle of its bucket. Nothing if there are none.
+    /// About the time that `share` of the samples do not exceed: the middle of its bucket. `None` without samples.
     pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.counts.iter().copied().map(u64::from).sum();
         let rank = super::whole((total as f64 * share).round()).clamp(1, total.max(1));

@@ -1,17 +1,17 @@
-//! Adaptive concurrency limits: how many may be in flight, learnt from how long they take and which are dropped.
+//! Adaptive concurrency limits: limits on requests in flight, learnt from response times and drops.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | up by one, down by a factor when something is dropped | `aimd.rs` |
+//! | up by one, down by a factor on a drop | `aimd.rs` |
 //! | an estimate of the queue from the fastest time seen | `vegas.rs` |
 //! | the recent time against the long-term one | `gradient2.rs` |
-//! | many samples made into one for the above | `window.rs`, `histogram.rs` |
-//! | shares of a limit that are guaranteed | `partitions.rs` |
-//! | why a configuration is refused | `error.rs` |
+//! | many samples combined into one | `window.rs`, `histogram.rs` |
+//! | guaranteed shares of a limit | `partitions.rs` |
+//! | errors in a configuration | `error.rs` |
 //!
-//! All of it is arithmetic: a sample goes in, the limit comes out. Time comes in as a value, chance as a seed. The
-//! formulas are floating point; what goes in is checked once, so that nothing becomes infinite or NaN, and every
-//! limit stays between its `min` and `max`.
+//! All of it is arithmetic: a sample goes in, the limit comes out. Time is an argument, and chance follows from a seed.
+//! The formulas use floating point; the configuration is checked once, so that nothing becomes infinite or NaN, and
+//! every limit stays between its `min` and `max`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,15 +42,15 @@ pub use partitions::Partitions;
 pub use vegas::{Vegas, VegasConfig};
 pub use window::{Sparse, Summary, Window, WindowConfig};
 
-/// What was seen of one request, or of a window of them.
+/// A measurement of one request, or of a window of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// How long it took, from its admission to its end. Zero: not known; only a drop counts then.
+    /// The response time, from admission to end. Zero: not known; then only a drop counts.
     pub rtt: Duration,
-    /// How many were in flight when it was admitted, itself among them.
+    /// The number of requests in flight when it was admitted, including itself.
     pub in_flight: u64,
-    /// Whether it was lost to overload: its deadline passed, it was cancelled, or what stands behind refused it. An
-    /// error of the handler's own is no drop.
+    /// Whether it was lost to overload: its deadline passed, it was cancelled, or a service behind refused it. An error
+    /// of the handler's own is no drop.
     pub dropped: bool,
 }
 
@@ -67,7 +67,7 @@ pub enum AdaptiveLimit {
 }
 
 impl AdaptiveLimit {
-    /// Learns from a sample and tells the limit from now on.
+    /// Learns from a sample and returns the new limit.
     pub fn update(&mut self, sample: Sample) -> u64 {
         match self {
             AdaptiveLimit::Aimd(limit) => limit.update(sample),
@@ -76,7 +76,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// How many may be in flight.
+    /// Returns the limit on requests in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -86,7 +86,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// The name in configurations and metrics.
+    /// Returns the name in configurations and metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

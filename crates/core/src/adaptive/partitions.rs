@@ -1,4 +1,4 @@
-//! Partitions: shares of a limit that are guaranteed to those who ask for them, and never more than the whole.
+//! Partitions: guaranteed shares of a limit, never more than the whole.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use super::{AdaptiveError, whole};
 use crate::Time;
 use crate::bounds::{ADAPTIVE_LIMIT_MAX, PARTITIONS_MAX};
 
-/// Divides a limit among partitions, such as live and batch traffic. While the whole is not full, everybody may use
-/// what is free. When it is, a partition below its guarantee that is refused has a claim: what becomes free is kept for
-/// it, until it has its guarantee or has not asked for a while. So no capacity lies idle for who does not come, and the
-/// total is never exceeded.
+/// Divides a limit among partitions, such as live and batch traffic. While the limit is not reached, every partition
+/// may use what is free. When it is reached, a partition below its guarantee that is refused gets a claim: slots that
+/// become free are kept for it until it has its guarantee or has not asked for a while. So no capacity is kept idle for
+/// a partition without requests, and the total is never exceeded.
 ///
-/// A partition is named by its place in the list of shares; any other, and none, have no guarantee and use what is free.
+/// A partition is identified by its index in the list of shares. Requests with any other index, or none, have no
+/// guarantee and use what is free.
 ///
 /// ```
 /// use tidegate::Time;
@@ -21,11 +22,11 @@ use crate::bounds::{ADAPTIVE_LIMIT_MAX, PARTITIONS_MAX};
 /// let mut partitions = Partitions::new(10, &[0.9, 0.1])?;
 /// let (batch, now) = (Some(1), Time::default());
 /// for _ in 0..10 {
-///     assert!(partitions.try_acquire(batch, now)); // Nobody else is there.
+///     assert!(partitions.try_acquire(batch, now)); // No other partition asks.
 /// }
 /// assert!(!partitions.try_acquire(Some(0), now));
 /// partitions.release(batch);
-/// assert!(!partitions.try_acquire(batch, now)); // It is kept for who was refused.
+/// assert!(!partitions.try_acquire(batch, now)); // It is kept for the partition that was refused.
 /// assert!(partitions.try_acquire(Some(0), now));
 /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
 /// ```
@@ -33,7 +34,7 @@ use crate::bounds::{ADAPTIVE_LIMIT_MAX, PARTITIONS_MAX};
 pub struct Partitions {
     total: u64,
     in_use: u64,
-    /// What is used by those without a guarantee.
+    /// Slots used without a guarantee.
     others: u64,
     parts: Vec<Part>,
     claim: Duration,
@@ -44,18 +45,18 @@ struct Part {
     share: f64,
     guarantee: u64,
     in_use: u64,
-    /// Until when what becomes free is kept for it.
+    /// Until when free slots are kept for it.
     claims_until: Option<Time>,
 }
 
-/// How long a claim lasts after who has it was last refused.
+/// How long a claim lasts after the last refusal.
 const CLAIM: Duration = Duration::from_secs(1);
 
 impl Partitions {
-    /// Divides `total` by these shares, each above 0 and at most 1. What their sum leaves is for everybody.
+    /// Divides `total` by these shares, each above 0 and at most 1. The rest has no guarantee.
     ///
     /// # Errors
-    /// If the total is zero or too large, a share is out of its range, their sum is above 1, or there are too many.
+    /// Fails if the total is zero or too large, a share is out of range, their sum is above 1, or there are too many.
     pub fn new(total: u64, shares: &[f64]) -> Result<Partitions, AdaptiveError> {
         check_count("total", total, ADAPTIVE_LIMIT_MAX)?;
         if shares.len() > PARTITIONS_MAX {
@@ -74,18 +75,18 @@ impl Partitions {
         Ok(Partitions { total, in_use: 0, others: 0, parts, claim: CLAIM })
     }
 
-    /// The same, with claims that last for another time than a second.
+    /// Sets how long a claim lasts. Default: one second.
     ///
     /// # Errors
-    /// If the time is zero, or longer than a day.
+    /// Fails if the duration is zero or longer than a day.
     pub fn with_claim(self, claim: Duration) -> Result<Partitions, AdaptiveError> {
         check_time("claim", claim, CLAIM)?;
         Ok(Partitions { claim, ..self })
     }
 
-    /// Takes a place for a partition, if there is one for it. Whoever got it must give it back by
+    /// Takes a slot for a partition if one is free for it, and returns whether it did. Free it with
     /// [`Partitions::release`].
-    #[must_use = "a place that was taken must be released"]
+    #[must_use = "a slot that was taken must be released"]
     pub fn try_acquire(&mut self, partition: Option<usize>, now: Time) -> bool {
         let full = self.in_use >= self.total;
         let claimed = if full { 0 } else { self.claimed(now) };
@@ -112,7 +113,7 @@ impl Partitions {
         admitted
     }
 
-    /// Gives a place back. What was never taken gives nothing.
+    /// Releases a slot. Does nothing if none was taken.
     pub fn release(&mut self, partition: Option<usize>) {
         let place = partition.and_then(|place| self.parts.get_mut(place));
         let in_use = place.map_or(&mut self.others, |part| &mut part.in_use);
@@ -122,14 +123,14 @@ impl Partitions {
         }
     }
 
-    /// Gives up the claim of a partition that was refused, because who asked is served in another way, or has left.
+    /// Withdraws the claim of a partition that was refused, because the request was served in another way or has left.
     pub fn withdraw(&mut self, partition: Option<usize>) {
         if let Some(part) = partition.and_then(|place| self.parts.get_mut(place)) {
             part.claims_until = None;
         }
     }
 
-    /// Changes the total; guarantees change with it. Who is in stays, and nobody comes in while there are too many.
+    /// Sets the total, and the guarantees with it. Slots in use stay, and none is granted while there are too many.
     pub fn set_total(&mut self, total: u64) {
         self.total = total.clamp(1, ADAPTIVE_LIMIT_MAX);
         for part in &mut self.parts {
@@ -137,25 +138,26 @@ impl Partitions {
         }
     }
 
-    /// Places that are taken.
+    /// Returns the number of slots in use.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.in_use
     }
 
-    /// Places that are taken by a partition; by all that have no guarantee for any other.
+    /// Returns the number of slots used by a partition; with any other index, by all requests without a guarantee.
     #[must_use]
     pub fn in_use_by(&self, partition: Option<usize>) -> u64 {
         partition.and_then(|place| self.parts.get(place)).map_or(self.others, |part| part.in_use)
     }
 
-    /// Places a partition is guaranteed: its share of the total rounded up, at least one, and none for any other.
+    /// Returns the guaranteed slots of a partition: its share of the total rounded up, at least one; 0 with any other
+    /// index.
     #[must_use]
     pub fn guarantee(&self, partition: Option<usize>) -> u64 {
         partition.and_then(|place| self.parts.get(place)).map_or(0, |part| part.guarantee)
     }
 
-    /// Places that are kept for partitions with a claim.
+    /// Slots that are kept for partitions with a claim.
     fn claimed(&self, now: Time) -> u64 {
         // After a clock was set back a claim would last until it has caught up: one beyond its length is void.
         let latest = now.plus(self.claim);
@@ -164,10 +166,10 @@ impl Partitions {
     }
 }
 
-/// Smallest share: one in a million. A partition that should have nothing needs no share.
+/// Smallest share: one in a million. A partition that should get nothing needs no share.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What sums and products of shares may be off by.
+/// Rounding error of sums and products of shares.
 const ROUNDING: f64 = 1e-9;
 
 fn guarantee(total: u64, share: f64) -> u64 {
@@ -256,7 +258,7 @@ mod tests {
             (10, &[1.1], "share: 1.1 is out of range; use 0.000001 to 1"),
             (10, &[f64::NAN], "share: NaN is out of range; use 0.000001 to 1"),
             (10, &[0.5, -0.1], "share: -0.1 is out of range; use 0.000001 to 1"),
-            (10, &[0.5, 0.75], "shares: they add up to 1.25, more than the whole; use shares whose sum is at most 1"),
+            (10, &[0.5, 0.75], "shares: the sum is 1.25; use shares with a sum of at most 1"),
             (10, &[0.01; 65], "shares: 65 are too many; use at most 64"),
         ] {
             assert_eq!(Partitions::new(total, shares).unwrap_err().to_string(), expected);

@@ -1,4 +1,4 @@
-//! Vegas: how many wait is estimated from the fastest time seen, and the limit is moved until few do.
+//! Vegas: estimates the queue from the fastest response time seen, and moves the limit until the queue is short.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use super::error::{check_limits, check_range};
 use super::{AdaptiveError, Sample, nanos, whole};
 use crate::Dice;
 
-/// The numbers of a [`Vegas`]. Those that say so are multiples of L, which is 1 below a limit of 100, 2 below 1,000 and
-/// so on: the whole part of the decimal logarithm, at least 1.
+/// The configuration of a [`Vegas`]. Fields in units of L are multiplied by L, which is 1 for a limit below 100, 2
+/// below 1,000 and so on: the whole part of the decimal logarithm, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VegasConfig {
-    /// The limit at first.
+    /// The initial limit.
     pub initial: u64,
-    /// The least limit.
+    /// The smallest limit.
     pub min: u64,
     /// The largest limit.
     pub max: u64,
-    /// How much of a step is taken, above 0 (0.001) to 1.
+    /// The share of a step that is taken, from 0.001 to 1.
     pub smoothing: f64,
     /// Up to this queue, in L, the limit rises fast.
     pub threshold: f64,
@@ -24,18 +24,18 @@ pub struct VegasConfig {
     pub alpha: f64,
     /// Above this queue, in L, the limit falls.
     pub beta: f64,
-    /// How far it rises fast, in L.
+    /// The amount of a fast rise, in L.
     pub fast_increase: f64,
-    /// How far it rises, in L.
+    /// The amount of a rise, in L.
     pub increase: f64,
-    /// How far it falls, for a queue or a drop, in L.
+    /// The amount of a fall, for a queue or a drop, in L.
     pub decrease: f64,
-    /// After about this many samples for each unit of the limit, the time without load is measured anew: 1 to 1,000,000.
+    /// The number of samples, for each unit of the limit, after which the time without load is measured anew: 1 to
+    /// 1,000,000.
     pub probe: f64,
-    /// The time without load is never taken to be shorter: what is faster, like an answer from a cache, would make
-    /// everything else look like a queue.
+    /// A lower bound on the time without load: faster responses, as from a cache, would make all others look queued.
     pub rtt_floor: Duration,
-    /// Where the jitter of the probes comes from. Processes with distinct seeds do not probe at the same moment.
+    /// The seed of the probes' jitter. Processes with different seeds do not probe at the same moment.
     pub seed: u64,
 }
 
@@ -59,16 +59,17 @@ impl Default for VegasConfig {
     }
 }
 
-/// Takes the fastest time seen for the time without load, and what is beyond it for waiting in a queue. A queue of a
-/// few is what it aims at: shorter, and the limit rises; longer, and it falls.
+/// Takes the fastest response time seen as the time without load, and the time beyond it as waiting in a queue. It aims
+/// at a queue of a few requests: if the queue is shorter, the limit rises; if it is longer, the limit falls.
 ///
-/// When the work itself becomes slower it takes that for a queue, and falls until the next probe tells it otherwise.
+/// When the work itself becomes slower it mistakes that for a queue, and the limit falls until the next probe corrects
+/// it.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: VegasConfig,
     /// Between `min` and `max`; its whole part is the limit.
     estimate: f64,
-    /// The time without load in nanoseconds; nothing has been measured at first.
+    /// The time without load in nanoseconds; `None` before the first sample.
     noload: Option<f64>,
     since_probe: u64,
     jitter: f64,
@@ -76,10 +77,10 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// A limit of these numbers.
+    /// Creates a limit with this configuration.
     ///
     /// # Errors
-    /// If a number is zero or out of its range, `min` is above `max`, `initial` is not between them, or `threshold`,
+    /// Fails if a number is zero or out of range, `min` is above `max`, `initial` is not between them, or `threshold`,
     /// `alpha` and `beta` are not in this order.
     pub fn new(config: VegasConfig) -> Result<Vegas, AdaptiveError> {
         check_limits(config.initial, config.min, config.max)?;
@@ -102,7 +103,7 @@ impl Vegas {
         Ok(Vegas { config, estimate: config.initial as f64, noload: None, since_probe: 0, jitter, dice })
     }
 
-    /// Learns from a sample and tells the limit from now on.
+    /// Learns from a sample and returns the new limit.
     pub fn update(&mut self, sample: Sample) -> u64 {
         let rtt = nanos(sample.rtt);
         if rtt > 0.0 && self.measures(rtt) {
@@ -119,19 +120,19 @@ impl Vegas {
         self.limit()
     }
 
-    /// How many may be in flight.
+    /// Returns the limit on requests in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
         whole(self.estimate)
     }
 
-    /// The time without load, as far as it is known.
+    /// Returns the time without load, if it is known.
     #[must_use]
     pub fn rtt_noload(&self) -> Option<Duration> {
         self.noload.map(|noload| Duration::from_nanos(whole(noload)))
     }
 
-    /// Takes the sample for the time without load if a probe is due or it is the fastest: then the limit is kept.
+    /// Takes the sample as the time without load if a probe is due or it is the fastest: then the limit stays.
     fn measures(&mut self, rtt: f64) -> bool {
         let floored = rtt.max(nanos(self.config.rtt_floor));
         self.since_probe = self.since_probe.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Windows: many samples become one, so that a limit follows the crowd and not each request.
+//! Windows: many samples are combined into one, so that a limit does not follow each single request.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use super::{AdaptiveError, Sample};
 use crate::Time;
 use crate::bounds::WINDOW_SAMPLES_MIN_MAX;
 
-/// Which time stands for a window.
+/// How the times of a window are combined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Summary {
     /// The mean.
     Average,
-    /// The time at this share of the samples in their order, 0 to 1, to within a sixteenth. The rank is rounded: at 0.625 of
+    /// The time at this share of the sorted samples, 0 to 1, to within a sixteenth. The rank is rounded: at 0.625 of
     /// four samples it is the third.
     Percentile(f64),
 }
 
-/// What becomes of a window that ends with too few samples.
+/// How a window ends that has too few samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sparse {
-    /// It goes on until it has enough. A server that has become slow is still heard, if less often.
+    /// The window goes on until it has enough. The limit still follows a server that has become slow, if less often.
     Extend,
-    /// It is forgotten. A server so slow that no window has enough samples is never heard: the limit stays as it is.
+    /// The window is discarded. If a server is so slow that no window has enough samples, the limit stays as it is.
     Discard,
 }
 
-/// The numbers of a [`Window`].
+/// The configuration of a [`Window`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
-    /// A window ends with the first sample that is later than this after its start.
+    /// The length: a window ends with the first sample later than this after its start.
     pub length: Duration,
-    /// How many samples make it tell anything.
+    /// The fewest samples of a window.
     pub samples_min: u64,
-    /// A shorter time is no measurement, but an answer that needed no work.
+    /// A shorter response time is not counted: the response needed no work.
     pub rtt_min: Duration,
-    /// Which time stands for it.
+    /// How the times are combined.
     pub summary: Summary,
-    /// What becomes of it with too few samples.
+    /// How a window ends that has too few samples.
     pub sparse: Sparse,
 }
 
@@ -54,11 +54,11 @@ impl Default for WindowConfig {
     }
 }
 
-/// Gathers samples and passes on one for each window: a time that stands for all, the most that were in flight, and
-/// whether any was dropped. It takes the same room for any number of samples.
+/// Combines the samples of each window into one: one time for all, the most requests that were in flight, and whether
+/// any was dropped. It takes the same room for any number of samples.
 ///
-/// A sample below `rtt_min` is ignored, unless it was dropped: then it counts as a drop, and its time is left out. What
-/// stands behind may refuse at once.
+/// A sample below `rtt_min` is ignored, unless it was dropped: then it counts as a drop without a time, since a service
+/// behind may refuse at once.
 #[derive(Clone, Debug)]
 pub struct Window {
     config: WindowConfig,
@@ -79,10 +79,11 @@ struct Gathered {
 }
 
 impl Window {
-    /// A window of these numbers. It begins with its first sample.
+    /// Creates a window with this configuration. It begins with its first sample.
     ///
     /// # Errors
-    /// If the length is zero or longer than a day, `samples_min` is zero or too large, or a percentile is not 0 to 1.
+    /// Fails if the length is zero or longer than a day, `samples_min` is zero or too large, or a percentile is not 0
+    /// to 1.
     pub fn new(config: WindowConfig) -> Result<Window, AdaptiveError> {
         check_time("length", config.length, WindowConfig::default().length)?;
         check_count("samples_min", config.samples_min, WINDOW_SAMPLES_MIN_MAX)?;
@@ -92,7 +93,7 @@ impl Window {
         Ok(Window { config, gathered: Gathered::since(None) })
     }
 
-    /// Adds a sample that ended `now`. If that completes a window, tells what to pass on to the limit.
+    /// Adds a sample that ended at `now`. If that completes a window, returns the combined sample for the limit.
     pub fn add(&mut self, now: Time, sample: Sample) -> Option<Sample> {
         let gathered = &mut self.gathered;
         // A sample that another thread overtook comes a little late. Only a clock that was set back is further behind, and
@@ -147,7 +148,7 @@ impl Gathered {
         }
     }
 
-    /// The one sample that stands for all.
+    /// The combined sample.
     fn summed(&self, summary: Summary) -> Sample {
         let rtt = match summary {
             Summary::Average => self.sum_nanos.checked_div(u128::from(self.timed)).map(from_nanos),

@@ -46,7 +46,7 @@ impl Bucket {
         2 * self.span - self.interval
     }
 
-    /// The time that `units` take to come back, or nothing if that is more than a whole burst's.
+    /// The time that `units` take to come back, or `None` if it is longer than that of a whole burst.
     #[inline]
     fn time_of(&self, units: u64) -> Option<u64> {
         if units > self.burst { None } else { Some(units * self.interval) }

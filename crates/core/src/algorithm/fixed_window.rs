@@ -17,7 +17,7 @@ impl FixedWindow {
         FixedWindow { limit, window, stagger: false, phase: 0 }
     }
 
-    /// The same window, for this key: with `stagger`, windows of different keys end at different instants.
+    /// This window for one key: with `stagger`, windows of different keys end at different instants.
     #[inline]
     pub(crate) fn for_key(&self, namespace: &Namespace, key: Key<'_>) -> FixedWindow {
         if !self.stagger {

@@ -100,8 +100,8 @@ impl Log {
         self.answer(Answer::Allow, used, self.fresh_at(log, used).saturating_sub(nanos), out_at)
     }
 
-    /// What `op` would be answered with `pending` units more in the log, without a change to it. Refunds and resets
-    /// are not foreseen to free anything.
+    /// The decision about `op` with `pending` units more in the log, without a change to it. It assumes that refunds
+    /// and resets free nothing.
     pub(crate) fn foresee(&self, log: &impl Entries, now: Time, op: Op, pending: u64) -> Decision {
         let now = now.as_nanos();
         let used = log.units() - units_out(log, now) + pending;
@@ -211,11 +211,11 @@ fn drop_out(log: &mut impl Entries, now: u64) {
     }
 }
 
-/// Appends a charge, and drops what is out by then. Nothing else drops entries: for a caller that read the clock before
-/// they may still count, and only a charge leaves a later instant behind that tells it so.
+/// Appends a charge, and drops the entries that are out by then. Nothing else drops entries: for a caller that read the
+/// clock before, they may still count, and only a charge leaves a later instant behind that shows it.
 ///
-/// Where there is no room for another entry, the newest one takes the charge up and lives as long: too strict for the
-/// units already in it, never too lax.
+/// If there is no room for another entry, the newest one takes the charge and lives as long: too strict for the units
+/// already in it, never too lax.
 fn append(log: &mut impl Entries, now: u64, entry: Entry) {
     if entry.units == 0 {
         return;
@@ -234,7 +234,7 @@ fn append(log: &mut impl Entries, now: u64, entry: Entry) {
     }
 }
 
-/// Takes units off the entries that still count and drops those it empties, but for the newest: that one tells a stale
+/// Takes units off the entries that still count and drops those it empties, except the newest: that one shows a stale
 /// caller which instant counts.
 fn give_back(log: &mut impl Entries, now: u64, mut units: u64, receipt: Option<Receipt>) {
     let newest = newest(log);

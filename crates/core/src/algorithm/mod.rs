@@ -26,7 +26,7 @@ pub(crate) trait Words<const WORDS: usize> {
     /// jumped. A store on a steady clock asks this first: there it means that the caller slept after it read the clock.
     fn is_ahead(&self, state: &[u64; WORDS], now: Time) -> bool;
 
-    /// Whether deciding would leave the state as it is, as far as that can be told at a glance.
+    /// Whether deciding would leave the state as it is, as far as a quick look shows.
     #[inline]
     fn only_looks(&self, _state: &[u64; WORDS], _now: Time, _op: Op) -> bool {
         false
@@ -53,7 +53,7 @@ pub(crate) trait Words<const WORDS: usize> {
     fn forget(&self, _state: [u64; WORDS]) {}
 }
 
-/// The state of one key under one limit, for callers that keep it themselves.
+/// The state of one key under one limit, for callers that store it themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Kept);
 
@@ -66,7 +66,7 @@ enum Kept {
 }
 
 impl State {
-    /// The state of a key that was never seen.
+    /// Returns the state of a key that was never seen.
     #[must_use]
     pub fn fresh(limit: &Limit) -> State {
         State(match limit.shape() {
@@ -77,7 +77,7 @@ impl State {
         })
     }
 
-    /// The state of these words, of which a bucket has one and a window two; nothing if the limit keeps a log.
+    /// The state of these words, of which a bucket has one and a window two, or `None` if the limit keeps a log.
     pub(crate) fn of_words(limit: &Limit, words: [u64; 3]) -> Option<State> {
         let [first, second, _] = words;
         Some(State(match limit.shape() {
@@ -88,7 +88,7 @@ impl State {
         }))
     }
 
-    /// Whether it equals the state of a key that was never seen at `now`.
+    /// Returns whether it equals the state of a key never seen at `now`.
     #[must_use]
     pub fn is_fresh(&self, now: Time) -> bool {
         let fresh_at = match &self.0 {
@@ -98,7 +98,7 @@ impl State {
         fresh_at <= now.as_nanos()
     }
 
-    /// Puts a state right that was written so far ahead of `now` that the clock must have jumped back since.
+    /// Repairs a state that was written so far ahead of `now` that the clock must have jumped back since.
     pub(crate) fn repair(&mut self, limit: &Limit, now: Time) {
         let is_ahead = match (limit.shape(), &self.0) {
             (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.is_ahead(words, now),
@@ -150,10 +150,10 @@ impl StateExt for State {
     }
 }
 
-/// Decides one operation and changes the state accordingly.
+/// Applies one operation and changes the state accordingly.
 ///
-/// A state that another algorithm left behind counts as never seen. A changed window length also makes another
-/// state: keep states apart by namespace, [`Limit::identity`] and key.
+/// A state of another algorithm counts as never seen. Another window length also makes another state: identify states
+/// by namespace, [`Limit::identity`] and key.
 pub fn decide(limit: &Limit, state: &mut State, now: Time, op: Op) -> Decision {
     match (limit.shape(), &mut state.0) {
         (Shape::Bucket(bucket), Kept::Bucket(words)) => bucket.decide(words, now, op),

@@ -57,7 +57,7 @@ impl SlidingCounter {
         now.as_nanos() - now.as_nanos() % self.window
     }
 
-    /// What the previous window still weighs after `elapsed` nanoseconds of the current one, in units, rounded up.
+    /// The weight of the previous window after `elapsed` nanoseconds of the current one, in units, rounded up.
     fn weight(&self, prev: u64, elapsed: u64) -> u64 {
         let covered = self.window - elapsed;
         // A product of 64 bits is divided several times faster than one of 128.

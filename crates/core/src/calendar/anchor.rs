@@ -1,4 +1,4 @@
-//! Periods and anchors: on which local dates, and when on them, windows start.
+//! Periods and anchors: the local dates and times at which windows start.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 
 use super::CalendarError;
 
-/// How long a calendar window lasts.
+/// The length of a calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CalendarPeriod {
@@ -28,7 +28,7 @@ impl CalendarPeriod {
     pub const ALL: [CalendarPeriod; 4] =
         [CalendarPeriod::Day, CalendarPeriod::Week, CalendarPeriod::Month, CalendarPeriod::Year];
 
-    /// Returns the name in configurations and on the wire.
+    /// Returns the name in the configuration and on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl CalendarPeriod {
         }
     }
 
-    /// Returns the length of the period's shortest window where clocks are not changed: 1, 7, 28 or 365 days.
+    /// Returns the length of the period's shortest window without clock changes: 1, 7, 28 or 365 days.
     #[must_use]
     pub const fn usual(self) -> Duration {
         let days = match self {
@@ -51,8 +51,8 @@ impl CalendarPeriod {
         Duration::from_secs(days * 86_400)
     }
 
-    /// Returns a length that no window of the period exceeds, whatever is done to clocks: 2, 8, 32 or 367 days. No zone
-    /// has put its clocks back by a whole day since 1970.
+    /// Returns a length that no window of the period exceeds, whatever clock changes there are: 2, 8, 32 or 367 days.
+    /// No zone has put its clocks back by a whole day since 1970.
     #[must_use]
     pub const fn longest(self) -> Duration {
         let days = match self {
@@ -68,7 +68,7 @@ impl CalendarPeriod {
 impl FromStr for CalendarPeriod {
     type Err = CalendarError;
 
-    /// Reads a name as [`CalendarPeriod::name`] writes it.
+    /// Parses a name as returned by [`CalendarPeriod::name`].
     fn from_str(text: &str) -> Result<CalendarPeriod, CalendarError> {
         let named = CalendarPeriod::ALL.into_iter().find(|period| period.name() == text);
         named.ok_or_else(|| CalendarError::UnknownPeriod { text: CalendarError::shortened(text) })

@@ -1,33 +1,33 @@
-//! Why fields are not a calendar.
+//! Errors in the fields of a calendar.
 
 use super::CalendarPeriod;
 use crate::bounds::CALENDARS_MAX;
 
-/// Why fields are not a calendar: the field, its value and a fix.
+/// Why a calendar is invalid: the field, its value and a fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalendarError {
-    /// A period that no calendar has.
+    /// The period is unknown.
     #[error("period: `{text}` is unknown; use day, week, month or year")]
     UnknownPeriod {
         /// The text, shortened.
         text: String,
     },
-    /// A name that is not in the bundled time-zone database.
+    /// The time zone is not in the bundled database.
     #[error("time_zone: `{text}` is unknown; use a name of the IANA time-zone database, such as Europe/Berlin or UTC")]
     UnknownZone {
         /// The text, shortened.
         text: String,
     },
-    /// An anchor that the period does not have.
+    /// The anchor does not suit the period.
     #[error("anchor: `{text}` is not a {}; use {}", anchored_at(*period), anchors(*period))]
     BadAnchor {
         /// The text, shortened.
         text: String,
-        /// The period that the anchor was for.
+        /// The period of the anchor.
         period: CalendarPeriod,
     },
-    /// More different calendars in one process than the bound.
+    /// The process has too many different calendars.
     #[error(
         "calendar: `{text}` is too many: this process already has {CALENDARS_MAX} calendars; use fewer different \
          periods, time zones and anchors, or restart"

@@ -25,7 +25,7 @@ pub use window::CalendarWindow;
 
 /// A period of the calendar in a time zone, with the point in it at which windows start.
 ///
-/// It is a handle that can be copied: equal calendars are kept once in a process, and for as long as it runs.
+/// It is a handle that can be copied: equal calendars are stored once per process, and never freed.
 ///
 /// ```
 /// use tidegate_core::{Calendar, CalendarPeriod, Time};
@@ -40,13 +40,13 @@ pub use window::CalendarWindow;
 #[derive(Clone, Copy)]
 pub struct Calendar(&'static Entry);
 
-/// What a process keeps of a calendar.
+/// The data of a calendar.
 struct Entry {
     zone: TimeZone,
     anchor: Anchor,
     /// The canonical text.
     text: Box<str>,
-    /// Of the canonical text.
+    /// The hash of the canonical text.
     identity: u64,
     latest: LatestWindow,
 }
@@ -55,14 +55,14 @@ struct Entry {
 static CALENDARS: Mutex<BTreeMap<String, Calendar>> = Mutex::new(BTreeMap::new());
 
 impl Calendar {
-    /// Makes the calendar of a period in a time zone.
+    /// Creates the calendar of a period in a time zone.
     ///
-    /// The zone is a name of the IANA database, whose case does not matter. The anchor is HH:MM for days, the name of a weekday for
-    /// weeks, 1 to 31 for months and MM-DD for years; without one, windows start at midnight, on mondays, on the 1st
-    /// and on 01-01. A month without the day of the anchor starts on its last day.
+    /// The zone is a name of the IANA database, in any case. The anchor is HH:MM for days, the name of a weekday for
+    /// weeks, 1 to 31 for months and MM-DD for years; without one, windows start at midnight, on Mondays, on the 1st
+    /// and on 01-01. In a month without the day of the anchor, the window starts on the last day.
     ///
     /// # Errors
-    /// If the zone is unknown, the period does not have the anchor, or the process has
+    /// Fails if the zone is unknown, the anchor does not suit the period, or the process has
     /// [`CALENDARS_MAX`](crate::bounds::CALENDARS_MAX) other calendars.
     pub fn new(period: CalendarPeriod, time_zone: &str, anchor: Option<&str>) -> Result<Calendar, CalendarError> {
         let anchor = Anchor::parse(period, anchor)?;
@@ -90,9 +90,9 @@ impl Calendar {
         Ok(calendar)
     }
 
-    /// Returns the window that an instant lies in.
+    /// Returns the window that contains an instant.
     ///
-    /// This reads the zone's rules only if the instant lies in another window than the last one asked for.
+    /// It evaluates the zone's rules only if the instant is in another window than that of the last call.
     #[inline]
     #[must_use]
     pub fn window_at(self, now: Time) -> CalendarWindow {
@@ -158,7 +158,7 @@ impl Calendar {
         &self.0.text
     }
 
-    /// Returns a number that tells calendars apart and is the same in every process: a fixed hash
+    /// Returns a number that identifies the calendar, the same in every process: a fixed hash
     /// ([`agreed_hash`](crate::agreed_hash)) of [`Calendar::text`].
     #[inline]
     #[must_use]
@@ -180,7 +180,7 @@ impl fmt::Debug for Calendar {
     }
 }
 
-/// Equal calendars are kept once.
+/// Compares the handles: equal calendars are stored once.
 impl PartialEq for Calendar {
     fn eq(&self, other: &Calendar) -> bool {
         std::ptr::eq(self.0, other.0)

@@ -1,4 +1,4 @@
-//! Windows: which one an instant lies in, and one of them kept in a single word.
+//! Windows: the one that contains an instant, and a window kept in a single word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// No zone is as far ahead of UTC as this: before that, it has not come to a local time.
+/// More than any zone is ahead of UTC: at an earlier instant no zone has reached a local time.
 const AHEAD_SECONDS: i64 = 26 * 3_600;
 
 /// A window of a calendar: the instants from `start` on, before `end`.
@@ -21,7 +21,7 @@ const AHEAD_SECONDS: i64 = 26 * 3_600;
 pub struct CalendarWindow {
     start: u64,
     end: u64,
-    /// The local date it is due to start on, in days since the epoch.
+    /// The local date on which it is due to start, in days since the epoch.
     day: i64,
 }
 
@@ -33,7 +33,7 @@ impl CalendarWindow {
         self.start
     }
 
-    /// Returns the first instant after the window, in nanoseconds since the Unix epoch. Of the last window it is after
+    /// Returns the first instant after the window, in nanoseconds since the Unix epoch. For the last window it is after
     /// [`Time::MAX`](crate::Time::MAX).
     #[inline]
     #[must_use]

@@ -1,6 +1,6 @@
-//! Values in numbered places, each in at most one chain, from which any can be taken at once.
+//! Values in numbered places, each in at most one chain, from which any can be removed in constant time.
 
-/// Values in numbered places. A place is used again when its value was removed, under a new generation.
+/// Values in numbered places. A place is reused when its value was removed, under a new generation.
 #[derive(Debug)]
 pub(super) struct Slab<V> {
     slots: Vec<Slot<V>>,
@@ -12,7 +12,7 @@ pub(super) struct Slab<V> {
 #[derive(Debug)]
 struct Slot<V> {
     value: Option<V>,
-    /// Counts removals: whoever holds an older one means a value that is gone.
+    /// Counts removals: an older generation refers to a value that is gone.
     generation: u64,
     previous: Option<usize>,
     next: Option<usize>,
@@ -67,7 +67,7 @@ impl<V> Slab<V> {
         self.slots.len() - 1
     }
 
-    /// Takes a value that is in no chain any more out of its place.
+    /// Removes a value that is no longer in a chain from its place.
     pub(super) fn remove(&mut self, place: usize) -> Option<V> {
         let slot = self.slots.get_mut(place)?;
         let value = slot.value.take()?;
@@ -77,7 +77,7 @@ impl<V> Slab<V> {
         Some(value)
     }
 
-    /// Puts a place that is in no chain at the end of one.
+    /// Appends a place that is in no chain to one.
     pub(super) fn link_back(&mut self, chain: &mut Chain, place: usize) {
         let last = chain.last.replace(place);
         self.set_next(last, Some(place));
@@ -88,7 +88,7 @@ impl<V> Slab<V> {
         }
     }
 
-    /// Takes a place out of the chain that it is in.
+    /// Removes a place from its chain.
     pub(super) fn unlink(&mut self, chain: &mut Chain, place: usize) {
         let Some(slot) = self.slots.get_mut(place) else {
             return;

@@ -1,8 +1,8 @@
-//! Fair queueing: whose turn it is when several tenants wait for the same pool.
+//! Fair queueing: the order in which tenants that wait for the same pool are served.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the turns: deficit round robin | `mod.rs` |
+//! | deficit round robin | `mod.rs` |
 //! | items and tenants in chains, found by a ticket | `chain.rs` |
 
 mod chain;
@@ -14,17 +14,18 @@ use crate::Key;
 use crate::bounds::{FAIR_ITEMS_MAX, QUANTUM_MAX, WEIGHT_MAX};
 use chain::{Chain, Slab};
 
-/// The numbers of a [`DeficitRoundRobin`].
+/// The configuration of a [`DeficitRoundRobin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairConfig {
-    /// Units that a tenant of weight 1 may spend in a turn, and the largest cost of an item. With 1, and items of cost
-    /// 1, tenants alternate; a larger one lets costs differ, and makes turns longer.
+    /// The units that a tenant of weight 1 may spend in a turn, and the largest cost of an item. With 1, and items of
+    /// cost 1, tenants alternate; a larger quantum allows different costs, and makes turns longer.
     pub quantum: u64,
-    /// Most tenants that wait at once.
+    /// The most tenants with waiting items.
     pub tenants_max: usize,
-    /// Most items of one tenant.
+    /// The most waiting items of one tenant.
     pub depth_max: usize,
-    /// Most items of all. A tenant never has more than are still free, so that one alone cannot take more than half.
+    /// The most waiting items of all tenants. A tenant never has more than are still free, so that one alone cannot
+    /// take more than half.
     pub total_max: usize,
 }
 
@@ -34,67 +35,68 @@ impl Default for FairConfig {
     }
 }
 
-/// Why an item cannot wait, or numbers are not a queue.
+/// Why an item cannot wait, or a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FairError {
-    /// A number is zero or beyond its bound.
+    /// A number is zero or too large.
     #[error("{field}: {value} is out of range; use 1 to {max}")]
     OutOfRange {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The number.
         value: u64,
-        /// The largest that would do.
+        /// The largest number allowed.
         max: u64,
     },
-    /// The tenant has as many items waiting as one may have.
-    #[error("tenant: {depth} of its items wait, and {max} may; try again later")]
+    /// The tenant's queue is full.
+    #[error("tenant: its queue is full ({depth} items wait, at most {max} may); try again later")]
     TenantFull {
-        /// How many wait.
+        /// The number of waiting items of the tenant.
         depth: usize,
-        /// How many may: `depth_max`, or as many as are still free.
+        /// The most waiting items of the tenant: `depth_max`, or as many as are still free.
         max: usize,
     },
-    /// As many items wait as may.
-    #[error("queue: {max} items wait, as many as may; try again later")]
+    /// The queue of all tenants is full.
+    #[error("queue: full, with {max} items; try again later")]
     Full {
-        /// How many may.
+        /// The most waiting items.
         max: usize,
     },
-    /// As many tenants wait as may.
-    #[error("queue: {max} tenants wait, as many as may; try again later")]
+    /// There are too many tenants with waiting items.
+    #[error("queue: full, with items of {max} tenants; try again later")]
     TooManyTenants {
-        /// How many may.
+        /// The most tenants.
         max: usize,
     },
 }
 
-/// An item that cannot wait, given back.
+/// An item that cannot wait, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Refused<T> {
     /// The item.
     pub item: T,
-    /// Why it cannot wait.
+    /// The reason.
     #[source]
     pub why: FairError,
 }
 
-/// Finds a waiting item again, to take it out. It is good for one item: when that has left, it finds nothing.
+/// Identifies a waiting item, to remove it. Once the item has left, it identifies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     place: usize,
     generation: u64,
 }
 
-/// Lets tenants take turns, each in proportion to its weight, whatever they put in. A tenant that asks for a hundred
-/// times as much waits in a longer line of its own, and nobody else does.
+/// Serves tenants in turn, each in proportion to its weight, however many items they add. A tenant with a hundred times
+/// as many items waits in a longer queue of its own and delays no other tenant.
 ///
-/// In its turn a tenant gets `quantum` times its weight to spend, its items leave in the order in which they came while
-/// that lasts, and what is left is kept for its next turn. A tenant with nothing waiting is forgotten.
+/// In its turn a tenant may spend `quantum` times its weight: its items leave in the order of arrival while that lasts,
+/// and the rest is kept for its next turn. A tenant without waiting items is forgotten.
 ///
-/// Each operation takes the same time, however many wait. Room is made when tenants and items come, not when they go.
+/// Each operation takes constant time, however many items wait. Memory grows when tenants and items are added, and is
+/// not given back when they leave.
 ///
 /// ```
 /// use tidegate::Key;
@@ -133,17 +135,17 @@ struct Tenant {
     weight: u64,
     items: Chain,
     depth: usize,
-    /// What it may still spend.
+    /// The units that it may still spend.
     deficit: u64,
-    /// Whether it has been given what it may spend in this turn.
+    /// Whether it has received the units of this turn.
     in_turn: bool,
 }
 
 impl<T> DeficitRoundRobin<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// If a number is zero or beyond its bound.
+    /// Fails if a number is zero or too large.
     pub fn new(config: FairConfig) -> Result<DeficitRoundRobin<T>, FairError> {
         check("quantum", config.quantum, QUANTUM_MAX)?;
         for (field, value) in
@@ -155,10 +157,10 @@ impl<T> DeficitRoundRobin<T> {
         Ok(DeficitRoundRobin { config, items, tenants, by_key: HashMap::new(), ring: Chain::default() })
     }
 
-    /// Puts an item in line behind those of its tenant. A tenant has the weight that came with its latest item.
+    /// Adds an item to the end of its tenant's queue. The tenant gets the weight of its latest item.
     ///
     /// # Errors
-    /// With the item, if the weight or cost is zero or too large, or there is no room for it.
+    /// Returns the item if the weight or cost is zero or too large, or there is no room for it.
     pub fn push(&mut self, tenant: Key<'_>, weight: u64, cost: u64, item: T) -> Result<Ticket, Refused<T>> {
         let place = match self.admit(tenant, weight, cost) {
             Ok(Some(place)) => place,
@@ -174,7 +176,7 @@ impl<T> DeficitRoundRobin<T> {
         Ok(Ticket { place: item, generation: self.items.generation(item) })
     }
 
-    /// Takes the item whose turn it is.
+    /// Removes and returns the item whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         // The first tenant may have spent its turn. The next has not begun its own, and can then afford its first
         // item, since no cost is above the quantum: this goes round at most twice.
@@ -197,37 +199,37 @@ impl<T> DeficitRoundRobin<T> {
         }
     }
 
-    /// Takes an item out of line, as when its caller no longer waits. Nothing if it has left already.
+    /// Removes an item, for example when its caller no longer waits. Returns `None` if it has left already.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         (self.items.generation(ticket.place) == ticket.generation).then(|| self.take(ticket.place))?
     }
 
-    /// How many items wait.
+    /// Returns the number of waiting items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no item waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many tenants have items that wait.
+    /// Returns the number of tenants with waiting items.
     #[must_use]
     pub fn tenants(&self) -> usize {
         self.tenants.len()
     }
 
-    /// How many items of a tenant wait.
+    /// Returns the number of a tenant's waiting items.
     #[must_use]
     pub fn depth(&self, tenant: Key<'_>) -> usize {
         let place = self.by_key.get(tenant.as_bytes());
         place.and_then(|place| self.tenants.get(*place)).map_or(0, |tenant| tenant.depth)
     }
 
-    /// Whether there is room for an item of this tenant; its place, if it has one.
+    /// Checks the room for an item of this tenant, and returns the tenant's place, if it has one.
     fn admit(&self, tenant: Key<'_>, weight: u64, cost: u64) -> Result<Option<usize>, FairError> {
         check("weight", weight, WEIGHT_MAX)?;
         check("cost", cost, self.config.quantum)?;
@@ -246,7 +248,7 @@ impl<T> DeficitRoundRobin<T> {
         }
     }
 
-    /// A tenant comes: its first turn is after those of all who wait.
+    /// Adds a tenant: its first turn is after those of all waiting tenants.
     fn enter(&mut self, tenant: Key<'_>) -> usize {
         let key: Arc<[u8]> = Arc::from(tenant.as_bytes());
         let items = Chain::default();
@@ -257,7 +259,7 @@ impl<T> DeficitRoundRobin<T> {
         place
     }
 
-    /// Takes an item from its place, and forgets its tenant if it was the last.
+    /// Removes an item from its place, and its tenant if it was the last.
     fn take(&mut self, place: usize) -> Option<T> {
         let owner = self.items.get(place)?.tenant;
         if let Some(tenant) = self.tenants.get_mut(owner) {

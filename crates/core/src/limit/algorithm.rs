@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a limit counts.
+/// An algorithm of limits.
 ///
-/// The numbers are part of what tells states apart, and stores keep states for years: they never change, and those of
-/// algorithms that are gone are never used again (`spec/README.md` lists them).
+/// The numbers are part of a state's identity, and stores keep states for years: they never change, and those of
+/// removed algorithms are never reused (`spec/README.md` lists them).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -30,7 +30,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 8] = [
         Algorithm::Gcra,
         Algorithm::TokenBucket,
@@ -42,7 +42,7 @@ impl Algorithm {
         Algorithm::CalendarWindow,
     ];
 
-    /// The name in config, on the wire and in metrics.
+    /// Returns the name in the configuration, on the wire and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Algorithm {
         }
     }
 
-    /// The letters that names of states in shared stores have for it. They never change.
+    /// Returns the letters for it in the names of states in shared stores. They never change.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -72,13 +72,13 @@ impl Algorithm {
         }
     }
 
-    /// The number that stores know it by.
+    /// Returns the number for it in the identity of states.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether units come back one by one, at a rate.
+    /// Returns whether units come back one by one, at a rate.
     #[must_use]
     pub const fn is_bucket(self) -> bool {
         matches!(self, Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket)
@@ -88,14 +88,14 @@ impl Algorithm {
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
-    /// Reads a name as [`Algorithm::name`] writes it.
+    /// Parses a name as returned by [`Algorithm::name`].
     fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
         let named = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
         named.ok_or_else(|| UnknownAlgorithm { name: name.chars().take(40).collect() })
     }
 }
 
-/// No algorithm has this name.
+/// The error for a name that no algorithm has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "algorithm: `{name}` is unknown; use gcra, token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter, \

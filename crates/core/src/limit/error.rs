@@ -1,60 +1,60 @@
-//! Why numbers are not a limit.
+//! Errors in the numbers of a limit.
 
 use crate::bounds::INTERVAL_NANOS_MIN;
 
-/// Why numbers are not a limit: the field, its value and what would do.
+/// Why a limit is invalid: the field, its value and a fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// A zero where something must pass.
+    /// A number is zero.
     #[error("{field}: 0 is too small; use at least 1")]
     Zero {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A period or window of nothing.
+    /// A period or window is zero.
     #[error("{field}: 0 is too small; use at least 1 ns")]
     NoTime {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A calendar window without a calendar.
+    /// A calendar window has no calendar.
     #[error("{field}: missing; use one, such as months of Europe/Berlin")]
     NoCalendar {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
     },
-    /// More units than the bound.
+    /// A number of units is too large.
     #[error("{field}: {value} is too large; use at most {max}")]
     TooLarge {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The number.
         value: u64,
-        /// The largest that would do.
+        /// The largest number allowed.
         max: u64,
     },
-    /// A period or window beyond the bound.
+    /// A period or window is too long.
     #[error("{field}: {nanos} ns is too long; use at most {max} ns ({} years)", max / crate::bounds::YEAR_NANOS)]
     TooLong {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value in nanoseconds.
+        /// Its length in nanoseconds.
         nanos: u128,
-        /// The longest that would do, in nanoseconds.
+        /// The longest allowed, in nanoseconds.
         max: u64,
     },
-    /// More than ten million units a second.
+    /// A rate is above ten million units per second.
     #[error("{field}: {units} in {nanos} ns is too fast; use at most 10000000 a second (1 in {INTERVAL_NANOS_MIN} ns)")]
     TooFast {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
         /// Units in the period.
         units: u64,
         /// The period in nanoseconds.
         nanos: u64,
     },
-    /// Text that is not a rate.
+    /// The text is not a rate.
     #[error("rate: cannot read `{text}`; write units/period, like 100/minute, 5/10s or 1/day")]
     Unreadable {
         /// The text, shortened.
@@ -63,7 +63,7 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// The field at fault, as the functions that make limits call it.
+    /// Returns the field, by its name in the functions that create limits.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! A limit as stores elsewhere see it.
+//! A limit as remote stores use it.
 
 use std::time::Duration;
 
@@ -82,8 +82,8 @@ impl LimitExt for Limit {
     }
 }
 
-/// The end of the window of this name, as far as it makes a difference at `now`: the start of the present one if it is over,
-/// and some instant after the next one if it is later than that.
+/// The end of the window of this name, as far as it matters at `now`: the start of the present window if it is over,
+/// and some instant after the next window if it is later than that.
 fn end_of_named(calendar: Calendar, name: u64, now: Time) -> u64 {
     let present = calendar.window_at(now);
     let next_name = || calendar.next(&present).map(|next| u64::from(next.name()));
@@ -95,12 +95,12 @@ fn end_of_named(calendar: Calendar, name: u64, now: Time) -> u64 {
     }
 }
 
-/// Reads a whole number: digits and nothing else.
+/// Parses a whole number: digits and nothing else.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Reads two numbers that were written one behind the other, the second one with this many digits.
+/// Parses two numbers that were written without a separator, the second with this many digits.
 fn number_and_tail(text: &str, tail: usize) -> Option<(u64, u64)> {
     let (number, tail) = text.split_at_checked(text.len().checked_sub(tail)?)?;
     Some((digits(number)?, digits(tail)?))

@@ -1,4 +1,4 @@
-//! What a limit knows of itself: nobody else has to ask for its algorithm.
+//! Facts of a limit, so that callers need not ask for its algorithm.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::algorithm::sliding_counter::SlidingCounter;
 use crate::{Calendar, Key, Namespace, Time};
 
 impl Limit {
-    /// By how much the windows of this key start after those of the epoch.
+    /// Returns the offset of this key's windows from those aligned to the epoch.
     #[must_use]
     pub fn phase(&self, namespace: &Namespace, key: Key<'_>) -> Phase {
         match self.shape {
@@ -18,7 +18,7 @@ impl Limit {
         }
     }
 
-    /// The calendar of its windows; nothing if they are all of one length, or it has none.
+    /// Returns the calendar of its windows, or `None` if it has none.
     #[must_use]
     pub fn calendar(&self) -> Option<Calendar> {
         match self.shape {
@@ -27,7 +27,8 @@ impl Limit {
         }
     }
 
-    /// When all units come back at once, used or not; nothing if they come back one by one, or each at a time of its own.
+    /// Returns when all units come back together, used or not, or `None` if they come back one by one or each at its
+    /// own time.
     #[must_use]
     pub fn resets_at(&self, phase: Phase, now: Time) -> Option<Time> {
         match self.shape {
@@ -37,14 +38,14 @@ impl Limit {
         }
     }
 
-    /// Whether all units come back at once, at an instant that [`Limit::resets_at`] knows.
+    /// Returns whether all units come back together, at the instant of [`Limit::resets_at`].
     #[must_use]
     pub fn resets_at_once(&self) -> bool {
         matches!(self.shape, Shape::Window(_) | Shape::Calendar(_))
     }
 
-    /// The time in which all units come back: that of the whole burst of a bucket, the length of a window, the longest that a
-    /// window of a calendar can be.
+    /// Returns the time in which all units come back: that of the whole burst of a bucket, the length of a window, the
+    /// longest that a window of a calendar can be.
     #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(match self.shape {
@@ -56,7 +57,7 @@ impl Limit {
         })
     }
 
-    /// How long one unit takes to come back; nothing if units come back together.
+    /// Returns how long one unit takes to come back, or `None` if units come back together.
     #[must_use]
     pub fn interval(&self) -> Option<Duration> {
         match self.shape {
@@ -65,7 +66,8 @@ impl Limit {
         }
     }
 
-    /// How long units count at most: the time of a bucket's burst, one window, or for a sliced window a slice more.
+    /// Returns how long units count at most: the time of a bucket's burst, one window, or for a sliced window a slice
+    /// more.
     #[must_use]
     pub fn memory(&self) -> Duration {
         match self.shape {
@@ -74,7 +76,7 @@ impl Limit {
         }
     }
 
-    /// The most units that pass in any span of time: never less than it really is.
+    /// Returns an upper bound on the units that pass in any span of time.
     #[must_use]
     pub fn most_in(&self, span: Duration) -> u128 {
         let (units, span) = (u128::from(self.units()), span.as_nanos());
@@ -91,14 +93,14 @@ impl Limit {
         }
     }
 
-    /// Whether a unit can be denied though fewer than the limit passed: the estimate of a sliding counter may be above
-    /// what passed.
+    /// Returns whether a unit can be denied although fewer than the limit passed: the estimate of a sliding counter may
+    /// be too high.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         matches!(self.shape, Shape::Counter(_))
     }
 
-    /// Whether slices of it can be taken in advance, to be spent later, without letting too much pass.
+    /// Returns whether slices of the limit can be taken in advance, to be spent later, without over-admitting.
     #[must_use]
     pub fn can_lease(&self) -> bool {
         matches!(self.shape, Shape::Bucket(_) | Shape::Window(_))

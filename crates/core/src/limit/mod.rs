@@ -37,8 +37,8 @@ pub struct Limit {
     identity: Identity,
 }
 
-/// What a limit adds to namespace and key to tell states apart: the algorithm and the length of its window, or its calendar.
-/// All other numbers may change and the state is kept.
+/// The part of a state's identity beside namespace and key: the algorithm and the length of its window, or its
+/// calendar. All other numbers may change while the state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     algorithm: u8,
@@ -46,21 +46,23 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The number of the algorithm, then that of [`Identity::window`].
+    /// Returns the number of the algorithm, followed by that of [`Identity::window`].
     #[inline]
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         (self.algorithm as u128) << 64 | self.window as u128
     }
 
-    /// The length of the window in nanoseconds, the number of its calendar ([`Calendar::identity`]), or 0 if it has neither.
+    /// Returns the length of the window in nanoseconds, the number of its calendar ([`Calendar::identity`]), or 0 if it
+    /// has neither.
     #[must_use]
     pub const fn window(self) -> u64 {
         self.window
     }
 }
 
-/// By how much the windows of a key start after those of the epoch. Only a staggered fixed window differs from key to key.
+/// The offset of a key's windows from those aligned to the epoch. Only a staggered fixed window differs from key to
+/// key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phase(pub(crate) u64);
 
@@ -74,15 +76,15 @@ pub(crate) enum Shape {
     Log(Log),
 }
 
-/// The numbers of a limit, whatever its algorithm is: each takes those that it knows.
+/// The numbers of a limit of any algorithm, which uses those that it needs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LimitNumbers {
     /// The rate of a bucket, or the units and the length of a window.
     pub rate: Rate,
-    /// The burst or capacity of a bucket: the units of the rate if there is none.
+    /// The burst or capacity of a bucket. Default: the units of the rate.
     pub burst: Option<u64>,
-    /// The slices of a sliced window: 60 if nothing is said.
+    /// The slices of a sliced window. Default: 60.
     pub slices: Option<u64>,
     /// Whether the windows of each key start at an instant of its own.
     pub stagger: bool,
@@ -97,10 +99,10 @@ impl From<Rate> for LimitNumbers {
 }
 
 impl Limit {
-    /// The limit of an algorithm with these numbers.
+    /// Creates a limit of an algorithm with these numbers.
     ///
     /// # Errors
-    /// If the numbers that the algorithm takes are out of bounds.
+    /// Fails if a number that the algorithm uses is out of bounds.
     pub fn of(algorithm: Algorithm, numbers: &LimitNumbers) -> Result<Limit, LimitError> {
         let (rate, units, window) = (numbers.rate, numbers.rate.units(), numbers.rate.period());
         let burst = numbers.burst.unwrap_or(units);
@@ -120,43 +122,44 @@ impl Limit {
         }
     }
 
-    /// Lets `burst` units pass at once from idle, and `rate` in the long run.
+    /// Creates a limit that allows `burst` units at once after idle time, and `rate` in the long run.
     ///
     /// # Errors
-    /// If the burst is zero or would take more than 100 years to come back.
+    /// Fails if the burst is zero or would take more than 100 years to come back.
     pub fn gcra(rate: Rate, burst: u64) -> Result<Limit, LimitError> {
         Limit::bucket(Algorithm::Gcra, "burst", rate, burst)
     }
 
-    /// A bucket of `capacity` tokens, full at first, refilled at `rate`.
+    /// Creates a bucket of `capacity` tokens, full at first, refilled at `rate`.
     ///
     /// # Errors
-    /// If the capacity is zero or would take more than 100 years to refill.
+    /// Fails if the capacity is zero or would take more than 100 years to refill.
     pub fn token_bucket(rate: Rate, capacity: u64) -> Result<Limit, LimitError> {
         Limit::bucket(Algorithm::TokenBucket, "capacity", rate, capacity)
     }
 
-    /// A bucket that holds `capacity` units and leaks at `rate`; what would overflow is denied.
+    /// Creates a bucket that holds `capacity` units and leaks at `rate`; a request that would overflow it is denied.
     ///
     /// # Errors
-    /// If the capacity is zero or would take more than 100 years to leak.
+    /// Fails if the capacity is zero or would take more than 100 years to leak.
     pub fn leaky_bucket(rate: Rate, capacity: u64) -> Result<Limit, LimitError> {
         Limit::bucket(Algorithm::LeakyBucket, "capacity", rate, capacity)
     }
 
-    /// `limit` units in each window; windows start at multiples of their length since the Unix epoch.
+    /// Creates a limit of `limit` units in each window; windows start at multiples of their length since the Unix
+    /// epoch.
     ///
     /// # Errors
-    /// If either is zero or the numbers are beyond the bounds.
+    /// Fails if either is zero or out of bounds.
     pub fn fixed_window(limit: u64, window: Duration) -> Result<Limit, LimitError> {
         let nanos = window_nanos(limit, window)?;
         Ok(Limit::new(Algorithm::FixedWindow, Shape::Window(FixedWindow::new(limit, nanos)), nanos))
     }
 
-    /// At most `limit` units in any trailing window, exactly. One entry is kept for each charge.
+    /// Creates a limit of exactly `limit` units in any trailing window. One entry is kept for each charge.
     ///
     /// # Errors
-    /// If either is zero, the limit above 10,000 or the numbers beyond the bounds.
+    /// Fails if either is zero or out of bounds; the limit is at most 10,000.
     pub fn sliding_log(limit: u64, window: Duration) -> Result<Limit, LimitError> {
         if limit > LOG_LIMIT_MAX {
             return Err(LimitError::TooLarge { field: "limit", value: limit, max: LOG_LIMIT_MAX });
@@ -165,27 +168,30 @@ impl Limit {
         Ok(Limit::new(Algorithm::SlidingLog, Shape::Log(Log::sliding(limit, nanos)), nanos))
     }
 
-    /// About `limit` units in a trailing window, from the counts of this window and the one before.
+    /// Creates a limit of about `limit` units in any trailing window, from the counts of this window and the one
+    /// before.
     ///
     /// # Errors
-    /// If either is zero or the numbers are beyond the bounds.
+    /// Fails if either is zero or out of bounds.
     pub fn sliding_counter(limit: u64, window: Duration) -> Result<Limit, LimitError> {
         let window = window_nanos(limit, window)?;
         Ok(Limit::new(Algorithm::SlidingCounter, Shape::Counter(SlidingCounter { limit, window }), window))
     }
 
-    /// At most `limit` units in any trailing window, counted in 60 slices.
+    /// Creates a limit of `limit` units in any trailing window, counted in 60 slices; units come back up to one slice
+    /// late.
     ///
     /// # Errors
-    /// If either is zero or the numbers are beyond the bounds.
+    /// Fails if either is zero or out of bounds.
     pub fn sliced_window(limit: u64, window: Duration) -> Result<Limit, LimitError> {
         Limit::sliced_window_of(limit, window, SLICES_DEFAULT)
     }
 
-    /// At most `limit` units in any trailing window, counted in `slices` slices; units come back up to one slice late.
+    /// Creates a limit of `limit` units in any trailing window, counted in `slices` slices; units come back up to one
+    /// slice late.
     ///
     /// # Errors
-    /// If any is zero or the numbers are beyond the bounds.
+    /// Fails if any is zero or out of bounds.
     pub fn sliced_window_of(limit: u64, window: Duration, slices: u64) -> Result<Limit, LimitError> {
         let nanos = window_nanos(limit, window)?;
         if slices == 0 {
@@ -198,17 +204,17 @@ impl Limit {
         Ok(Limit::new(Algorithm::SlicedWindow, Shape::Log(Log::sliced(limit, nanos, slices)), nanos))
     }
 
-    /// `limit` units in each window of a calendar.
+    /// Creates a limit of `limit` units in each window of a calendar.
     ///
     /// # Errors
-    /// If the limit is zero or above 10 million a second.
+    /// Fails if the limit is zero or above 10 million per second.
     pub fn calendar_window(limit: u64, calendar: Calendar) -> Result<Limit, LimitError> {
         let window = CalendarLimit::new(limit, calendar)?;
         Ok(Limit::new(Algorithm::CalendarWindow, Shape::Calendar(window), calendar.identity()))
     }
 
-    /// The same limit; if it is a fixed window, its windows start at an instant of each key's own, so that not all
-    /// keys come back at once. Other algorithms have no common seam.
+    /// Returns this limit with staggered windows: those of each key start at an instant of its own, so that not all
+    /// keys come back at once. Only a fixed window changes.
     #[must_use]
     pub fn staggered(mut self) -> Limit {
         if let Shape::Window(window) = &mut self.shape {
@@ -217,8 +223,8 @@ impl Limit {
         self
     }
 
-    /// The limit as it counts for one key: only a staggered fixed window differs from key to key. Stores do this
-    /// themselves; callers of [`decide`](crate::decide) do it first.
+    /// Returns this limit for one key: only a staggered fixed window differs from key to key. Stores do this
+    /// themselves; callers of [`decide`](crate::decide) must call it first.
     #[must_use]
     pub fn for_key(&self, namespace: &Namespace, key: Key<'_>) -> Limit {
         match self.shape {
@@ -227,8 +233,8 @@ impl Limit {
         }
     }
 
-    /// The same limit with the longest burst that there can be, for units that go back to a bucket which may have other
-    /// numbers by now: what they were taken under must not cut the debt that others have made since.
+    /// Returns this limit with the longest burst possible, for refunds to a bucket that may have other numbers by now:
+    /// they must not reduce the debt that others have made since.
     #[doc(hidden)]
     #[must_use]
     pub fn widest(&self) -> Limit {
@@ -241,13 +247,13 @@ impl Limit {
         }
     }
 
-    /// How this limit counts.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Units it lets pass: the burst or capacity of a bucket, the limit of a window.
+    /// Returns the limit in units: the burst or capacity of a bucket, the limit of a window.
     #[must_use]
     pub fn units(&self) -> u64 {
         match self.shape {
@@ -259,7 +265,7 @@ impl Limit {
         }
     }
 
-    /// The most log entries that one key can need under this limit; 0 if the algorithm keeps none.
+    /// Returns the most log entries that one key can need, or 0 if the algorithm keeps none.
     #[must_use]
     pub fn log_entries_max(&self) -> u64 {
         match self.shape {
@@ -268,7 +274,7 @@ impl Limit {
         }
     }
 
-    /// What it adds to namespace and key to tell states apart.
+    /// Returns the part of a state's identity beside namespace and key.
     #[inline]
     #[must_use]
     pub fn identity(&self) -> Identity {
@@ -326,7 +332,7 @@ impl Limit {
 impl FromStr for Limit {
     type Err = LimitError;
 
-    /// Reads a [`Rate`]: `100/minute` is gcra with a burst of 100.
+    /// Parses a [`Rate`]: `100/minute` is gcra with a burst of 100.
     fn from_str(text: &str) -> Result<Limit, LimitError> {
         let rate: Rate = text.parse()?;
         Limit::gcra(rate, rate.units())

@@ -1,13 +1,13 @@
 //! Lines of short entries, for keys that find no slot: enough of them for a flood larger than the store.
 //!
-//! A key belongs to one line, and its entry there says until when what it took counts. A line that is full gives the
-//! entry that passes first to the newcomer. So a key without an entry never counts longer than the first of its line
-//! to pass, which is what is told of it: never too little, and too much only where a line is full of others or one of
-//! them has the same tag. Entries that have passed are free, so nothing has to be aged.
+//! A key belongs to one line, and its entry there holds the instant until which its units count. A full line gives the
+//! entry that passes first to the new key. So a key without an entry never counts longer than the first of its line to
+//! pass, and that instant is used for it: never too early, and too late only if a line is full of others or one of them
+//! has the same tag. Entries that have passed are free, so nothing has to be aged.
 //!
 //! An entry is half a word: a tag of the key, and an instant that is rounded up by at most a 4,096th of its distance or
-//! half a millisecond. Where sources of keys are to be kept apart, a number for who asked for the key stands beside it, so
-//! that one of them cannot take the room of all others.
+//! half a millisecond. If sources of keys are to be kept apart, the number of the key's source is stored beside it, so
+//! that one source cannot take the room of all others.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers are cut out of packed words")]
 
@@ -33,8 +33,8 @@ const SOURCES: u32 = (1 << SOURCE_BITS) - 1;
 const SOURCES_IN_WORD: usize = (u64::BITS / SOURCE_BITS) as usize;
 const _: () = assert!(2 * (WORDS - 1 - SOURCE_WORDS) <= SOURCES_IN_WORD * SOURCE_WORDS);
 
-/// A source has at most so many times the entries of a line that are free: alone it takes two thirds of them, and however
-/// many do so, some are left.
+/// A source has at most this many times the entries of a line that are free: alone it takes two thirds of them, and
+/// however many sources do so, some are left.
 const SOURCE_SHARE: usize = 2;
 
 /// Bits of an entry: a tag above a scale above the number of a tick.
@@ -93,7 +93,7 @@ impl Annex {
         held.release(line.words);
     }
 
-    /// How long a source has to wait until one more key of it finds room beside its others: nothing if it does now.
+    /// How long a source has to wait until one more key of it finds room beside its others, or `None` if it does now.
     pub(crate) fn crowded_for(&self, print: Fingerprint, source: u32, now: Time) -> Option<u64> {
         if self.source_words == 0 {
             return None;
@@ -178,8 +178,8 @@ impl Line {
         }
     }
 
-    /// When an entry passes. One that is free may have been set free as late as the line was swept: whoever is older
-    /// than that must not take its key for never seen.
+    /// When an entry passes. A free one may have been freed as late as the line was swept: an older caller must not
+    /// take its key for never seen.
     fn until(&self, place: usize) -> u64 {
         let entry = self.entry(place);
         if entry == 0 {

@@ -1,15 +1,15 @@
 //! A state that threads share, and the lock in it.
 //!
-//! The first word of the state doubles as the lock: whoever swaps [`LOCKED`] in and gets something else back holds the
-//! cell until it writes the word again. That is one atomic instruction a decision, like a compare-and-swap, and it
-//! serves states of several words as well. A state of one word can also be read without holding it: if nothing is to be
-//! written, as for a denial, that is enough.
+//! The first word of the state doubles as the lock: a thread that swaps [`LOCKED`] in and gets something else back
+//! holds the cell until it writes the word again. That is one atomic instruction per decision, like a compare-and-swap,
+//! and it serves states of several words as well. A state of one word can also be read without holding it: if nothing
+//! is to be written, as for a denial, that is enough.
 
 use super::pages::Zeroed;
 use crate::Time;
 use crate::sync::{AtomicU64, Ordering, Wait};
 
-/// The first word of a cell that somebody holds: later than any instant.
+/// The first word of a cell that is held: later than any instant.
 const LOCKED: u64 = u64::MAX;
 
 #[repr(transparent)]
@@ -30,7 +30,7 @@ impl<const WORDS: usize> Cell<WORDS> {
         Cell(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// Holds the cell, waiting for whoever holds it.
+    /// Holds the cell, after waiting for the thread that holds it.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, WORDS> {
         let mut wait = Wait::new();
@@ -79,7 +79,7 @@ impl<const WORDS: usize> Cell<WORDS> {
         }
     }
 
-    /// The instant from which on the state equals never seen; later than any if somebody holds the cell.
+    /// The instant from which on the state equals never seen; later than any if the cell is held.
     pub(crate) fn fresh_at(&self) -> u64 {
         self.0[0].load(Ordering::Relaxed)
     }
@@ -103,8 +103,8 @@ impl<const WORDS: usize> Cell<WORDS> {
     }
 }
 
-/// A cell that this thread holds, and its state. When it is dropped, be it by a panic, the state is written as it is by
-/// then, and the cell is let go: whoever changes the state leaves it at every step such that nothing more passes.
+/// A cell that this thread holds, and its state. When it is dropped, also by a panic, the state is written as it then
+/// is, and the cell is unlocked: at every step of a change the state must be one that does not over-admit.
 pub(crate) struct Held<'a, const WORDS: usize> {
     cell: &'a Cell<WORDS>,
     state: [u64; WORDS],

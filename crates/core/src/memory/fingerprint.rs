@@ -7,8 +7,8 @@ use foldhash::fast::FoldHasher;
 
 use crate::{Key, Limit, Namespace};
 
-/// Stands for a whole identity in a table: whoever does not know the seeds cannot make two of them meet, and by chance
-/// two of 2^32 keys meet once in 2^65 tables. Never zero, which marks a slot that was never used.
+/// Replaces a whole identity in a table. Nobody can construct a collision without the seeds, and by chance two of 2^32
+/// keys collide once in 2^65 tables. Never zero, which marks a slot that was never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,

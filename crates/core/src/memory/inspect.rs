@@ -1,4 +1,4 @@
-//! What is known of a key, for people.
+//! The details of a key, for operators.
 
 use std::ops::ControlFlow;
 
@@ -8,32 +8,32 @@ use crate::algorithm::log::Entries;
 use crate::limit::Shape;
 use crate::{Decision, Key, Limit, Namespace, Op, Time};
 
-/// What is known of a key under a limit.
+/// The details of a key under a limit.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The answer to a look.
+    /// The decision of a peek.
     pub decision: Decision,
-    /// What a log remembers of what was taken, oldest first; nothing under other algorithms.
+    /// The charges in a log, oldest first; empty under other algorithms.
     pub entries: Vec<Spent>,
 }
 
 /// Units that were taken together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// When; under a sliced window the start of that slice.
+    /// The instant; under a sliced window the start of that slice.
     pub at: Time,
-    /// How many.
+    /// The number of units.
     pub units: u64,
 }
 
 impl MemoryStore {
-    /// Looks at a key of [`Namespace::root`], with the entries of its log where the limit keeps one.
+    /// Returns the details of a key of [`Namespace::root`], with the entries of its log if the limit keeps one.
     #[must_use]
     pub fn inspect(&self, key: Key<'_>, limit: &Limit) -> Snapshot {
         self.inspect_in(Namespace::root(), key, limit)
     }
 
-    /// Looks at a key of a namespace, with the entries of its log where the limit keeps one.
+    /// Returns the details of a key of a namespace, with the entries of its log if the limit keeps one.
     #[must_use]
     pub fn inspect_in(&self, namespace: &Namespace, key: Key<'_>, limit: &Limit) -> Snapshot {
         let plain = || Snapshot { decision: self.decide_in(namespace, key, limit, Op::Peek), entries: Vec::new() };

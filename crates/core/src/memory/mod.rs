@@ -1,8 +1,8 @@
-//! The memory store: every key's state in this process, within a bound that was set at the start.
+//! The memory store: the state of every key in this process, within a bound that is fixed at the start.
 //!
 //! `fingerprint.rs` turns a key into 128 bits, `table.rs`, `slot.rs` and `cell.rs` keep its state, `pool.rs` the
 //! entries of logs, `sketch.rs`, `annex.rs` and `refuges.rs` count for keys that find no slot, `transaction.rs` charges
-//! several keys at once, `inspect.rs` shows what is known of one.
+//! several keys at once, `inspect.rs` shows the details of one.
 
 mod annex;
 mod cell;
@@ -37,14 +37,14 @@ use cell::Held;
 use sketch::{Part, Sketch};
 use slot::Slot;
 
-/// Most buckets searched for expired logs by a charge that finds the pool dry: a microsecond or two.
+/// Most buckets searched for expired logs by a charge that finds the pool empty: a microsecond or two.
 const SWEEP_BUCKETS: u32 = 64;
 
 /// Keeps the state of many keys under any limits.
 ///
 /// It is shared by reference, decides without allocating, and never takes more memory than it was sized for. A key's
-/// state is forgotten as soon as it equals never seen and its place is needed; if all places are needed by live
-/// state, further keys are counted approximately (too strictly, never too laxly), and told [`Retry::Unknown`].
+/// state is dropped once it equals never seen and its slot is needed. If all slots hold live states, further keys are
+/// counted approximately (too strictly, never too laxly), and denied with [`Retry::Unknown`].
 ///
 /// ```
 /// use tidegate::{Key, Limit, MemoryStore, Op};
@@ -71,18 +71,18 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store to be sized.
+    /// Returns a builder, to set the size and the clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { keys: KEYS_DEFAULT, log_entries: None, has_refuges: false, clock: None }
     }
 
-    /// The store's clock.
+    /// Returns the store's clock.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The most memory the store can ever take for states, in bytes. Pages that no key has touched take none.
+    /// Returns the most memory that the store can take for states, in bytes. Pages that no key has touched take none.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.buckets.bytes()
@@ -93,21 +93,21 @@ impl MemoryStore {
             + self.overflow.bytes()
     }
 
-    /// Returns how many charges under sliding_log and sliced_window found no room for an entry of their own, since
-    /// [`MemoryStoreBuilder::log_entries`] is too small: they joined the newest entry of their key, or began to be
-    /// counted approximately if it had none. Both are too strict.
+    /// Returns how many charges under sliding_log and sliced_window found no room for an entry of their own, because
+    /// [`MemoryStoreBuilder::log_entries`] is too small: they were added to the newest entry of their key, or counted
+    /// approximately if it had none. Both are too strict.
     #[must_use]
     pub fn log_entries_without_room(&self) -> u64 {
         self.pool.without_room()
     }
 
-    /// Decides one operation on one key of [`Namespace::root`], now.
+    /// Applies one operation to one key of [`Namespace::root`], now.
     #[inline]
     pub fn decide(&self, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
         self.decide_in(Namespace::root(), key, limit, op)
     }
 
-    /// Decides one operation on one key of a namespace, now.
+    /// Applies one operation to one key of a namespace, now.
     #[inline]
     pub fn decide_in(&self, namespace: &Namespace, key: Key<'_>, limit: &Limit, op: Op) -> Decision {
         // First the clock: reading it takes as long as all the rest, which can go on meanwhile.
@@ -131,15 +131,16 @@ impl MemoryStore {
         }
     }
 
-    /// Decides the same operation on many keys of [`Namespace::root`] in order, at one instant, and appends the answers to
-    /// `decisions`. The memory of several keys is fetched at once, which makes it much faster than one by one.
+    /// Applies the same operation to many keys of [`Namespace::root`] in order, at one instant, and appends the
+    /// decisions to `decisions`. The memory of several keys is fetched in parallel, which is much faster than one by
+    /// one.
     ///
-    /// Should it panic, the answers before the last one are whole, and the last one is nobody's.
+    /// If it panics, the decisions before the last one are complete, and the last one is undefined.
     pub fn decide_batch(&self, keys: &[Key<'_>], limit: &Limit, op: Op, decisions: &mut Vec<Decision>) {
         self.decide_batch_in(Namespace::root(), keys, limit, op, decisions);
     }
 
-    /// Decides as [`MemoryStore::decide_batch`] does, on keys of a namespace.
+    /// Applies the same operation to many keys of a namespace, as [`MemoryStore::decide_batch`] does.
     pub fn decide_batch_in(
         &self,
         namespace: &Namespace,
@@ -370,7 +371,7 @@ fn approximate(limit: &Limit, op: Op, decision: Decision) -> Decision {
     Decision { answer, limit: limit.units(), ..decision }
 }
 
-/// What is asked of a key's state.
+/// An operation on a key's state.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     namespace: &'a Namespace,
@@ -380,14 +381,14 @@ struct Ask<'a> {
     op: Op,
 }
 
-/// The same for several keys, at most [`BATCH_KEYS_MAX`].
+/// An operation on several keys, at most [`BATCH_KEYS_MAX`].
 #[derive(Clone, Copy)]
 struct Batch<'a, 'k> {
     keys: &'a [Key<'k>],
     ask: Ask<'a>,
 }
 
-/// Sizes a [`MemoryStore`].
+/// Builds a [`MemoryStore`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct MemoryStoreBuilder {
@@ -398,41 +399,41 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// How many keys of each kind of state find an exact place: 100,000 if not said.
+    /// Sets the number of keys of each kind of state that are counted exactly. Default: 100,000.
     ///
     /// A key takes 31 bytes under gcra, token_bucket and leaky_bucket, 39 under fixed_window, 48 under the others, and
-    /// logs also the entries of [`MemoryStoreBuilder::log_entries`]. Six bytes a key more are for floods beyond that, and
-    /// about a third of a megabyte, or 1.25 bytes a key above 262,144 keys.
+    /// logs also take the entries of [`MemoryStoreBuilder::log_entries`]. Six more bytes per key are for floods of
+    /// further keys, and about a third of a megabyte, or 1.25 bytes per key above 262,144 keys.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// How many entries all sliding logs and sliced windows together can keep, 18 bytes each in blocks of seven:
-    /// seven times the keys if not said.
+    /// Sets the number of entries that all sliding logs and sliced windows together can keep, 18 bytes each in blocks
+    /// of seven. Default: seven times the keys.
     pub fn log_entries(mut self, entries: usize) -> Self {
         self.log_entries = Some(entries);
         self
     }
 
-    /// Keeps namespaces apart in a store that is full: a flood of keys of one namespace leaves room for newcomers of each of
-    /// 31 others, up to about a hundredth of [`MemoryStoreBuilder::keys`] each, and one source
-    /// of keys (see [`Namespace::asked_by`]) leaves others a third of the room. That takes seven bytes a key more.
+    /// Keeps namespaces apart in a full store: a flood of keys of one namespace leaves room for new keys of each of 31
+    /// others, up to about a hundredth of [`MemoryStoreBuilder::keys`] each, and one source of keys (see
+    /// [`Namespace::asked_by`]) leaves a third of the room to others. This takes seven more bytes per key.
     pub fn keep_namespaces_apart(mut self) -> Self {
         self.has_refuges = true;
         self
     }
 
-    /// Where time comes from: the machine's clock if not said.
+    /// Sets the clock. Default: the machine's clock.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = Some(clock.into());
         self
     }
 
-    /// Makes the store.
+    /// Builds the store.
     ///
     /// # Errors
-    /// If a size is zero or beyond its bound, or the system has no room for it.
+    /// Fails if a size is zero or too large, or the system cannot allocate it.
     pub fn build(self) -> Result<MemoryStore, CapacityError> {
         let within = |field, value: usize, max: usize| match value {
             0 => Err(CapacityError::Zero { field }),
@@ -456,27 +457,27 @@ impl MemoryStoreBuilder {
     }
 }
 
-/// Why a store cannot be made.
+/// Why a store cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CapacityError {
-    /// Nothing fits into nothing.
-    #[error("{field}: 0 leaves no room; use at least 1")]
+    /// A size is zero.
+    #[error("{field}: 0 is too small; use at least 1")]
     Zero {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
     },
-    /// Beyond the bound.
-    #[error("{field}: {value} is too many; use at most {max}")]
+    /// A size is too large.
+    #[error("{field}: {value} is too large; use at most {max}")]
     TooLarge {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The size.
         value: usize,
-        /// The largest that would do.
+        /// The largest size allowed.
         max: usize,
     },
-    /// The system refused the memory.
-    #[error("memory: the system has no room for this size ({0}); use fewer keys, fewer log entries or a smaller limit")]
+    /// The system cannot allocate the memory.
+    #[error("memory: cannot allocate this size ({0}); use fewer keys, fewer log entries or a smaller limit")]
     NoMemory(#[from] std::io::Error),
 }

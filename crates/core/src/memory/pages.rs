@@ -55,7 +55,7 @@ mod boxed {
 
     use super::Zeroed;
 
-    /// The same without a map, for checkers that cannot see into one.
+    /// Stands in for the mapped pages under checkers that do not support maps.
     pub(crate) struct Pages<T>(Box<[T]>);
 
     impl<T: Zeroed> Pages<T> {
@@ -85,7 +85,7 @@ pub(crate) use mapped::Pages;
 #[allow(unsafe_code)]
 #[cfg_attr(not(any(shuttle, miri)), allow(dead_code, reason = "a promise to the bound above, without methods"))]
 pub(crate) unsafe trait Zeroed {
-    /// The same value, made field by field.
+    /// The zero value, made field by field.
     #[cfg(any(shuttle, miri))]
     fn zero() -> Self;
 }

@@ -54,7 +54,7 @@ impl Pool {
         Ok(Pool { blocks, free: AtomicU64::new(0), unused: AtomicU64::new(1), without_room: AtomicU64::new(0) })
     }
 
-    /// A pool that one log of so many entries never empties: its oldest block may be used up but not yet given back.
+    /// A pool that a log of this many entries never empties: its oldest block may be used up but not yet given back.
     pub(crate) fn for_one_log(entries: u64) -> std::io::Result<Pool> {
         Pool::with_room_for(usize::try_from(entries).unwrap_or(usize::MAX).saturating_add(2 * BLOCK_ENTRIES))
     }

@@ -75,7 +75,7 @@ impl Refuges {
         held.release(line.0);
     }
 
-    /// The refuge of an owner; nothing if none of its keys ever needed one.
+    /// The refuge of an owner, or `None` if none of its keys ever needed one.
     fn find(&self, owner: u64) -> Option<usize> {
         for (number, place) in self.owners.iter().enumerate() {
             match place.load(Ordering::Acquire) {
@@ -102,7 +102,7 @@ impl Refuges {
     }
 }
 
-/// What stands for a namespace: never zero, which marks a refuge of nobody.
+/// The number of a namespace: never zero, which marks a refuge without an owner.
 fn owner(namespace: &Namespace) -> u64 {
     (namespace.hash() as u64).max(1)
 }
@@ -124,7 +124,8 @@ impl Line {
         (self.0[TAGS_FROM + place / 2] >> (32 * (place % 2))) as u32
     }
 
-    /// When an entry passes; for a free one when the line was swept, as whoever is older must not take its key for never seen.
+    /// When an entry passes; for a free one when the line was swept, since an older caller must not take its key for
+    /// never seen.
     fn until(&self, place: usize) -> u64 {
         if self.tag(place) == 0 { self.0[0] } else { self.0[1 + place] }
     }

@@ -7,7 +7,7 @@
 //! Limits share cells only with limits of the same kind of state and of a like span: else a flood of keys that take a
 //! day to come back would shut out keys that take a second. That makes each part narrow: of a hundred keys in the
 //! narrowest, one shares all its cells with others. The annex, which all limits share, serves a flood, and the refuges keep
-//! namespaces apart. All are asked, and the least answer counts, because none tells too little.
+//! namespaces apart. All are read, and the lowest count holds, because none undercounts.
 
 #![allow(clippy::cast_possible_truncation, reason = "a scaled hash is below the width")]
 
@@ -32,7 +32,8 @@ const PARTS: usize = 4 * SCALES;
 /// schedule.
 const WIDTH_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
 
-/// The same for 25,000 keys in each part; all parts together stay below the tables.
+/// Of 25,000 keys in each part, one in a hundred shares all four cells; all parts together stay smaller than the
+/// tables.
 const WIDTH_MAX: usize = 1 << 16;
 
 pub(crate) struct Sketch {
@@ -108,8 +109,8 @@ impl<'a> Part<'a> {
         self.refuges.note(self.namespace, print, until, now);
     }
 
-    /// How long whoever asks has to wait until there is room for one more key of theirs that is not remembered, since they
-    /// have their share of it; nothing if there is room, or nobody in particular asks.
+    /// How long a source has to wait until there is room for one more of its keys that is not remembered, since it has
+    /// its share of the room, or `None` if there is room or the source is not known.
     pub(crate) fn crowded_for(self, print: Fingerprint, now: Time) -> Option<u64> {
         match self.namespace.source() {
             0 => None,

@@ -34,7 +34,7 @@ impl<const WORDS: usize> Slot<WORDS> {
         self.print() == print
     }
 
-    /// Holds the slot for `print`, or answers nothing if it belongs to another by now.
+    /// Holds the slot for `print`, or returns `None` if it belongs to another key by now.
     #[inline]
     pub(crate) fn lock(&self, print: Fingerprint) -> Option<Held<'_, WORDS>> {
         let mut wait = Wait::new();

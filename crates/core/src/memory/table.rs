@@ -21,7 +21,8 @@ const SLOTS: usize = 5;
 /// of one word: five of six), fewer than one newcomer in a million finds no place.
 const REACH: u64 = 32;
 
-/// The front is one part of a table in so many, and at most half a megabyte of states of one word: what a core keeps close.
+/// Divisor of a table's buckets for the front, which has at most half a megabyte of states of one word: as much as a
+/// core's cache keeps.
 const FRONT_DIVISOR: usize = 8;
 const FRONT_BUCKETS_MAX: usize = 4096;
 
@@ -45,7 +46,8 @@ pub(crate) struct Table<const WORDS: usize> {
     turnover: Turnover,
 }
 
-/// What is written as keys come and go, in cache lines of its own, since every look-up reads what stands beside.
+/// The words that are written as keys come and go, in cache lines of their own, since every look-up reads their
+/// neighbours.
 #[repr(align(128))]
 struct Turnover {
     /// By how much the front leads: a newcomer that goes there adds two, one that goes to the rest takes one, from 0 to the
@@ -89,8 +91,8 @@ unsafe impl<const WORDS: usize> Zeroed for Bucket<WORDS> {
 /// The lock of a gate.
 const GATE_LOCKED: u64 = 1 << 63;
 
-/// Above this bit of a gate stands the farthest probe that a displaced key of this home took, below it how many are
-/// displaced.
+/// The lowest bit of the farthest probe that a displaced key of this home took, in the word of a gate; the bits below
+/// count the displaced keys.
 const FARTHEST_SHIFT: u32 = 32;
 
 /// The probes after the home bucket that a look-up has to make, by the word of a gate.
@@ -122,8 +124,8 @@ fn mix(bits: u64, probe: u64) -> u64 {
     (spread >> 64) as u64 ^ spread as u64
 }
 
-/// Holds the slot that is missed least: the first whose key is not expected back, or else the one that has equalled never
-/// seen for longest. If somebody else was faster, it looks again.
+/// Holds the slot least likely to be missed: the first whose key is not expected back, or else the one that has
+/// equalled never seen for longest. If another thread was faster, it searches again.
 fn claim_spare<'a, const WORDS: usize, S: Iterator<Item = &'a Slot<WORDS>>>(
     slots: impl Fn() -> S,
     now: Time,

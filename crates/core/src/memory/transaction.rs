@@ -14,15 +14,15 @@ use crate::transaction::{Place, PlaceOf, Trial, transact};
 use crate::{Charge, ChargeError, Decision, Decisions, Limit, Namespace, Op, Time};
 
 impl MemoryStore {
-    /// Decides several charges at one instant; takes all that fit if no vetoing charge is denied, else none.
+    /// Decides several charges at one instant; takes all that fit if no charge with a veto is denied, else none.
     ///
-    /// Charges to the same key and limit are composed in order, and the retry of a denial says when they all fit
-    /// together. A refund or reset of a log, or of a key without a place of its own, does not make room for a later
-    /// charge of the same call.
+    /// Charges to the same key and limit are composed in order, and the retry of a denial states when they all fit
+    /// together. A refund or reset of a log, or of a key without a slot of its own, makes no room for a later charge of
+    /// the same call.
     ///
     /// # Errors
-    /// If there are more than 16 charges, or two limits of one algorithm and window length but other numbers count on
-    /// one key: they would share a state and undo each other's debts.
+    /// Fails if there are more than 16 charges, or two limits of one algorithm and window length but different numbers
+    /// count on one key: they would share a state and undo each other's debts.
     pub fn charge(&self, charges: &[Charge<'_>]) -> Result<Decisions, ChargeError> {
         if charges.len() > CHARGES_MAX {
             return Err(ChargeError::TooMany { count: charges.len() });

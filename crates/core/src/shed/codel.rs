@@ -1,4 +1,4 @@
-//! CoDel: a queue that never empties in an interval has stood too long.
+//! CoDel: a queue that never gets short within an interval is congested.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::ShedError;
 use super::error::check_time;
 use crate::Time;
 
-/// The numbers of a [`CoDel`].
+/// The configuration of a [`CoDel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDelConfig {
-    /// How long the delays are watched before it is decided.
+    /// The length of an interval, over which delays are watched.
     pub interval: Duration,
-    /// A queue in which everybody waits longer than this stands.
+    /// The target delay: the queue is congested if all requests of an interval wait longer.
     pub target: Duration,
 }
 
@@ -21,9 +21,9 @@ impl Default for CoDelConfig {
     }
 }
 
-/// Tells a burst from a queue that stands: in a burst, somebody soon waits for less than the target. If in an interval
-/// nobody did, then in the next one whoever has waited for more than twice the target is shed. The first of each
-/// interval passes, so that there is always something to measure.
+/// Distinguishes a burst from congestion: in a burst, some request soon waits for less than the target. If in an
+/// interval none did, then in the next one all requests are shed that have waited for more than twice the target. The
+/// first of each interval passes, so that there is always something to measure.
 #[derive(Clone, Debug)]
 pub struct CoDel {
     config: CoDelConfig,
@@ -33,10 +33,10 @@ pub struct CoDel {
 }
 
 impl CoDel {
-    /// A judge of one queue.
+    /// Creates a CoDel for one queue.
     ///
     /// # Errors
-    /// If a duration is zero or longer than a day.
+    /// Fails if a duration is zero or longer than a day.
     pub fn new(config: CoDelConfig) -> Result<CoDel, ShedError> {
         let good = CoDelConfig::default();
         check_time("codel.interval", config.interval, good.interval)?;
@@ -44,7 +44,7 @@ impl CoDel {
         Ok(CoDel { config, interval_end: None, least_delay: Duration::ZERO, overloaded: false })
     }
 
-    /// Whether to shed a request that leaves the queue now, after it has waited for `delay`.
+    /// Returns whether to shed a request that leaves the queue now, after it has waited for `delay`.
     #[must_use]
     pub fn sheds(&mut self, now: Time, delay: Duration) -> bool {
         let next_end = now.plus(self.config.interval);
@@ -60,7 +60,7 @@ impl CoDel {
         self.overloaded && delay > self.config.target.saturating_mul(2)
     }
 
-    /// Whether everybody waited for longer than the target in the interval before.
+    /// Returns whether all requests of the last interval waited for longer than the target.
     #[must_use]
     pub fn overloaded(&self) -> bool {
         self.overloaded

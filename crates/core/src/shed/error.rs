@@ -1,55 +1,55 @@
-//! Why numbers are not a shedder.
+//! Errors in the configuration of a shedder.
 
 use std::time::Duration;
 
 use crate::bounds::LOAD_TIME_MAX;
 
-/// Why numbers are refused: the field, its value and what would do.
+/// Why a configuration is invalid: the field, its value and a fix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShedError {
-    /// A number that is zero or beyond its bound.
+    /// A number is zero or too large.
     #[error("{field}: {value} is out of range; use 1 to {max}")]
     Count {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The number.
         value: u64,
-        /// The largest that would do.
+        /// The largest number allowed.
         max: u64,
     },
-    /// A factor that is not a number, or beyond its range.
+    /// A factor is out of range or NaN.
     #[error("{field}: {value} is out of range; use {least} to {most}")]
     OutOfRange {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The factor.
         value: f64,
-        /// The least that would do.
+        /// The smallest factor allowed.
         least: f64,
-        /// The most that would do.
+        /// The largest factor allowed.
         most: f64,
     },
-    /// Two factors of which the first must be the smaller one.
+    /// A factor is not below another one.
     #[error("{field}: {value} is not below {other}, {bound}; use a smaller {field}, or a larger {other}")]
     OutOfOrder {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The factor.
         value: f64,
-        /// The field that must be larger.
+        /// The name of the other field.
         other: &'static str,
-        /// Its value.
+        /// The other factor.
         bound: f64,
     },
-    /// A duration of nothing, or one beyond a day.
+    /// A duration is zero, or longer than a day.
     #[error("{field}: {value:?} is out of range; use more than 0 s and at most {LOAD_TIME_MAX:?}, like {like:?}")]
     Time {
-        /// The field at fault.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The duration.
         value: Duration,
-        /// What is used if nothing is said.
+        /// The default.
         like: Duration,
     },
 }

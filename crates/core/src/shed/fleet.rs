@@ -6,8 +6,8 @@ use crate::adaptive::whole;
 use crate::bounds::FLEET_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Sheds what is over the share that critical requests leave to the others. Critical ones are never shed here: the reserve
-/// is theirs, and what the others leave. Who is in flight is counted elsewhere.
+/// Sheds requests beyond the share that is left beside the reserve for critical requests. Critical requests are never
+/// shed here: they may use the reserve and all that the others leave. The caller counts the requests in flight.
 #[derive(Debug)]
 pub struct FleetShedder {
     reserved: f64,
@@ -15,30 +15,30 @@ pub struct FleetShedder {
 }
 
 impl FleetShedder {
-    /// A fleet that bears `capacity` requests at once, of which the share `reserved` (0 to 1; 0.2 is common) is for
-    /// critical ones. The reserve is rounded up.
+    /// Creates a shedder for a fleet that can handle `capacity` requests at the same time, of which the share
+    /// `reserved` (0 to 1; 0.2 is common) is for critical ones. The reserve is rounded up.
     ///
     /// # Errors
-    /// If the capacity is zero or too large, or the share is not 0 to 1.
+    /// Fails if the capacity is zero or too large, or the share is not 0 to 1.
     pub fn new(capacity: u64, reserved: f64) -> Result<FleetShedder, ShedError> {
         check_count("capacity", capacity, FLEET_MAX)?;
         check_range("reserved", reserved, 0.0, 1.0)?;
         Ok(FleetShedder { reserved, room: AtomicU64::new(room(capacity, reserved)) })
     }
 
-    /// Whether a request is shed while so many are in flight besides critical ones.
+    /// Returns whether to shed a request while `others` requests besides critical ones are in flight.
     #[inline]
     #[must_use]
     pub fn sheds(&self, class: Criticality, others: u64) -> bool {
         class != Criticality::Critical && others >= self.room()
     }
 
-    /// The fleet has grown or shrunk. Who is in stays.
+    /// Sets the capacity, when the fleet has grown or shrunk. Requests in flight stay.
     pub fn set_capacity(&self, capacity: u64) {
         self.room.store(room(capacity.min(FLEET_MAX), self.reserved), Ordering::Relaxed);
     }
 
-    /// How many may be in flight besides critical ones.
+    /// Returns the most requests besides critical ones that may be in flight.
     #[inline]
     #[must_use]
     pub fn room(&self) -> u64 {

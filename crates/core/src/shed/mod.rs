@@ -1,15 +1,15 @@
-//! Load shedding: whom to turn away when there is too much, so that the rest is served.
+//! Load shedding: which requests to refuse under overload, so that the rest is served.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | a share of the fleet that only critical requests may use | `fleet.rs` |
-//! | classes given up one after another, slowly, as a worker gets busy | `worker.rs` |
-//! | a queue that has stood too long | `codel.rs` |
-//! | a client that holds back when it is refused | `throttle.rs` |
+//! | shedding one class after another, slowly, as a worker gets busy | `worker.rs` |
+//! | a congested queue | `codel.rs` |
+//! | a client that holds requests back after refusals | `throttle.rs` |
 //! | a queue that is too long, by class | `queue.rs` |
 //!
-//! All of it is arithmetic: time comes in as a value, and chance as a number that the caller rolled
-//! ([`Dice`](crate::Dice)). What is shed is answered with 503: the caller did nothing wrong.
+//! All of it is arithmetic: time is an argument, and chance is a number that the caller rolled ([`Dice`](crate::Dice)).
+//! Requests that are shed get 503: the caller is not at fault.
 
 mod codel;
 mod error;
@@ -27,24 +27,24 @@ pub use worker::{WorkerShedder, WorkerShedderConfig};
 
 use crate::dice::fraction;
 
-/// How much a request matters. The order is that in which they are kept: the greatest is shed last.
+/// How much a request matters, in ascending order: the greatest class is shed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Requests in test mode: nobody misses them.
+    /// Test requests, which nobody misses.
     Test,
-    /// What reads.
+    /// Reads.
     Get,
-    /// What writes.
+    /// Writes.
     Post,
-    /// What the business is about, like taking a payment.
+    /// Requests that the business depends on, such as payments.
     Critical,
 }
 
 impl Criticality {
-    /// All of them, in the order in which they are shed.
+    /// All classes, in the order in which they are shed.
     pub const ALL: [Criticality; 4] = [Criticality::Test, Criticality::Get, Criticality::Post, Criticality::Critical];
 
-    /// The name in configurations and metrics.
+    /// Returns the name in configurations and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,31 +67,31 @@ impl Criticality {
     }
 }
 
-/// Whether a shedder acts: a new one is watched before it is trusted, and one that errs is switched off.
+/// Whether a limit acts: try a new one in shadow mode first, and switch off one that misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It sheds.
+    /// Refuses requests.
     #[default]
     Enforce,
-    /// It tells what it would shed, and sheds nothing.
+    /// Counts the requests that it would refuse, and refuses none.
     Shadow,
-    /// It is not asked.
+    /// Does nothing.
     Off,
 }
 
-/// What a shedder says of a request.
+/// A shedder's decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Judgement {
-    /// It passes.
+    /// The request passes.
     Pass,
-    /// It passes, and would be shed if the shedder were not in [`Mode::Shadow`].
+    /// The request passes, and would be shed if the shedder were not in [`Mode::Shadow`].
     WouldShed,
-    /// It is turned away.
+    /// The request is shed.
     Shed,
 }
 
 impl Mode {
-    /// What comes of a shedder's answer in this mode; it is asked only if it is not off.
+    /// Returns the decision in this mode. `sheds` is not called in [`Mode::Off`].
     pub fn judge(self, sheds: impl FnOnce() -> bool) -> Judgement {
         if self == Mode::Off || !sheds() {
             Judgement::Pass
@@ -103,7 +103,7 @@ impl Mode {
     }
 }
 
-/// Whether a roll falls into a share: with the same roll, what is shed at a share is shed at every larger one.
+/// Whether a roll falls into a share. A roll that is shed at a share is shed at every larger one.
 fn falls(roll: u64, share: f64) -> bool {
     fraction(roll) < share
 }

@@ -1,14 +1,14 @@
-//! Rejection by the length of the queue: the longer it is, the more is refused, the lowest classes first.
+//! Rejection by queue length: the longer the queue, the more is refused, the lowest classes first.
 
 use super::error::{check_below, check_range};
 use super::{Criticality, ShedError, falls};
 
-/// The numbers of a [`QueueRejection`].
+/// The configuration of a [`QueueRejection`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueRejectionConfig {
-    /// From so many waiting for each of the limit on, some are refused, 0 to 1,000.
+    /// The queue length at which refusals start, as a multiple of the limit, 0 to 1,000.
     pub start: f64,
-    /// At so many, all are; above `start`, at most 1,000.
+    /// The queue length at which all requests are refused, as a multiple of the limit; above `start`, at most 1,000.
     pub full: f64,
 }
 
@@ -18,18 +18,18 @@ impl Default for QueueRejectionConfig {
     }
 }
 
-/// Refuses more and more as the queue before a limit grows from `start` to `full` times the limit. The ramp is divided
-/// evenly among the classes: on its first quarter test traffic goes, on its last critical requests.
+/// Refuses more requests as the queue of a limit grows from `start` to `full` times the limit. The ramp is divided
+/// evenly among the classes: its first quarter refuses test requests, its last critical ones.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueRejection {
     config: QueueRejectionConfig,
 }
 
 impl QueueRejection {
-    /// A ramp of these numbers.
+    /// Creates a ramp with this configuration.
     ///
     /// # Errors
-    /// If a number is out of its range, or `start` is not below `full`.
+    /// Fails if a number is out of range, or `start` is not below `full`.
     pub fn new(config: QueueRejectionConfig) -> Result<QueueRejection, ShedError> {
         check_range("start", config.start, 0.0, 1000.0)?;
         check_range("full", config.full, 0.0, 1000.0)?;
@@ -37,7 +37,8 @@ impl QueueRejection {
         Ok(QueueRejection { config })
     }
 
-    /// The share of a class that is refused while so many wait for a limit. A limit of 0 counts as 1.
+    /// Returns the share of a class that is refused while `waiting` requests wait for a limit. A limit of 0 counts as
+    /// 1.
     #[must_use]
     pub fn share(&self, class: Criticality, waiting: u64, limit: u64) -> f64 {
         let QueueRejectionConfig { start, full } = self.config;
@@ -45,7 +46,7 @@ impl QueueRejection {
         class.share(ramp * Criticality::ALL.len() as f64)
     }
 
-    /// Whether a request of this class is refused, for a number that the caller rolled.
+    /// Returns whether to refuse a request of this class, for a number that the caller rolled.
     #[must_use]
     pub fn sheds(&self, class: Criticality, waiting: u64, limit: u64, roll: u64) -> bool {
         falls(roll, self.share(class, waiting, limit))

@@ -1,4 +1,4 @@
-//! Client-side throttling: who is refused much asks less, before it costs the server anything.
+//! Client-side throttling: a client that is refused often sends less, before it costs the server anything.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use super::{ShedError, falls};
 use crate::Time;
 use crate::bounds::THROTTLE_BUCKETS;
 
-/// The numbers of a [`ClientThrottle`].
+/// The configuration of a [`ClientThrottle`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientThrottleConfig {
-    /// How many requests are sent for each that is accepted, 1 to 100. With 2, a server that refuses everything above
-    /// its capacity sees as much again, and tells the client soon when it can do more.
+    /// The number of requests to send for each that is accepted, 1 to 100. With 2, a server that refuses everything
+    /// above its capacity gets up to twice its capacity, and the client soon notices when it can do more.
     pub k: f64,
     /// How long requests count.
     pub window: Duration,
@@ -25,7 +25,8 @@ impl Default for ClientThrottleConfig {
 }
 
 impl ClientThrottleConfig {
-    /// How probably a request is refused after so many in a window, of which so many were accepted: at least 0, below 1.
+    /// Returns the probability that a request is held back after `requests` in a window, of which `accepts` were
+    /// accepted: at least 0, below 1.
     #[inline]
     #[must_use]
     pub fn probability(&self, requests: u64, accepts: u64) -> f64 {
@@ -34,8 +35,8 @@ impl ClientThrottleConfig {
         if too_many > 0.0 { too_many / (requests as f64 + 1.0) } else { 0.0 }
     }
 
-    /// Whether to refuse a request after so many in a window, of which so many were accepted. A number is rolled only if it
-    /// matters.
+    /// Returns whether to hold back a request after `requests` in a window, of which `accepts` were accepted. `roll` is
+    /// called only if it matters.
     #[inline]
     #[must_use]
     pub fn sheds(&self, requests: u64, accepts: u64, roll: impl FnOnce() -> u64) -> bool {
@@ -44,19 +45,19 @@ impl ClientThrottleConfig {
     }
 }
 
-/// Counts a client's requests and how many the server accepted, in a window that moves on in sixtieths, and refuses
-/// the next with the probability (requests − k · accepts) / (requests + 1), at least 0. What is refused here counts as
-/// a request too.
+/// Counts a client's requests and the ones that the server accepted, in a window that moves in sixtieths, and holds the
+/// next back with the probability (requests − k · accepts) / (requests + 1), at least 0. Requests that are held back
+/// count too.
 #[derive(Clone, Debug)]
 pub struct ClientThrottle {
     config: ClientThrottleConfig,
     buckets: [Bucket; THROTTLE_BUCKETS],
-    /// The buckets' sum.
+    /// The sum of the buckets.
     sum: Bucket,
-    /// Since the epoch, counted in buckets.
+    /// The number of the latest bucket since the epoch.
     latest: u64,
-    /// The instants of the latest bucket, in nanoseconds; empty at first. While `now` is among them nothing moves, and no
-    /// division is needed to know it.
+    /// The instants of the latest bucket, in nanoseconds; empty at first. While `now` is among them nothing moves, and
+    /// no division is needed to find out.
     latest_nanos: Range<u64>,
     /// How long a bucket lasts.
     width_nanos: u64,
@@ -69,10 +70,10 @@ struct Bucket {
 }
 
 impl ClientThrottle {
-    /// A throttle for one server.
+    /// Creates a throttle for one server.
     ///
     /// # Errors
-    /// If a number is out of its range.
+    /// Fails if a number is out of range.
     pub fn new(config: ClientThrottleConfig) -> Result<ClientThrottle, ShedError> {
         check_range("k", config.k, 1.0, 100.0)?;
         check_time("window", config.window, ClientThrottleConfig::default().window)?;
@@ -82,7 +83,7 @@ impl ClientThrottle {
         Ok(ClientThrottle { config, buckets, sum, latest: 0, latest_nanos: 0..0, width_nanos })
     }
 
-    /// Counts a request and tells whether to refuse it here, for a number that the caller rolled.
+    /// Counts a request and returns whether to hold it back, for a number that the caller rolled.
     #[must_use]
     pub fn sheds(&mut self, now: Time, roll: u64) -> bool {
         let probability = self.probability(now);
@@ -90,13 +91,13 @@ impl ClientThrottle {
         falls(roll, probability)
     }
 
-    /// The server has accepted a request.
+    /// Counts a request that the server has accepted.
     pub fn accepted(&mut self, now: Time) {
         self.move_on(now);
         self.add(Bucket { requests: 0, accepts: 1 });
     }
 
-    /// How probably the next request is refused: at least 0, below 1.
+    /// Returns the probability that the next request is held back: at least 0, below 1.
     pub fn probability(&mut self, now: Time) -> f64 {
         self.move_on(now);
         self.config.probability(self.sum.requests, self.sum.accepts)
@@ -110,7 +111,7 @@ impl ClientThrottle {
         }
     }
 
-    /// Forgets the buckets that have left the window.
+    /// Drops the buckets that have left the window.
     #[inline]
     fn move_on(&mut self, now: Time) {
         if !self.latest_nanos.contains(&now.as_nanos()) {

@@ -1,4 +1,4 @@
-//! The worker shedder: as a worker gets busy, classes are given up one after another, slowly.
+//! The worker shedder: as a worker gets busy, it sheds one class after another, slowly.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::error::{check_below, check_range, check_time};
 use super::{Criticality, ShedError, falls};
 use crate::Time;
 
-/// The numbers of a [`WorkerShedder`].
+/// The configuration of a [`WorkerShedder`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerShedderConfig {
-    /// Above this utilisation more is shed, 0.01 to 0.99.
+    /// The utilisation above which the level rises, 0.01 to 0.99.
     pub high: f64,
-    /// Below this utilisation less is shed, 0.01 to 0.99.
+    /// The utilisation below which the level falls, 0.01 to 0.99.
     pub low: f64,
-    /// How long it takes to give up a class with everything busy, or to take one back with nothing busy.
+    /// The time to shed one more class at full utilisation, or one less at none.
     pub ramp: Duration,
 }
 
@@ -24,7 +24,7 @@ impl Default for WorkerShedderConfig {
 }
 
 impl WorkerShedderConfig {
-    /// Whether the level rises at this utilisation. What is not a number is not busy.
+    /// Returns whether the level rises at this utilisation. NaN is not busy.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, utilisation: f64) -> bool {
@@ -32,11 +32,11 @@ impl WorkerShedderConfig {
     }
 }
 
-/// Moves a level between 0 and 3 by how busy the worker is: its busy threads, its CPU, or its queue's delay as a share
-/// of the longest that is acceptable. At 1 all test traffic is shed, at 2 reads too, at 3 writes too; critical requests
-/// never are. In between, a share of a class is.
+/// Moves a level between 0 and 3 with the worker's utilisation: of its threads, its CPU, or its queue's delay as a
+/// share of the longest acceptable one. At level 1 all test requests are shed, at 2 reads too, at 3 writes too;
+/// critical requests never are. In between, a share of a class is shed.
 ///
-/// The slow ramp keeps it from swinging: what is shed lowers the load, which must not bring it all back at once.
+/// The slow ramp prevents oscillation: shedding lowers the load, which must not bring all requests back at once.
 #[derive(Clone, Debug)]
 pub struct WorkerShedder {
     config: WorkerShedderConfig,
@@ -48,10 +48,10 @@ pub struct WorkerShedder {
 const LEVEL_MAX: f64 = 3.0;
 
 impl WorkerShedder {
-    /// A shedder of these numbers, that sheds nothing yet.
+    /// Creates a shedder with this configuration, at level 0.
     ///
     /// # Errors
-    /// If a number is out of its range, or `low` is not below `high`.
+    /// Fails if a number is out of range, or `low` is not below `high`.
     pub fn new(config: WorkerShedderConfig) -> Result<WorkerShedder, ShedError> {
         check_range("high", config.high, 0.01, 0.99)?;
         check_range("low", config.low, 0.01, 0.99)?;
@@ -60,9 +60,8 @@ impl WorkerShedder {
         Ok(WorkerShedder { config, level: 0.0, observed: None })
     }
 
-    /// Takes in how busy the worker is, 0 to 1, and tells the level. It counts for the time since it was last told, at
-    /// most for one ramp: one look after a long silence must not change everything. What is not a number counts for
-    /// nothing.
+    /// Observes the worker's utilisation, 0 to 1, and returns the level. It counts for the time since the last
+    /// observation, at most for one ramp: one value after a long pause must not change everything. NaN has no effect.
     pub fn observe(&mut self, now: Time, utilisation: f64) -> f64 {
         let since = self.observed.replace(now).unwrap_or(now);
         let elapsed = Duration::from_nanos(now.as_nanos().saturating_sub(since.as_nanos()));
@@ -71,19 +70,20 @@ impl WorkerShedder {
         self.level
     }
 
-    /// Tells that the worker was looked at then and was not [busy](WorkerShedderConfig::is_busy), while nothing was shed.
-    /// Such a look moves no level, but ends the time that the next observation counts. Of many, only the last need be told.
+    /// Records that the worker was observed at `looked` and was not [busy](WorkerShedderConfig::is_busy), while nothing
+    /// was shed. Such an observation moves no level, but ends the time that the next one counts for. Of several, only
+    /// the last need be recorded.
     pub fn was_calm_at(&mut self, looked: Time) {
         self.observed = self.observed.max(Some(looked));
     }
 
-    /// Whether nothing is shed.
+    /// Returns whether nothing is shed.
     #[must_use]
     pub fn sheds_nothing(&self) -> bool {
         self.level == 0.0
     }
 
-    /// How far the level moves in a ramp. What is not a number is on neither side.
+    /// How far the level moves in a ramp. NaN moves it nowhere.
     fn slope(&self, utilisation: f64) -> f64 {
         let WorkerShedderConfig { high, low, .. } = self.config;
         if self.config.is_busy(utilisation) {
@@ -95,19 +95,19 @@ impl WorkerShedder {
         }
     }
 
-    /// From 0, nothing is shed, to 3, all but critical requests are.
+    /// Returns the level, from 0 (nothing is shed) to 3 (all but critical requests are).
     #[must_use]
     pub fn level(&self) -> f64 {
         self.level
     }
 
-    /// The share of a class that is shed.
+    /// Returns the share of a class that is shed.
     #[must_use]
     pub fn share(&self, class: Criticality) -> f64 {
         class.share(self.level)
     }
 
-    /// Whether a request of this class is shed, for a number that the caller rolled.
+    /// Returns whether to shed a request of this class, for a number that the caller rolled.
     #[must_use]
     pub fn sheds(&self, class: Criticality, roll: u64) -> bool {
         falls(roll, self.share(class))

@@ -1,4 +1,4 @@
-//! Decisions without the store, which go on from the last states that it reported.
+//! Decisions without the store, from the last states that it reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,15 +1,14 @@
-//! Denials that are still true: who is known to be denied is answered without the store.
+//! Denials that are still valid: a call that is known to be denied is answered without the store.
 //!
-//! What is remembered is a whole call: its charges with their limits, keys, ops, costs and vetoes. A denied call took
-//! nothing, so the same call is denied until the earliest of its denials is over, and for a second at most. A limit with
-//! other numbers makes another call. Looks at penalties beside what is taken are part of it, denied or not.
+//! A whole call is remembered: its charges with their limits, keys, ops, costs and vetoes. A denied call took nothing,
+//! so the same call is denied until the earliest of its denials ends, and for a second at most. A limit with other
+//! numbers makes another call. Checks for penalties in the same call are part of it, denied or not.
 //!
-//! What can end a denial earlier, a refund or a reset, changes the **stamp** of its key. A call is remembered under the
-//! stamps that its keys had before it was sent: whatever happens to them from then on makes it forgotten. An admission ends
-//! no denial, but it makes the numbers of one old: those who ask for more than is left would hear of a fuller bucket than
-//! the one that others are admitted by. A debit ends no denial either, but makes one where a call only looked: a penalty that
-//! was imposed since must be seen, or it would be imposed again. So a key has another stamp for those who look, which debits
-//! change too.
+//! A refund or a reset can end a denial earlier, and changes the **stamp** of its key. A call is remembered under the
+//! stamps that its keys had before it was sent: any change from then on invalidates it. An admission ends no denial,
+//! but outdates its numbers: a call for more units than remain would show a fuller bucket than the one that other calls
+//! are admitted by. A debit ends no denial either, but causes one for a call that only checks: a penalty imposed since
+//! then must be seen, or it would be imposed again. So a key has a second stamp for checks, which debits change too.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -1,8 +1,8 @@
-//! Work in the background: one task gives back what was not spent, pushes what was admitted, announces this node, and starts
-//! another one that tells the store what it does not know of: units to debit, and permits to release.
+//! Background work: one task gives back units that were not spent, pushes admitted units, announces this node, and
+//! starts another task that reports missed events to the store: units to debit, and permits to release.
 //!
-//! It is started by who first needs it, on that caller's runtime, and ends with the last handle of the store. If its runtime
-//! ends before, the next one who needs it starts it again.
+//! The first caller that needs it starts it, on its own runtime, and it ends with the last handle of the store. If its
+//! runtime ends before, the next caller starts it again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

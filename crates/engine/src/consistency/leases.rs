@@ -1,4 +1,4 @@
-//! The purses of all keys: who asks the store for a lease, who waits for it, and what goes back.
+//! The leases of all keys: which request asks the store for one, which wait for it, and which units go back.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};

@@ -1,31 +1,31 @@
-//! How closely nodes agree that share a store, and what keeps calls away from it: the one wrapper between the engine and a
-//! store that has to be asked. It chooses by charge.
+//! How closely nodes that share a store agree, and how calls to it are saved: the one wrapper between the engine and an
+//! awaited store. It chooses by charge.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | charges: which of them the store is asked for | this file, `several.rs` |
-//! | denials that are still true | `denials.rs` |
-//! | slices of a budget, spent here: how large, for how long | `spend.rs`, `slice.rs` |
-//! | what is held of one key, of all keys | `purse.rs`, `leases.rs` |
-//! | copies of states, put right from time to time | `replica.rs`, `replicas.rs` |
+//! | which charges the store is asked about | this file, `several.rs` |
+//! | denials that are still valid | `denials.rs` |
+//! | slices of a budget, spent locally: their size and length | `spend.rs`, `slice.rs` |
+//! | the leases of one key, of all keys | `purse.rs`, `leases.rs` |
+//! | copies of states, corrected from time to time | `replica.rs`, `replicas.rs` |
 //! | decisions while the store is away | `away.rs` |
-//! | releases of permits that the store could not hear | `releases.rs` |
-//! | how many nodes use the store | `nodes.rs` |
-//! | work in the background | `keeper.rs` |
+//! | releases of permits that did not reach the store | `releases.rs` |
+//! | the number of nodes that use the store | `nodes.rs` |
+//! | background work | `keeper.rs` |
 //!
 //! **Exact**: the store is asked, unless the same call is known to be denied.
 //!
-//! **Leased**: never lets too much pass. What is leased counts as spent at the end of its lease, and no later is it spent.
-//! A burst after idle times is up to a lease's length short. What remains is told as what is left here and what the store
-//! said was left; other nodes may hold more, or have taken of it.
+//! **Leased**: never over-admits. Leased units count as spent at the end of their lease, and are never spent later. A
+//! burst after idle times is short by up to a lease's length. The remaining units are those left here plus those that
+//! the store last reported; other nodes may hold more, or have taken some.
 //!
-//! **Async**: a node learns of units of the others when it pushes its own. So at most what the other nodes let pass in a
-//! [`SYNC_PAUSE`](crate::bounds::SYNC_PAUSE) and the time of a call is let pass too much; all of it is counted, as far as
-//! debits go: one further limit beyond the limit. A node that was not asked for a while goes by what it knew, for one such
-//! pause. While the store does not answer, each node goes on by itself.
+//! **Async**: a node learns of the units of others when it pushes its own. So it over-admits at most the units that the
+//! other nodes admit in a [`SYNC_PAUSE`](crate::bounds::SYNC_PAUSE) and the time of a call; all of them are counted, as
+//! far as debits reach: one further limit beyond the limit. A node that was idle for a while uses its last state, for
+//! one such pause. While the store does not answer, each node continues by itself.
 //!
-//! **Away**: what fails is decided by the rule, mostly here, going on from the last states that the store reported. What was
-//! admitted for calls that did not reach it is debited when it is back.
+//! **Away**: the rule decides about failed charges, mostly locally, from the last states that the store reported. Units
+//! of calls that did not reach the store are debited when it is back.
 
 mod away;
 mod denials;

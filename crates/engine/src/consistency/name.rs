@@ -1,7 +1,7 @@
-//! What a state is called in this process.
+//! The name of a state in this process.
 //!
-//! Each decision spells the name of its state, on the stack mostly, and finds what is known by that. Only who keeps it has a
-//! [`Name`] of its own.
+//! Each decision builds the name of its state, mostly on the stack, and looks up the state by it. Only maps own a
+//! [`Name`].
 
 use std::borrow::Borrow;
 use std::ops::Deref;

@@ -1,4 +1,5 @@
-//! How many nodes use a store: each holds a permit there for as long as it lives, and the store says how many are held.
+//! The number of nodes that use a store: each holds a permit there while it lives, and the store reports how many are
+//! held.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! What this node holds of one key's budget: units that were leased, and what the store said when it gave none.
+//! This node's share of one key's budget: leased units, and the store's decision when it granted none.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Permits whose release the store could not hear: it is repeated until the store answers, or the lease is over.
+//! Permits whose release did not reach the store: it is retried until the store answers, or the lease ends.
 //!
-//! Who acquires or renews such a permit before holds it again: then nothing is repeated any more.
+//! A caller that acquires or renews such a permit before holds it again: then the retries stop.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,9 +1,9 @@
-//! A copy of one key's state in this process, decided on without asking, and put right by what the store says.
+//! A copy of one key's state in this process, decided on without a call, and corrected by the store's reports.
 //!
-//! Units that were taken here and that the store does not know yet are **pending**. They are pushed as a debit from time to
-//! time, and the answer tells the state of all nodes, on which what was taken since is counted again. Units that were
-//! pushed without an answer are not pushed again: they may have been counted. While they are little beside what is left,
-//! they are pushed once a second only.
+//! Units that were taken here and that the store does not know yet are **pending**. They are pushed as a debit from
+//! time to time, and the answer contains the state over all nodes, to which units taken since are added again. Units
+//! that were pushed without an answer are not pushed again: they may have been counted. While they are few compared
+//! with the remaining units, they are pushed only once a second.
 
 use tidegate_core::{Charge, Decision, Decisions, Limit, Op, Receipt, State, Time, decide};
 use tidegate_stores::ClockOffset;

@@ -1,7 +1,7 @@
-//! Several charges at once, of which some are decided here and some in the store: all of them are taken, or none.
+//! Several charges at once, some decided here and some in the store: all of them are taken, or none.
 //!
-//! What is taken here can go back, so it is taken first. What cannot be undone here, a refund, a debit or a reset, is done
-//! when nothing has denied.
+//! Units taken here can be given back, so they are taken first. Ops that cannot be undone here, a refund, a debit or a
+//! reset, come last, when nothing has denied.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,18 +1,20 @@
-//! How large a slice of a budget to take in advance, and for how long.
+//! The size of a slice of a budget to take in advance, and its length.
 //!
 //! A **lease** of a bucket counts as spent at its end, so a longer one takes more of an idle bucket's burst away from
-//! everybody. A shorter one must be asked for more often. The longest lasts for [`LEASE_MAX`] or a share of the time that a
-//! whole burst takes to come back. A key that spends slowly here, beside what comes back, has that: it will hardly miss
-//! what is taken away. One that spends fast has leases as long as it takes for [`SLICE_USES`] units, unless the bucket's
-//! debt is longer anyway: then nothing more is taken away. A window takes nothing away for a lease.
+//! all nodes. A shorter one must be requested more often. The longest lasts for [`LEASE_MAX`] or a share of the time
+//! that a whole burst takes to come back. A key that spends slowly here, compared with the rate, gets that: it will
+//! hardly miss the burst. A key that spends fast has leases as long as it takes to spend [`SLICE_USES`] units, unless
+//! the bucket's debt is longer anyway: then nothing more is taken away. A window loses nothing to a lease.
 //!
-//! A **slice** is three quarters of what this node spends in that time: it is mostly used up before its lease ends, and if
-//! not, little is left. It is at most a share of the limit, and grows or shrinks step by step. While the store is half free,
-//! so much may be left to expire that the first slice of a key is never too large: smaller ones are not asked for.
+//! A **slice** is three quarters of the units that this node spends in that time: it is mostly used up before its lease
+//! ends, and if not, little is left. It is at most a share of the limit, and grows or shrinks step by step. While the
+//! store is half free, so many units may expire that the first slice of a key is never too large: smaller ones are not
+//! requested.
 //!
-//! When a bucket is used up, everybody would get single units. The **least** slice is what comes back within
-//! [`SLICE_WAIT`], or [`SLICE_LEAST`] if that does within a second: nobody asks for less, unless a node spends less. So the bucket is never full while somebody waits, and
-//! a key that is over its limit costs a few calls a second, whatever is offered.
+//! When a bucket is used up, each node would get single units. The **least** slice is the number of units that come
+//! back within [`SLICE_WAIT`], or [`SLICE_LEAST`] if those come back within a second: no node requests less, unless it
+//! spends less. So the bucket is never full while requests wait, and a key that is over its limit costs a few calls a
+//! second, however many requests come.
 
 use std::time::Duration;
 

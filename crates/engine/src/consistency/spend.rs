@@ -1,7 +1,7 @@
-//! Spends what was leased, and sees to it that there is something to spend.
+//! Spends leased units, and renews the leases in time.
 //!
-//! One call for a lease is under way for each key at most. Others who want units of that key wait for it, unless enough is
-//! left. If it fails they fail with it, and nobody waits for longer in all than one call may take.
+//! At most one call for a lease is in progress for each key. Other requests for units of that key wait for it, unless
+//! enough units are left. If it fails they fail with it, and no request waits longer in all than one call may take.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The families of headers, and how their values are written.
+//! The families of headers, and the format of their values.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,7 +22,7 @@ struct Draft {
 
 const DRAFT_11: Draft = Draft { quota: ";q=", window: ";w=", remaining: ";r=", wait: ";t=" };
 
-/// The headers of limits. On a denial `RateLimit` names those that deny; `retry_after` is in seconds.
+/// Returns the headers about limits. On a denial `RateLimit` lists the limits that deny; `retry_after` is in seconds.
 pub fn serialize(told: &[LimitNumbers<'_>], retry_after: Option<u64>, denied: bool, now: Time) -> Vec<Header> {
     let mut headers = Vec::new();
     tell_limits(told, retry_after, denied, &|| now, &mut |name, value| headers.push((name, value.to_owned())));
@@ -103,8 +103,7 @@ fn left(draft: &Draft, limits: &mut String, remaining: u64, wait: Option<Duratio
     }
 }
 
-/// What is told of a limit and stays as it is, made once. It is made for the draft that is told; a second draft would
-/// need its own.
+/// The texts about a limit that do not change, made once, in the format of the current draft.
 #[derive(Debug)]
 pub struct LimitTexts {
     policy: Box<str>,
@@ -113,7 +112,7 @@ pub struct LimitTexts {
 }
 
 impl LimitTexts {
-    /// Those of a limit of this name.
+    /// Creates the texts of a limit.
     #[must_use]
     pub fn new(name: &str, shown: Shown) -> LimitTexts {
         let (mut policy, mut item) = (String::new(), String::new());
@@ -122,13 +121,13 @@ impl LimitTexts {
         LimitTexts { policy: policy.into(), item: item.into() }
     }
 
-    /// The value of `RateLimit-Policy`.
+    /// Returns the value of `RateLimit-Policy`.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// Makes something of the value of `RateLimit` for a limit that lets pass; for `wait`, see [`super::wait`].
+    /// Passes the value of `RateLimit` for a limit that allows to `make`; for `wait`, see [`super::wait`].
     pub fn with_limit<T>(&self, remaining: u64, wait: Duration, make: impl FnOnce(&str) -> T) -> T {
         with_text(|value| {
             value.push_str(&self.item);

@@ -1,15 +1,15 @@
-//! What answers tell of limits: the header families and the problem body, for all front ends alike.
+//! Limits in responses: the header families and the problem body, for all front ends alike.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | all headers of an outcome: [`tell`], [`headers()`] | `mod.rs` |
-//! | how long a denied client is told to wait: [`retry_wait`], [`retry_seconds`] | `mod.rs` |
-//! | the headers of limits, whether they came from rules or not: [`LimitNumbers`], [`serialize`] | `families.rs` |
+//! | the wait of a denied client: [`retry_wait`], [`retry_seconds`] | `mod.rs` |
+//! | the headers about limits, of rules or not: [`LimitNumbers`], [`serialize`] | `families.rs` |
 //! | the status and the body of a denial: [`problem()`], [`problem_of`], [`Problem`] | `problem.rs` |
 //!
-//! On a denial `RateLimit` tells of the limits that deny and no others: `Retry-After` is the longest of their waits, so
-//! it never points earlier than the end of any `t` beside it. `RateLimit-Policy` tells of all. Where the cost is above a
-//! whole limit no wait helps: there is no `Retry-After`, and no `t` of that limit.
+//! On a denial `RateLimit` lists the limits that deny and no others: `Retry-After` is the longest of their waits, so it
+//! never points earlier than the end of any `t` beside it. `RateLimit-Policy` lists all. If the cost is above a whole
+//! limit, no wait helps: there is no `Retry-After`, and no `t` of that limit.
 
 mod families;
 mod problem;
@@ -30,40 +30,40 @@ pub use problem::{COST_FAILED, NEVER_FITS, PROBLEM_TYPE, Problem, problem, probl
 /// A name in lower case, and its value.
 pub type Header = (&'static str, String);
 
-/// What limits are called that a request brought with it.
+/// The name in headers of limits that a request brought.
 pub const OWN_LIMIT_NAME: &str = "request";
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What is told of one limit.
+/// The numbers of one limit in headers.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitNumbers<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its units and period.
     pub shown: Shown,
-    /// The texts made of them, where those are kept; else they are written anew.
+    /// The texts about it, if they are kept; else they are made anew.
     pub texts: Option<&'a LimitTexts>,
-    /// Units that are left.
+    /// Units that remain.
     pub remaining: u64,
     /// How long `remaining` is all there is: see [`wait`].
     pub wait: Duration,
     /// Whether it denies the request.
     pub denies: bool,
-    /// Whether it always will, however long one waits: `RateLimit` then has no time. Older families cannot leave it out.
+    /// Whether it always denies the request, however long the client waits: `RateLimit` then has no time. Older
+    /// families cannot leave it out.
     pub never: bool,
-    /// How much it binds, beside others.
+    /// How much it binds, compared with others.
     pub binding: Binding,
-    /// The headers that tell of it.
+    /// The family of headers that shows it.
     pub family: Headers,
 }
 
-/// The limits that one answer tells of.
+/// The limits in the headers of one response.
 pub type LimitsTold<'a> = ArrayVec<LimitNumbers<'a>, POLICIES_TOLD_MAX>;
 
-/// Tells all headers of an outcome, each by its name in lower case and its value. `unsaid` is the family of rules that do
-/// not say one; if that is none, nothing at all is told of them. The instant plays a part in few of them, and is asked for
-/// there.
+/// Passes each header of an outcome to `each`, with its name in lower case. `unsaid` is the family for rules that set
+/// none; with `None` they get no headers. The instant is read only for the few headers that need it.
 pub fn tell(
     outcome: &Outcome,
     unsaid: Option<Headers>,
@@ -104,7 +104,7 @@ fn standard_alone(
     Some((alone.texts?, decision.remaining(), wait))
 }
 
-/// All headers of an outcome, as [`tell`] tells them.
+/// Returns all headers of an outcome, as [`tell`] passes them.
 pub fn headers(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Vec<Header> {
     let mut headers = Vec::new();
     tell(outcome, unsaid, || now, |name, value| headers.push((name, value.to_owned())));
@@ -132,9 +132,9 @@ impl<'a> LimitNumbers<'a> {
     }
 }
 
-/// How long a client has to make do with what is left. If it was denied: until the same request would pass. Else until
-/// the limit is as if never used; a fixed window is so at its end, though nobody used it yet. For that alone the instant
-/// is asked for: who would have to read a clock hands it over unread.
+/// Returns how long a client has to make do with the remaining units. After a denial: until the same request would
+/// pass. Otherwise until the limit is as if never used; for a fixed window that is its end, even if it is unused so
+/// far. Only this case reads the instant, so that callers need not read a clock in vain.
 pub fn wait(limit: &Limit, phase: Phase, decision: &Decision, denies: bool, now: impl FnOnce() -> Time) -> Duration {
     if let (true, Some(wait)) = (denies, decision.retry_after()) {
         return wait;
@@ -148,18 +148,18 @@ pub fn wait(limit: &Limit, phase: Phase, decision: &Decision, denies: bool, now:
     Duration::from_nanos(end.as_nanos().saturating_sub(now.as_nanos()))
 }
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up.
 #[inline]
 pub fn seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// The limit of a judgement.
+/// Returns the limit of a judgement.
 pub fn limit(judgement: &Judgement<'_>) -> Option<Limit> {
     judgement.own.or(judgement.limit.map(|limit| limit.limit))
 }
 
-/// What the answers of a judgement's rule say.
+/// Returns the response options of a judgement's rule.
 pub fn options(judgement: &Judgement<'_>) -> ResponseOptions {
     judgement.rule.map(|rule| rule.response).unwrap_or_default()
 }
@@ -174,13 +174,13 @@ fn is_visible(judgement: &Judgement<'_>) -> bool {
     !options(judgement).hidden && judgement.mode != Mode::Shadow
 }
 
-/// Whether a request is denied by nothing but hidden rules: then nothing is told of other rules either, or clients would
+/// Returns whether a request is denied by hidden rules alone: then no other rules are shown either, or clients would
 /// learn that it was not those.
 pub fn is_hidden_denial(outcome: &Outcome) -> bool {
     outcome.denial().is_some() && outcome.judgements().filter(Judgement::denies).all(|one| options(&one).hidden)
 }
 
-/// Adds a limit. Limits of the same name, as of one rule for several descriptors, are told of once, the strictest.
+/// Adds a limit. Limits of the same name, as of one rule for several descriptors, are shown once, the strictest.
 pub fn push<'a>(told: &mut LimitsTold<'a>, one: LimitNumbers<'a>) {
     let same = |other: &&mut LimitNumbers<'_>| other.name == one.name && other.family == one.family;
     if let Some(same) = told.iter_mut().find(same) {
@@ -199,7 +199,8 @@ pub fn push<'a>(told: &mut LimitsTold<'a>, one: LimitNumbers<'a>) {
     }
 }
 
-/// How long to wait after the denials that may be told. None if nothing was denied, or waiting is of no use.
+/// Returns how long to wait after the denials that may be shown, or `None` if nothing was denied or waiting does not
+/// help.
 pub fn retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: Time) -> Option<Duration> {
     lazy_retry_wait(outcome, unsaid, || now)
 }
@@ -217,7 +218,7 @@ fn lazy_retry_wait(outcome: &Outcome, unsaid: Option<Headers>, now: impl FnOnce(
     }
 }
 
-/// `Retry-After` of a wait: whole seconds, at least 1.
+/// Returns the `Retry-After` of a wait: whole seconds, at least 1.
 #[must_use]
 pub fn retry_seconds(wait: Duration) -> u64 {
     seconds(wait).max(1)

@@ -10,14 +10,14 @@ use crate::outcome::{Denial, Judgement, Outcome};
 /// The media type of a problem body.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
 
-/// What is told to those whose cost is above a whole limit.
+/// The detail of a denial whose cost is above a whole limit.
 pub const NEVER_FITS: &str = "the request costs more than the limit allows at once; waiting does not help";
 
 /// The detail of a denial whose cost could not be computed.
 pub const COST_FAILED: &str =
     "the cost of the request could not be computed; correct the values that it is computed from";
 
-/// The HTTP status of a denial, and its body unless a rule that denies wants none.
+/// Returns the HTTP status of a denial, and its body unless a rule that denies wants none.
 pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
     let denial = outcome.denial()?;
     let mut violated = Vec::new();
@@ -39,8 +39,8 @@ pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
     Some((status, has_body.then_some(body)))
 }
 
-/// The HTTP status of a denial and its body, RFC 9457, given when to ask again. Of a hidden one it tells no more than the
-/// status does.
+/// Returns the HTTP status of a denial and its body (RFC 9457), given when to retry. The body of a hidden denial shows
+/// no more than the status.
 pub fn problem_of(denial: Denial, retry: Option<Retry>, violated: &[&str], is_hidden: bool) -> (u16, String) {
     let problem = match (denial, retry, is_hidden) {
         (Denial::OverLimit, Some(Retry::Never), false) => Problem::never_fits(),
@@ -50,17 +50,17 @@ pub fn problem_of(denial: Denial, retry: Option<Retry>, violated: &[&str], is_hi
     (problem.status, problem.to_json())
 }
 
-/// A problem as RFC 9457 has it.
+/// A problem of RFC 9457.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem<'a> {
-    /// What kind of problem it is: a URI.
+    /// The type of the problem: a URI.
     #[serde(rename = "type")]
     pub kind: &'a str,
-    /// The same in a few words.
+    /// The type of the problem in a few words.
     pub title: &'a str,
-    /// The status it is answered with.
+    /// The HTTP status.
     pub status: u16,
-    /// What it was this time.
+    /// The details of this occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<&'a str>,
     /// The limits that deny.
@@ -69,7 +69,7 @@ pub struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// That of a denial. Of a hidden one it tells no more than the status does.
+    /// Returns the problem of a denial. That of a hidden denial shows no more than the status.
     #[must_use]
     pub fn of(denial: Denial, is_hidden: bool) -> Problem<'a> {
         const REGISTERED: [&str; 3] = [
@@ -95,20 +95,20 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// That of a request whose cost is above a whole limit. No kind that is registered says so: a quota that is used up
+    /// Returns the problem of a request whose cost is above a whole limit. No registered type says so: a used-up quota
     /// comes back.
     #[must_use]
     pub fn never_fits() -> Problem<'a> {
         Problem { detail: Some(NEVER_FITS), ..Problem::of_status(429, "Too Many Requests") }
     }
 
-    /// One of which its status tells all, with the words that HTTP has for it.
+    /// Returns a problem without a type, for a status that says everything, with the title that HTTP has for it.
     #[must_use]
     pub fn of_status(status: u16, title: &'a str) -> Problem<'a> {
         Problem { kind: "about:blank", title, status, detail: None, violated: &[] }
     }
 
-    /// The body, of the type [`PROBLEM_TYPE`].
+    /// Returns the body as JSON, of the media type [`PROBLEM_TYPE`].
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is done when the limits of a rule have answered.
+//! The follow-up of a rule's decisions.
 
 use std::time::Duration;
 

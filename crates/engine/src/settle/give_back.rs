@@ -1,4 +1,4 @@
-//! What was taken in vain goes back to where it was taken.
+//! Refunds of units that were taken in vain, to where they were taken.
 
 use tidegate_core::{Charge, Consistency, Decision, Key, Limit, Namespace, Op, Placement};
 use tidegate_stores::Call;

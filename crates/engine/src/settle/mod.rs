@@ -1,9 +1,9 @@
-//! Asks the stores for what was planned: all of it is taken, or nothing.
+//! Asks the stores about the plan of a request: all of it is taken, or nothing.
 //!
-//! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only where a request
-//! has several calls: for several stores, or for more charges than one call has. A shared store is not asked about what
-//! another one denied before it. `give_back.rs` has those refunds, `follow_up.rs` what a denial entails, `without_store.rs` what
-//! becomes of charges whose store does not answer.
+//! Everything that one store call decides is decided at one instant, quotas too. Refunds are needed only if a request
+//! has several calls: to several stores, or for more charges than one call has. A shared store is not asked about a
+//! request that another store denied before it. `give_back.rs` has those refunds, `follow_up.rs` the consequences of a
+//! denial, `without_store.rs` the charges whose store does not answer.
 
 mod follow_up;
 mod give_back;

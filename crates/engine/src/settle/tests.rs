@@ -1,4 +1,4 @@
-//! What comes out when stores do not answer, and what goes back.
+//! Outcomes and refunds when stores do not answer.
 
 use futures_util::FutureExt;
 use tidegate_core::{FakeClock, MemoryStore, Retry, Time};

@@ -1,4 +1,4 @@
-//! What becomes of charges whose store does not answer: what their rules chose.
+//! Charges whose store does not answer: they follow the failure choice of their rules.
 
 use std::time::Duration;
 

@@ -17,10 +17,12 @@ use super::answer::{Answered, Failure, Reply, add_headers, empty, forbid_caching
 use super::asked::{COSTS, check_cost};
 use super::query::Query;
 use super::told;
+use crate::bounds::PROBLEM_HEADER_BYTES_MAX;
 use crate::protocol::Via;
 use crate::service::Service;
 
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
+const PROBLEM: HeaderName = HeaderName::from_static("x-tidegate-problem");
 const DOMAIN_DEFAULT: &str = "default";
 
 /// What the query says.
@@ -77,13 +79,18 @@ pub(super) async fn any(service: &Service, via: Via<'_>, caller: &Caller, parts:
     Ok(reply)
 }
 
-/// Puts the status into a header, and another in its place if the proxy asked for that.
+/// Puts the status into a header. If the proxy asked for another status, puts that in its place and the body into a header:
+/// nginx keeps headers of such an answer, and drops its body.
 fn say_status(reply: &mut Reply, deny: Option<StatusCode>) {
     if let Ok(status) = HeaderValue::from_str(reply.status().as_str()) {
         reply.headers_mut().insert(STATUS, status);
     }
     if let Some(deny) = deny {
         *reply.status_mut() = deny;
+        let body = reply.body().clone().into_inner().filter(|body| body.len() <= PROBLEM_HEADER_BYTES_MAX);
+        if let Some(Ok(problem)) = body.map(HeaderValue::from_maybe_shared) {
+            reply.headers_mut().insert(PROBLEM, problem);
+        }
     }
 }
 

@@ -1,20 +1,22 @@
 //! Bodies: read within bounds of size and time. `policy/json.rs` takes them apart.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::header::EXPECT;
+use http::{HeaderMap, StatusCode};
 use hyper::body::{Body, Incoming};
 pub(super) use tidegate_policy::json::{Fields, list, text};
 
 use super::answer::Failure;
 use crate::body::{BodyError, collect};
-use crate::bounds::{HTTP_BODY_BYTES_MAX, STALL};
+use crate::bounds::{HTTP_BODY_BYTES_MAX, HTTP_SKIPPED_BYTES_MAX, STALL};
 use crate::budget::Account;
 
 /// Reads a body.
-pub(super) async fn read(body: Incoming, account: &Account) -> Result<Bytes, Failure> {
+pub(super) async fn read(body: &mut Incoming, account: &Account) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > HTTP_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
@@ -30,11 +32,30 @@ pub(super) async fn read(body: Incoming, account: &Account) -> Result<Bytes, Fai
     })
 }
 
+/// Reads and drops the rest of a body that no call needs, if it has arrived and is short: then the connection can go on with the
+/// next request. Returns whether the body has ended.
+pub(super) async fn skip(body: &mut Incoming, headers: &HeaderMap) -> bool {
+    // A client that asks before it sends a body is not told to send it.
+    if headers.contains_key(EXPECT) {
+        return false;
+    }
+    let mut skipped = 0;
+    while body.size_hint().lower() + skipped <= HTTP_SKIPPED_BYTES_MAX {
+        let next = pin!(poll_fn(|context| Pin::new(&mut *body).poll_frame(context)));
+        match soon(next).await {
+            Some(None) => return true,
+            Some(Some(Ok(frame))) => skipped += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Some(Err(_))) | None => return false,
+        }
+    }
+    false
+}
+
 /// What comes within a few polls. Mostly the body came with the head, and hyper hands it over as soon as it is asked
 /// again: a timer for each request would cost more than reading it.
 async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut polls = 0;
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+    poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending if polls == 2 => Poll::Ready(None),
         Poll::Pending => {

@@ -46,7 +46,7 @@ use http::HeaderValue;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use tokio::time::timeout;
@@ -130,10 +130,10 @@ impl HttpDoor {
     /// Answers a request.
     async fn answer(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Reply, Infallible> {
         caller.pulse.asked();
-        let (parts, body) = request.into_parts();
-        let mut reply = self.route(caller, &parts, body).await.unwrap_or_else(Reply::from);
-        if caller.drain.has_started() {
-            // The client hears that this was the last one before it can send another.
+        let (parts, mut body) = request.into_parts();
+        let mut reply = self.route(caller, &parts, &mut body).await.unwrap_or_else(Reply::from);
+        if caller.drain.has_started() || has_rest(&reply, &parts, &mut body).await {
+            // The client learns that this was the last response before it can send another request.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.service.traffic.count(Protocol::Http);
@@ -144,7 +144,7 @@ impl HttpDoor {
     }
 
     /// Answers what a request asks for, by the table in `routes.rs`. What is rare is boxed: it needs no room in every request.
-    async fn route(&self, caller: &Caller, parts: &Parts, body: Incoming) -> Answered {
+    async fn route(&self, caller: &Caller, parts: &Parts, body: &mut Incoming) -> Answered {
         let (call, parameters) = routes::find(&parts.method, parts.uri.path())?;
         let service = &*self.service;
         let query = parts.uri.query();
@@ -193,7 +193,7 @@ impl HttpDoor {
         caller: &Caller,
         parts: &Parts,
         parameters: Parameters<'_>,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Answered {
         let service = &*self.service;
         let admin = self.admit(caller, parts)?;
@@ -271,6 +271,13 @@ where
     // Empty lines between requests are none of either.
     let is_blank = parts.read_buf.iter().all(|byte| b"\r\n".contains(byte));
     is_blank.then(|| http.serve_connection(parts.io, parts.service))
+}
+
+/// Whether a part of the body was not read, so that no further request can be read from the connection.
+async fn has_rest(reply: &Reply, parts: &Parts, body: &mut Incoming) -> bool {
+    // Most bodies were read to their end. Only the others need room for a future.
+    !body.is_end_stream()
+        && (reply.headers().contains_key(CONNECTION) || !Box::pin(body::skip(body, &parts.headers)).await)
 }
 
 /// Answers whether something may pass, and counts how long that takes.

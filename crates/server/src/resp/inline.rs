@@ -1,16 +1,15 @@
 //! Commands as people type them: words between spaces, with quotes and escapes.
 
-use crate::bounds::ARGUMENTS_MAX;
-
 use super::parse::{Span, span};
 
-/// Appends the words of a line to `unquoted`, and where they lie to `spans`; false if a quote does not end well.
-pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
+/// Appends the words of a line to `unquoted`, and where they lie to `spans`; of more than `words_max`, one more. Returns false if
+/// a quote does not end well.
+pub(super) fn split(line: &[u8], words_max: usize, unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
     let mut rest = line;
     loop {
         rest = rest.trim_ascii_start();
         // One too many tells the caller that there are too many.
-        if rest.is_empty() || spans.len() > ARGUMENTS_MAX {
+        if rest.is_empty() || spans.len() > words_max {
             return true;
         }
         let start = unquoted.len();

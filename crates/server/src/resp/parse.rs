@@ -7,6 +7,7 @@
 use crate::bounds::{
     ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, LENGTH_DIGITS_MAX,
     SKIPPED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENT_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
+    UNAUTHENTICATED_INLINE_BYTES_MAX,
 };
 
 use super::inline;
@@ -222,14 +223,18 @@ impl Parser {
     /// Reads a typed line.
     #[cold]
     fn inline<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Parsed<'a>, ProtocolError> {
+        let (bytes_max, words_max) = match self.authenticated {
+            true => (INLINE_BYTES_MAX, ARGUMENTS_MAX),
+            false => (UNAUTHENTICATED_INLINE_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX),
+        };
         let searched = bytes.get(self.at..).unwrap_or_default();
         let Some(found) = memchr::memchr(b'\n', searched) else {
             self.at = bytes.len();
-            return if self.at > INLINE_BYTES_MAX { Err(ProtocolError::TooBigInline) } else { Ok(Parsed::Incomplete) };
+            return if self.at > bytes_max { Err(ProtocolError::TooBigInline) } else { Ok(Parsed::Incomplete) };
         };
         let end = self.at + found;
         self.at = 0;
-        if end > INLINE_BYTES_MAX {
+        if end > bytes_max {
             return Err(ProtocolError::TooBigInline);
         }
         let line = bytes.get(..end).unwrap_or_default();
@@ -238,10 +243,10 @@ impl Parser {
         // A long line must not leave its room behind.
         self.unquoted.shrink_to(INLINE_BYTES_MAX / 64);
         self.spans.clear();
-        if !inline::split(line, &mut self.unquoted, &mut self.spans) {
+        if !inline::split(line, words_max, &mut self.unquoted, &mut self.spans) {
             return Err(ProtocolError::UnbalancedQuotes);
         }
-        if self.spans.len() > ARGUMENTS_MAX {
+        if self.spans.len() > words_max {
             return Err(ProtocolError::TooBigInline);
         }
         if self.spans.is_empty() {

@@ -215,6 +215,12 @@ fn strangers_may_send_less() {
     check(b"*1\r\n$16385\r\n", Some("unauthenticated bulk length"));
     let large = encode(&vec![vec![b'a'; 16_384]; 9]);
     check(&large, Some("too big request"));
+    // Typed lines too, whether their end has come or not.
+    check(&vec![b'a'; 16_384], None);
+    check(&vec![b'a'; 16_385], Some("too big inline request"));
+    check(&[&vec![b'a'; 16_385][..], b"\n"].concat(), Some("too big inline request"));
+    check(&[&b"a ".repeat(10)[..], b"\n"].concat(), None);
+    check(&[&b"a ".repeat(11)[..], b"\n"].concat(), Some("too big inline request"));
 }
 
 #[test]

@@ -141,3 +141,57 @@ async fn administrators_get_in_while_others_connect_again_and_again() {
     assert_eq!(answered, 40);
     storm.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+/// Sends bytes, and returns the status of each response, with whether it says that it is the last of the connection.
+async fn responses(bench: &Bench, bytes: &[u8]) -> Vec<(u16, bool)> {
+    let mut stream = BufReader::new(bench.connect().await);
+    stream.write_all(bytes).await.unwrap();
+    let mut all = Vec::new();
+    loop {
+        let (head, is_last) = read_answer(&mut stream).await;
+        if head.is_empty() {
+            return all;
+        }
+        all.push((status(&head), is_last));
+    }
+}
+
+/// Requests whose bodies no call reads, and their statuses.
+const BODY_NOT_READ: [(&str, u16); 5] = [
+    ("POST /v1/auth HTTP/1.1\r\nhost: localhost\r\n", 200),
+    ("POST /nowhere HTTP/1.1\r\nhost: localhost\r\n", 404),
+    ("DELETE /v1/check HTTP/1.1\r\nhost: localhost\r\n", 405),
+    ("POST /v1/reset HTTP/1.1\r\nhost: localhost\r\norigin: http://example.org\r\n", 403),
+    ("POST /v1/check HTTP/1.1\r\nhost: localhost\r\norigin: http://example.org\r\n", 403),
+];
+
+#[tokio::test]
+async fn a_body_that_no_call_reads_loses_no_request_after_it() {
+    let bench = Bench::new();
+    let last = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let chunk = |size: usize| format!("{size:x}\r\n{}\r\n", "x".repeat(size));
+    let short = [
+        "content-length: 5\r\n\r\nhello".to_owned(),
+        format!("transfer-encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk(5)),
+        format!("transfer-encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk(10).repeat(50)),
+        format!("transfer-encoding: chunked\r\ntrailer: x\r\n\r\n{}0\r\nx: y\r\n\r\n", chunk(5)),
+    ];
+    for (head, status) in BODY_NOT_READ {
+        for body in &short {
+            let found = responses(&bench, format!("{head}{body}{last}").as_bytes()).await;
+            assert_eq!(found, [(status, false), (200, true)], "{head:?} {body:?}");
+        }
+        // A client that is told to end the connection sends what is left over another one.
+        for body in [
+            "content-length: 5\r\n\r\nhell".to_owned(),
+            "content-length: 5\r\n\r\n".to_owned(),
+            "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n".to_owned(),
+            "expect: 100-continue\r\ncontent-length: 5\r\n\r\n".to_owned(),
+            format!("content-length: 20000\r\n\r\n{}{last}", "x".repeat(20_000)),
+            format!("transfer-encoding: chunked\r\n\r\n{}0\r\n\r\n{last}", chunk(5_000).repeat(5)),
+        ] {
+            let found = responses(&bench, format!("{head}{body}").as_bytes()).await;
+            assert_eq!(found, [(status, true)], "{head:?} {body:?}");
+        }
+    }
+}

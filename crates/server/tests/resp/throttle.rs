@@ -122,3 +122,36 @@ async fn a_key_may_be_empty() {
     client.expect("EXISTS \"\"", ":0\r\n").await;
     client.expect("CL.THROTTLE \"\" 0 1 60", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n").await;
 }
+
+#[tokio::test]
+async fn a_full_store_says_that_it_cannot_delete_a_key() {
+    let mut client = Server::start(None).connect().await;
+    let take = |key: usize| format!("CL.THROTTLE key{key} 4 5 86400 5\r\n");
+    // Three times as many as there is room for.
+    for key in 0..3_000 {
+        client.send(take(key)).await;
+        client.reply().await;
+    }
+    let (mut deleted, mut kept) = (0, 0);
+    for key in (0..3_000).step_by(20) {
+        client.expect(&format!("EXISTS key{key}"), ":1\r\n").await;
+        client.send(format!("TTL key{key}\r\n")).await;
+        let left = client.reply().await;
+        assert!(left.trim_start_matches(':').trim_end().parse::<u64>().is_ok_and(|left| left > 0), "{left}");
+        client.send(format!("DEL key{key} never-seen{key}\r\n")).await;
+        match &*client.reply().await {
+            ":1\r\n" => {
+                deleted += 1;
+                client.send(take(key)).await;
+                assert!(client.reply().await.starts_with("*5\r\n:0\r\n"), "key{key} is still limited");
+            }
+            reply => {
+                kept += 1;
+                let expected =
+                    "of the keys not deleted, since the store in memory is full and counts them approximately";
+                assert!(reply.starts_with("-ERR ") && reply.contains(expected), "{reply}");
+            }
+        }
+    }
+    assert!(deleted > 0 && kept > 0, "{deleted} deleted, {kept} kept");
+}

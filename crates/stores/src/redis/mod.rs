@@ -1,16 +1,16 @@
-//! Redis and Valkey as the store of a fleet: standalone, behind Sentinel, or as a Cluster.
+//! Redis and Valkey as a shared store: standalone, behind Sentinel, or as a Cluster.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what users hold | `store.rs` |
+//! | the store | `store.rs` |
 //! | charges of one slot, and of several slots of a Cluster | `named.rs`, `crossing.rs` |
-//! | about what time it is there | `clock.rs` |
+//! | an estimate of the server's clock | `clock.rs` |
 //! | addresses of stores | `url.rs`, `query.rs` |
-//! | the arithmetic that Redis runs | `lua/`, put together in `script.rs` |
-//! | what scripts are given, and what they reply | `encode.rs`, `decode.rs` |
+//! | the arithmetic that Redis runs | `lua/`, assembled in `script.rs` |
+//! | arguments and replies of scripts | `encode.rs`, `decode.rs` |
 //! | names of states | `key.rs`, `escape.rs` |
 //! | connections, Sentinel, Cluster, failures | `link/` |
-//! | what would hurt limits in a store | `checkup/` |
+//! | checks of a store for settings that would harm limits | `checkup/` |
 
 mod checkup;
 mod clock;
@@ -43,7 +43,7 @@ pub use link::{CallError, OpenError, Why};
 pub use store::RedisStore;
 pub use url::{Address, Target, TargetError};
 
-/// Lets the current thread use connections that other threads made, rather than make its own. For threads that ask rarely.
+/// Makes the current thread use connections of other threads, instead of opening its own. For threads that call rarely.
 pub fn borrow_connections() {
     link::borrow_connections();
 }

@@ -1,4 +1,4 @@
-//! The store itself: charges, looks, leases and permits, each in one call of a script.
+//! The store: charges, inspections, leases and permits, each in one call of a script.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{encode, key};
 use crate::error::{Cause, Certainty};
 use crate::{Call, Health, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store, StoreError};
 
-/// What keys begin with if the address of the store says nothing.
+/// The prefix of keys, unless the address sets one.
 pub(super) const PREFIX: &str = "tidegate";
 
 /// Redis or Valkey as a store: standalone, behind Sentinel, or as a Cluster. Clones share its connections.
@@ -66,23 +66,23 @@ impl From<RedisError> for StoreError {
 }
 
 impl RedisStore {
-    /// A store at this address. Nothing is connected yet: it may be absent.
+    /// Opens a store at this address. Nothing connects yet: the server may be down.
     ///
     /// # Errors
-    /// If a file that the address names cannot be used.
+    /// Fails if a file that the address names cannot be used.
     pub fn open(target: &Target) -> Result<RedisStore, OpenError> {
         let prefix = target.prefix().unwrap_or(PREFIX).into();
         let redis = Redis::open(target)?;
         Ok(RedisStore { redis, prefix, budget: target.budget(), wait: target.wait(), clock: Arc::default() })
     }
 
-    /// How errors and messages call it: its address, without the password.
+    /// Returns the name of the store in errors and messages: its address, without the password.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         self.redis.name()
     }
 
-    /// How its connections do.
+    /// Returns the health of its connections.
     #[must_use]
     pub fn health(&self) -> Health {
         self.redis.health()
@@ -167,9 +167,9 @@ impl RedisStore {
     }
 }
 
-/// On a Cluster all-or-none at one instant holds for charges of one slot. Those of several slots are taken in their order,
-/// and what was taken is given back when a later one is denied: never too much passes, but somebody else may be denied
-/// meanwhile. Their refunds and resets come after all that takes, and only if nothing is denied.
+/// On a Cluster, all-or-none at one instant holds for charges of one slot. Charges of several slots are taken in their
+/// order, and taken units are given back when a later charge is denied: this never over-admits, but may deny other
+/// requests meanwhile. Refunds and resets come last, and only if nothing is denied.
 impl Store for RedisStore {
     fn charge(
         &self,

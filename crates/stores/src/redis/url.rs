@@ -1,4 +1,4 @@
-//! Where a store is: a URL, parsed once into a type that cannot be wrong.
+//! The address of a store: a URL, parsed once into a type that cannot be wrong.
 //!
 //! ```text
 //! redis://[[user]:password@]host[:port][/db]                    one server
@@ -6,7 +6,8 @@
 //! redis+sentinel://[[user]:password@]host[:port],…/name[/db]    the primary that Sentinels name
 //! redis+cluster://[[user]:password@]host[:port],…               a Cluster, found through any of these nodes
 //! ```
-//! `rediss` instead of `redis` speaks TLS; `valkey` and `valkeys` are other spellings of the two.
+//!
+//! `rediss` instead of `redis` uses TLS; `valkey` and `valkeys` are aliases of the two.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use super::query::{Query, text};
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
-    /// A name, or an address without brackets.
+    /// A host name, or an address without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -36,12 +37,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where a store is and how to reach it. Written out, it never shows a password.
+/// The address of a store and the settings of its connections, parsed from a URL. Its text never shows a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub(crate) place: Place,
     pub(crate) tls: bool,
-    /// Authorities of the servers' certificates, in PEM. Without it, those of the system.
+    /// The certificate authorities of the servers, in PEM. Without it, those of the system.
     pub(crate) authorities: Option<PathBuf>,
     pub(crate) login: Login,
     pub(crate) database: u32,
@@ -51,7 +52,7 @@ pub struct Target {
     links: usize,
 }
 
-/// What stands behind a URL.
+/// The servers that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Server(Address),
@@ -60,7 +61,7 @@ pub(crate) enum Place {
     Cluster(Vec<Address>),
 }
 
-/// Who we are for a server.
+/// The user and password for a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -88,37 +89,37 @@ impl fmt::Debug for Secret {
 }
 
 impl Target {
-    /// What the names of keys begin with, if the URL says so.
+    /// Returns the prefix of key names, if the URL sets one.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         self.prefix.as_deref()
     }
 
-    /// How long the server may take for a call.
+    /// Returns the time that the server may take for a call.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.budget
     }
 
-    /// How long a call may wait for its turn in this node.
+    /// Returns the time that a call may wait for its turn in this node.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.wait
     }
 
-    /// The most connections to a server.
+    /// Returns the most connections to a server.
     #[must_use]
     pub fn links(&self) -> usize {
         self.links
     }
 
-    /// Whether states have slots that a hash tag chooses.
+    /// Returns whether states have slots, which hash tags choose.
     #[must_use]
     pub fn has_slots(&self) -> bool {
         matches!(self.place, Place::Cluster(_))
     }
 
-    /// Whether a password stands in it.
+    /// Returns whether it has a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
         let is_there = |login: &Login| login.password.as_ref().is_some_and(|password| !password.reveal().is_empty());
@@ -161,7 +162,7 @@ impl fmt::Display for Joined<'_> {
     }
 }
 
-/// What is wrong with a URL: the part, its value unless it may hold a secret, and what to write instead.
+/// The error in a URL: the part, its value unless it may hold a secret, and a fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("store URL: {part}{}: {fix}", Quoted(value.as_deref()))]
 pub struct TargetError {
@@ -171,13 +172,13 @@ pub struct TargetError {
 }
 
 impl TargetError {
-    /// The part that is wrong, and its value unless it may hold a secret.
+    /// Returns the part that is wrong, and its value unless it may hold a secret.
     #[must_use]
     pub fn problem(&self) -> String {
         format!("{}{}", self.part, Quoted(self.value.as_deref()))
     }
 
-    /// What to write instead.
+    /// Returns the fix.
     #[must_use]
     pub fn fix(&self) -> &str {
         &self.fix

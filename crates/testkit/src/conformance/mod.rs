@@ -93,11 +93,10 @@ fn charge<'a>(key: &'a str, limit: &'a Limit, op: Op, veto: bool) -> Charge<'a> 
     Charge { veto, ..Charge::new(Key::new(key).unwrap(), limit, op) }
 }
 
-/// Runs a check with random cases, and shows the smallest case that fails.
-/// Runs random cases.
+/// Runs a check with random cases.
 ///
 /// # Panics
-/// If one of them fails, with the smallest that does.
+/// Panics if a case fails, with the smallest case that does.
 pub fn run_cases<S, T: Strategy>(subject: &mut S, cases: u32, strategy: T, check: impl Fn(&mut S, T::Value))
 where
     T::Value: Debug,

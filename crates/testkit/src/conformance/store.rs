@@ -1,4 +1,4 @@
-//! Any store as what the suite asks.
+//! Any store as a subject of the suite.
 
 use tidegate_core::{Charge, Clock, Decisions, FakeClock, Time};
 use tidegate_stores::{Call, Store};
@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Subject;
 
-/// A store on a clock that the suite sets, made anew for each restart.
+/// A store on a clock that the suite sets, created anew for each restart.
 pub struct Stored<S, M> {
     make: M,
     clock: FakeClock,
@@ -15,10 +15,10 @@ pub struct Stored<S, M> {
 }
 
 impl<S: Store, M: Fn(Clock) -> S> Stored<S, M> {
-    /// The store that `make` makes on a clock.
+    /// Creates a subject from a store that `make` creates on a clock.
     ///
     /// # Panics
-    /// If there can be no runtime.
+    /// Panics if there can be no runtime.
     pub fn new(make: M) -> Stored<S, M> {
         let clock = FakeClock::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -38,10 +38,10 @@ impl<S: Store, M: Fn(Clock) -> S> Subject for Stored<S, M> {
     }
 }
 
-/// Checks a store that is made on a clock of the suite's.
+/// Checks a store that `make` creates on a clock of the suite.
 ///
 /// # Panics
-/// If any decision differs from the expected one.
+/// Panics if any decision differs from the expected one.
 pub fn check<S: Store>(make: impl Fn(Clock) -> S, cases: u32) {
     super::check(&mut Stored::new(make), cases);
 }

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What the proxy does with connections.
+/// How the proxy treats connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Passes everything on.
@@ -50,7 +50,7 @@ impl Proxy {
         Proxy { port, mode, task }
     }
 
-    /// Changes what the proxy does, from the next reply on.
+    /// Sets how the proxy treats connections, from the next reply on.
     pub fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }

@@ -1,4 +1,4 @@
-//! How an adaptive layer is set up.
+//! The builder of an adaptive layer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::head::Head;
 use crate::refuser::RefuserConfig;
 use crate::stopwatch::Stopwatch;
 
-/// Sets an [`AdaptiveLayer`] up.
+/// Builds an [`AdaptiveLayer`].
 pub struct AdaptiveBuilder {
     limit: AdaptiveLimit,
     window: Option<WindowConfig>,
@@ -37,30 +37,31 @@ impl AdaptiveBuilder {
         }
     }
 
-    /// Which samples are made into one: those of a second, if nothing is said.
+    /// Sets the window whose samples are combined into one. Default: one second; see [`WindowConfig`].
     #[must_use]
     pub fn window(self, window: WindowConfig) -> AdaptiveBuilder {
         AdaptiveBuilder { window: Some(window), ..self }
     }
 
-    /// Each request moves the limit by itself.
+    /// Updates the limit on each request, without a window.
     #[must_use]
     pub fn without_window(self) -> AdaptiveBuilder {
         AdaptiveBuilder { window: None, ..self }
     }
 
-    /// Those who are not let in wait. Without a queue they are refused at once, as most adaptive limits do: what waits
-    /// here is not measured.
+    /// Adds a queue for requests above the limit. By default they are refused at once, as in most adaptive limits: the
+    /// time in the queue is not measured.
     #[must_use]
     pub fn queue(self, queue: Queue) -> AdaptiveBuilder {
         AdaptiveBuilder { queue: Some(queue), ..self }
     }
 
-    /// Shares of the limit that are guaranteed, and which of them a request belongs to, by its place in the list. None,
-    /// and any other place, have no guarantee and use what is free.
+    /// Divides the limit into guaranteed shares. The closure returns the index of a request's share in the list; with
+    /// `None`, or any other index, the request has no guarantee and uses what is free.
     ///
-    /// With a queue each partition has a line of that depth, and those without a guarantee have one together. What becomes
-    /// free goes to partitions below their guarantee first, and then to who has waited for longest.
+    /// With a queue, each partition has a queue of that depth, and requests without a guarantee have one together. A
+    /// slot that becomes free goes to partitions below their guarantee first, and then to the request that has waited
+    /// longest.
     ///
     /// ```
     /// # use tidegate_core::adaptive::{Vegas, VegasConfig};
@@ -78,9 +79,9 @@ impl AdaptiveBuilder {
         AdaptiveBuilder { partitions: Some((shares.into(), Box::new(move |head| partition(*head)))), ..self }
     }
 
-    /// How a request went. If nothing is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED,
-    /// DEADLINE_EXCEEDED and UNAVAILABLE, and errors of a timeout of tokio or the system are drops; all other errors
-    /// are ignored, since they are the handler's own.
+    /// Sets how requests are judged. By default, responses 408, 429, 503 and 504, the gRPC states CANCELLED,
+    /// DEADLINE_EXCEEDED and UNAVAILABLE, and timeout errors of tokio or the system are drops; all other errors are
+    /// ignored, since they are the handler's own.
     #[must_use]
     pub fn judge<F>(self, judge: F) -> AdaptiveBuilder
     where
@@ -89,22 +90,22 @@ impl AdaptiveBuilder {
         AdaptiveBuilder { judge: Some(Box::new(judge)), ..self }
     }
 
-    /// When those who are refused are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> AdaptiveBuilder {
         AdaptiveBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> AdaptiveBuilder {
         AdaptiveBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is out of its range, shares add up to more than 1, or there are none.
+    /// Fails if a number is out of range, or the shares are empty or add up to more than 1.
     pub fn build(self) -> Result<AdaptiveLayer, ConfigError> {
         let refuser = self.refuser.build()?;
         let learner = Learner::new(self.limit, self.window)?;

@@ -1,4 +1,4 @@
-//! What counts as a drop.
+//! Which responses and errors count as drops.
 
 use std::error::Error;
 use std::io;
@@ -9,21 +9,21 @@ use tokio::time::error::Elapsed;
 use crate::ended::Ended;
 use crate::grpc::code;
 
-/// How a request went, as a limit that learns sees it.
+/// How a request went, for a limit that adapts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lesson {
-    /// It was done: its time counts.
+    /// The request succeeded: its response time counts.
     Success,
-    /// It was lost to overload.
+    /// The request was lost to overload.
     Dropped,
-    /// It tells nothing of the load: the handler's own errors, and answers that needed no work.
+    /// The request shows nothing about the load: errors of the handler, and responses that needed no work.
     Ignored,
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The lesson if nothing else is said: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED
-/// and UNAVAILABLE, and errors that are known to be timeouts, are drops. All other errors are ignored.
+/// The default: responses 408, 429, 503 and 504, the gRPC states CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE, and
+/// errors that are known to be timeouts, are drops. All other errors are ignored.
 #[inline]
 pub(super) fn by_default(end: Ended<'_>) -> Lesson {
     match (end, end.grpc_status()) {
@@ -51,7 +51,7 @@ fn of_status(status: StatusCode) -> Lesson {
     }
 }
 
-/// Whether an error or one of its causes is a timeout that is known.
+/// Whether an error or one of its causes is a known timeout.
 fn any_timeout(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

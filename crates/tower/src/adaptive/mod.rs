@@ -1,10 +1,10 @@
-//! How many requests may be in progress at once, learnt from how long they take and which are dropped.
+//! Concurrency limits that adapt to response times and drops.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer, and what it is asked from outside | `mod.rs` |
-//! | its permits, and what they teach | `permit.rs` |
-//! | how it is set up | `builder.rs` |
+//! | the layer and its handle | `mod.rs` |
+//! | its permits, and how they feed the limit | `permit.rs` |
+//! | its builder | `builder.rs` |
 //! | what counts as a drop | `lesson.rs` |
 
 mod builder;
@@ -36,12 +36,12 @@ pub use builder::AdaptiveBuilder;
 pub use lesson::Lesson;
 pub use permit::AdaptivePermit;
 
-/// Lets as many requests in at once as the service behind can bear, which it finds out by itself. The others wait in a
-/// bounded queue, if there is one, or are answered 503 with Retry-After (UNAVAILABLE for gRPC).
+/// Limits the requests in progress to the number that the service behind can handle, found from its response times.
+/// Further requests wait in a bounded queue, if there is one, or get 503 with Retry-After (UNAVAILABLE for gRPC).
 ///
-/// Each request is a sample when its response is there; windows of them move the limit. The body does not count into
-/// its time, which would tell more of the client's line than of the load. The place is held until the body has ended or
-/// is dropped. In [`Mode::Shadow`] it learns and refuses nothing.
+/// Each request gives a sample when its response is there, and windows of samples move the limit. The time of the body
+/// is not part of the sample: it depends on the client's connection more than on the load. The slot is held until the
+/// body has ended or is dropped. In [`Mode::Shadow`] the layer learns and refuses nothing.
 ///
 /// ```
 /// use tidegate_core::adaptive::{Gradient2, Gradient2Config};
@@ -57,14 +57,15 @@ pub struct AdaptiveLayer(Arc<Shared>);
 
 struct Shared {
     places: Places,
-    /// How the user judges a request. [`lesson::by_default`] is not boxed, so that it can be inlined.
+    /// The user's judgement of requests. `None` stands for [`lesson::by_default`], which is not boxed so that it can be
+    /// inlined.
     judge: Option<Judge>,
     clock: Stopwatch,
     refuser: Refuser,
 }
 
 enum Places {
-    /// The gate learns.
+    /// One gate, which updates its limit itself.
     One(Arc<Gate>),
     Divided {
         gate: Arc<DividedGate>,
@@ -78,13 +79,13 @@ type PartitionOf = Box<dyn Fn(&Head<'_>) -> Option<usize> + Send + Sync>;
 type Judge = Box<dyn Fn(Ended<'_>) -> Lesson + Send + Sync>;
 
 impl AdaptiveLayer {
-    /// A layer to be set up, for one of the limits of `tidegate::adaptive`.
+    /// Returns a builder of a layer for one of the limits in `tidegate::adaptive`.
     #[must_use]
     pub fn builder(limit: impl Into<AdaptiveLimit>) -> AdaptiveBuilder {
         AdaptiveBuilder::new(limit.into())
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics, switch and permits.
     #[must_use]
     pub fn handle(&self) -> AdaptiveHandle {
         AdaptiveHandle(Arc::clone(&self.0))
@@ -136,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// For those who find no place, for partitions, and for other modes than [`Mode::Enforce`].
+    /// The path of requests without a free slot, of partitions, and of modes other than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(self: &Arc<Shared>, head: &Head<'_>) -> Entered<AdaptivePermit, AdaptiveWait> {
         match (self.refuser.switch.mode(), &self.places) {
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Learns from a request that was answered now, where places are divided: a gate learns by itself.
+    /// Learns from a request that has just been answered, if slots are divided: a single gate learns itself.
     fn learn(&self, now: Time, sample: Sample) {
         let Places::Divided { gate, learner, .. } = &self.places else { return };
         let mut learner = lock(learner);
@@ -155,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Gives a place of a partition back.
+    /// Releases a slot of a partition.
     fn release(&self, part: Option<usize>) {
         if let Places::Divided { gate, .. } = &self.places {
             gate.release(part);
@@ -205,7 +206,7 @@ impl<E: 'static> Learns<E> for AdaptiveLayer {
     }
 }
 
-/// What somebody waits for.
+/// The wait of a queued request.
 pub enum AdaptiveWait {
     One(GateWait),
     Part(DividedWait),
@@ -227,18 +228,18 @@ impl fmt::Debug for AdaptiveLayer {
     }
 }
 
-/// What an [`AdaptiveLayer`] is asked and told from outside. Clones are of the same layer.
+/// Metrics, switch and permits of an [`AdaptiveLayer`]. Clones belong to the same layer.
 #[derive(Clone)]
 pub struct AdaptiveHandle(Arc<Shared>);
 
 impl AdaptiveHandle {
-    /// Whether it acts, and what it has refused.
+    /// Returns the switch, which sets the mode and counts refusals.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// How many may be in progress.
+    /// Returns the current limit, in requests.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match &self.0.places {
@@ -247,7 +248,7 @@ impl AdaptiveHandle {
         }
     }
 
-    /// How many are in progress.
+    /// Returns the number of requests in progress.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         match &self.0.places {
@@ -256,7 +257,7 @@ impl AdaptiveHandle {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of requests in the queue.
     #[must_use]
     pub fn waiting(&self) -> usize {
         match &self.0.places {
@@ -265,7 +266,8 @@ impl AdaptiveHandle {
         }
     }
 
-    /// For how long the first in line has been waiting: a measure for a shedder before this layer.
+    /// Returns how long the first request in the queue has been waiting, as a measure for a shedder in front of this
+    /// layer.
     #[must_use]
     pub fn queue_delay(&self) -> Duration {
         match &self.0.places {
@@ -274,11 +276,12 @@ impl AdaptiveHandle {
         }
     }
 
-    /// Takes a place as a request would, waiting if there is a queue, for work that is no request. Whoever drops the
-    /// future leaves the queue. The switch has no say: the place is counted in every mode.
+    /// Acquires a permit for work that is not a request, waiting if there is a queue. Dropping the future leaves the
+    /// queue. The mode does not matter: the permit is counted in every mode. If the limit is divided, the permit is one
+    /// without a guarantee.
     ///
     /// # Errors
-    /// If there is no place, in time. Of a divided limit the place is one without a guarantee.
+    /// Returns a refusal if no permit becomes free in time.
     pub async fn acquire(&self) -> Result<AdaptivePermit, Refusal> {
         let told = match &self.0.places {
             Places::One(gate) => gate.acquire().await.map(|granted| self.0.permit_at_gate(granted)),

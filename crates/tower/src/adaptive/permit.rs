@@ -1,4 +1,4 @@
-//! A place under an adaptive limit, and what is learnt from it.
+//! Permits of an adaptive limit, and what the limit learns from them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::gate::GatePermit;
 use crate::runtime_clock::between;
 use crate::stopwatch::Stopwatch;
 
-/// A place under an adaptive limit. It is given back when this is dropped. How the work went is told by
-/// [`AdaptivePermit::end`]; if it is only dropped, nothing is learnt from it.
+/// A permit of an adaptive limit. Dropping it frees the slot and teaches the limit nothing; [`AdaptivePermit::end`]
+/// also reports how the work went.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct AdaptivePermit {
     held: Held,
@@ -21,19 +21,19 @@ pub struct AdaptivePermit {
     in_flight: u64,
 }
 
-/// What is given back in the end, and what learns from it.
+/// The slot that is released in the end, and its learner.
 enum Held {
-    /// A place of a gate, which learns by itself: so nothing is owned, as `spare.rs` says.
+    /// A slot of a gate, which learns itself: so nothing is owned, as `spare.rs` explains.
     Place(GatePermit),
-    /// The same where the user judges.
+    /// A slot of a gate, judged by the user's closure.
     Judged { place: GatePermit, shared: Arc<Shared> },
-    /// A place of a partition.
+    /// A slot of a partition.
     Part(PartPermit),
-    /// It was let in without being counted in any.
+    /// The request was let in without being counted.
     Uncounted(Arc<Shared>),
 }
 
-/// A place of a partition. It is given back when this is dropped.
+/// A slot of a partition. Dropping it frees the slot.
 struct PartPermit {
     shared: Arc<Shared>,
     part: Option<usize>,
@@ -46,7 +46,7 @@ impl Drop for PartPermit {
 }
 
 impl AdaptivePermit {
-    /// For a place of the layer's only gate, and how many were in when it was taken.
+    /// A permit at the layer's only gate, with the number in progress when it was taken.
     #[inline]
     pub(super) fn at_gate(shared: &Arc<Shared>, started: Time, place: GatePermit, in_flight: u64) -> AdaptivePermit {
         let held = match &shared.judge {
@@ -56,12 +56,12 @@ impl AdaptivePermit {
         AdaptivePermit { held, clock: shared.clock, started, in_flight }
     }
 
-    /// For a place of a partition, which has no other guard.
+    /// A permit of a partition, which has no other guard.
     pub(super) fn of_part(shared: &Arc<Shared>, part: Option<usize>, in_flight: u64) -> AdaptivePermit {
         AdaptivePermit::new(shared, Held::Part(PartPermit { shared: Arc::clone(shared), part }), in_flight)
     }
 
-    /// For one that has no place.
+    /// A permit that holds no slot.
     pub(super) fn uncounted(shared: &Arc<Shared>, in_flight: u64) -> AdaptivePermit {
         AdaptivePermit::new(shared, Held::Uncounted(Arc::clone(shared)), in_flight)
     }
@@ -70,12 +70,12 @@ impl AdaptivePermit {
         AdaptivePermit { held, clock: shared.clock, started: shared.clock.now(), in_flight }
     }
 
-    /// Tells how the work went, and gives the place back.
+    /// Reports how the work went, and frees the slot.
     pub fn end(self, lesson: Lesson) {
         self.learn(lesson);
     }
 
-    /// How the user judges it.
+    /// The user's judgement.
     #[inline]
     pub(super) fn judge(&self) -> Option<&Judge> {
         match &self.held {

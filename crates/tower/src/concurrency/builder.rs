@@ -1,4 +1,4 @@
-//! How concurrency layers are set up.
+//! The builders of concurrency layers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::gate::{Gate, KeyedGate, Queue};
 use crate::missing_key::MissingKey;
 use crate::refuser::RefuserConfig;
 
-/// Sets a [`ConcurrencyLayer`] up.
+/// Builds a [`ConcurrencyLayer`].
 #[derive(Debug)]
 pub struct ConcurrencyBuilder {
     limit: u64,
@@ -28,28 +28,28 @@ impl ConcurrencyBuilder {
         ConcurrencyBuilder { limit, queue: None, refuser: RefuserConfig::default() }
     }
 
-    /// Those who are not let in wait. Without a queue they are refused at once.
+    /// Adds a queue for requests above the limit. By default they are refused at once.
     #[must_use]
     pub fn queue(self, queue: Queue) -> ConcurrencyBuilder {
         ConcurrencyBuilder { queue: Some(queue), ..self }
     }
 
-    /// When those who are refused are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> ConcurrencyBuilder {
         ConcurrencyBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> ConcurrencyBuilder {
         ConcurrencyBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, or a time is zero or too long.
+    /// Fails if a number is zero or too large, or a duration is zero or too long.
     pub fn build(self) -> Result<ConcurrencyLayer, ConfigError> {
         let refuser = self.refuser.build()?;
         let gate = Gate::with_queue(self.limit, self.queue)?;
@@ -57,7 +57,7 @@ impl ConcurrencyBuilder {
     }
 }
 
-/// Sets a [`KeyedConcurrencyLayer`] up.
+/// Builds a [`KeyedConcurrencyLayer`].
 pub struct KeyedConcurrencyBuilder {
     each: ConcurrencyBuilder,
     key: KeyOf,
@@ -72,48 +72,48 @@ impl KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { each, key, keys: KEYS_DEFAULT, missing, too_many: false }
     }
 
-    /// Those who are not let in wait: each key has a line of its own, of this depth. Without a queue they are refused at
+    /// Adds a queue for requests above the limit: each key has a queue of this depth. By default they are refused at
     /// once.
     #[must_use]
     pub fn queue(self, queue: Queue) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { each: self.each.queue(queue), ..self }
     }
 
-    /// Room for so many keys with requests in progress; 100,000 if nothing is said. Further ones are refused with 503.
+    /// Sets the number of keys that can have requests in progress. Default: 100,000. Requests of further keys get 503.
     #[must_use]
     pub fn keys(self, keys: usize) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { keys, ..self }
     }
 
-    /// What becomes of requests without a key. If nothing is said, they count as one.
+    /// Sets how requests without a key are treated. Default: [`MissingKey::Share`].
     #[must_use]
     pub fn missing_key(self, missing: MissingKey) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { missing, ..self }
     }
 
-    /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
-    /// of its own and not a service that is overloaded.
+    /// Answers requests above the limit of their key with 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503: the client
+    /// has reached its own limit, and the service is not overloaded.
     #[must_use]
     pub fn too_many_requests(self) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { too_many: true, ..self }
     }
 
-    /// When those who are refused are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { each: self.each.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> KeyedConcurrencyBuilder {
         KeyedConcurrencyBuilder { each: self.each.mode(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, or a time is zero or too long.
+    /// Fails if a number is zero or too large, or a duration is zero or too long.
     pub fn build(self) -> Result<KeyedConcurrencyLayer, ConfigError> {
         let ConcurrencyBuilder { limit, queue, refuser } = self.each;
         let refuser = refuser.build()?;

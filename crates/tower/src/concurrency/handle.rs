@@ -1,4 +1,4 @@
-//! What concurrency layers are asked and told from outside.
+//! The handles of concurrency layers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{ConcurrencyPermit, Shared};
 use crate::refusal::{Reason, Refusal};
 use crate::switch::Switch;
 
-/// What a [`ConcurrencyLayer`](crate::ConcurrencyLayer) is asked and told from outside. Clones are of the same layer.
+/// Metrics, switch and permits of a [`ConcurrencyLayer`](crate::ConcurrencyLayer). Clones belong to the same layer.
 #[derive(Clone)]
 pub struct ConcurrencyHandle(Arc<Shared>);
 
@@ -20,49 +20,50 @@ impl ConcurrencyHandle {
         ConcurrencyHandle(shared)
     }
 
-    /// Whether it acts, and what it has refused.
+    /// Returns the switch, which sets the mode and counts refusals.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// How many may be in progress.
+    /// Returns the limit, in requests.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.0.gate.limit()
     }
 
-    /// How many are in progress.
+    /// Returns the number of requests in progress.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.0.gate.in_flight()
     }
 
-    /// How many wait.
+    /// Returns the number of requests in the queue.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.gate.waiting()
     }
 
-    /// For how long the first in line has been waiting: a measure for a shedder before this layer.
+    /// Returns how long the first request in the queue has been waiting, as a measure for a shedder in front of this
+    /// layer.
     #[must_use]
     pub fn queue_delay(&self) -> Duration {
         self.0.gate.queue_delay()
     }
 
-    /// Takes a place as a request would, waiting if there is a queue, for work that is no request. Whoever drops the
-    /// future leaves the queue. The switch has no say: the place is counted in every mode.
+    /// Acquires a permit for work that is not a request, waiting if there is a queue. Dropping the future leaves the
+    /// queue. The mode does not matter: the permit is counted in every mode.
     ///
     /// # Errors
-    /// If there is no place, in time.
+    /// Returns a refusal if no permit becomes free in time.
     pub async fn acquire(&self) -> Result<ConcurrencyPermit, Refusal> {
         self.0.gate.acquire().await.map(ConcurrencyPermit::of).map_err(|reason| self.0.refusal(reason))
     }
 
-    /// Takes a place if one is free and nobody waits.
+    /// Acquires a permit without waiting.
     ///
     /// # Errors
-    /// If none is, or somebody does.
+    /// Returns a refusal if no permit is free, or requests are waiting for one.
     pub fn try_acquire(&self) -> Result<ConcurrencyPermit, Refusal> {
         match self.0.gate.try_enter() {
             Some(permit) => Ok(ConcurrencyPermit { _permit: permit }),
@@ -78,7 +79,7 @@ impl fmt::Debug for ConcurrencyHandle {
     }
 }
 
-/// What a [`KeyedConcurrencyLayer`](crate::KeyedConcurrencyLayer) is asked and told from outside. Clones are of the same
+/// Metrics, switch and permits of a [`KeyedConcurrencyLayer`](crate::KeyedConcurrencyLayer). Clones belong to the same
 /// layer.
 #[derive(Clone)]
 pub struct KeyedConcurrencyHandle(Arc<KeyedShared>);
@@ -88,20 +89,20 @@ impl KeyedConcurrencyHandle {
         KeyedConcurrencyHandle(shared)
     }
 
-    /// Whether it acts, and what it has refused.
+    /// Returns the switch, which sets the mode and counts refusals.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// How many of each key may be in progress.
+    /// Returns the limit of each key, in requests.
     #[must_use]
     pub fn limit(&self) -> u64 {
         // Those without a key are as one.
         self.0.nameless.limit()
     }
 
-    /// How many of a key are in progress.
+    /// Returns the number of a key's requests in progress.
     #[must_use]
     pub fn in_flight(&self, key: Key<'_>) -> u64 {
         match &self.0.pool {
@@ -110,13 +111,14 @@ impl KeyedConcurrencyHandle {
         }
     }
 
-    /// How many without a key are in progress.
+    /// Returns the number of requests without a key in progress.
     #[must_use]
     pub fn nameless_in_flight(&self) -> u64 {
         self.0.nameless.in_flight()
     }
 
-    /// How many wait. All lines are asked: a question for metrics, not for each request.
+    /// Returns the number of requests in the queues of all keys. It visits all queues: call it for metrics, not for
+    /// each request.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let named = match &self.0.pool {
@@ -126,10 +128,10 @@ impl KeyedConcurrencyHandle {
         named + self.0.nameless.waiting()
     }
 
-    /// Takes a place of a key if one is free and nobody waits for one.
+    /// Acquires a permit of a key without waiting.
     ///
     /// # Errors
-    /// If none is, or somebody does.
+    /// Returns a refusal if no permit of the key is free, or requests are waiting for one.
     pub fn try_acquire(&self, key: Key<'_>) -> Result<KeyedConcurrencyPermit, Refusal> {
         self.0.pool.try_enter(key).map_err(|reason| self.0.refusal(reason))
     }

@@ -1,4 +1,4 @@
-//! So many requests at once of each key.
+//! A concurrency limit for each key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::missing_key::{MissingKey, Named, named};
 use crate::refusal::{Reason, Refusal};
 use crate::refuser::Refuser;
 
-/// Lets so many requests of each key in at once, as [`ConcurrencyLayer`](super::ConcurrencyLayer) does of all together.
+/// Limits the requests of each key in progress, as [`ConcurrencyLayer`](super::ConcurrencyLayer) does for all together.
 ///
 /// ```
 /// use tidegate_tower::KeyedConcurrencyLayer;
@@ -30,16 +30,16 @@ pub struct KeyedConcurrencyLayer(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) pool: Pool,
-    /// For those without a key together: no key can be mistaken for them.
+    /// The gate of all requests without a key: no key can be mistaken for it.
     pub(super) nameless: Arc<Gate>,
     pub(super) key: KeyOf,
     pub(super) missing: MissingKey,
-    /// Whether who is refused hears 429 instead of 503.
+    /// Whether refusals are 429 instead of 503.
     pub(super) too_many: bool,
     pub(super) refuser: Refuser,
 }
 
-/// Places of each key. Without a queue they need no lock of their own, and no allocation.
+/// The permits of each key. Without a queue they need no lock of their own, and no allocation.
 pub(super) enum Pool {
     Semaphore(Semaphore),
     Queued(Arc<KeyedGate>),
@@ -50,7 +50,7 @@ pub(super) type KeyOf = Box<dyn for<'a> Fn(&Head<'a>) -> Option<Cow<'a, [u8]>> +
 type Entering = Entered<KeyedConcurrencyPermit, KeyedConcurrencyWait>;
 
 impl KeyedConcurrencyLayer {
-    /// A layer to be set up: how many of each key, which the closure tells.
+    /// Returns a builder of a layer that allows `limit` requests in progress for each key, which the closure returns.
     #[must_use]
     pub fn builder<F>(limit: u64, key: F) -> KeyedConcurrencyBuilder
     where
@@ -59,7 +59,7 @@ impl KeyedConcurrencyLayer {
         KeyedConcurrencyBuilder::new(limit, Box::new(move |head| key(*head)))
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics, switch and permits.
     #[must_use]
     pub fn handle(&self) -> KeyedConcurrencyHandle {
         KeyedConcurrencyHandle::new(Arc::clone(&self.0))
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Those without a key are as one client.
+    /// Lets in a request without a key: all such requests count as one client.
     fn enter_nameless(&self) -> Entering {
         match self.nameless.enter(&self.refuser.switch, None) {
             Entry::In(granted) => Entered::In(KeyedConcurrencyPermit::of(granted)),
@@ -116,13 +116,13 @@ impl Shared {
     }
 }
 
-/// Who is refused at the gate of those without a key is refused as a client.
+/// The reason of a refusal at the gate of requests without a key, in the words for a single client.
 fn as_client(reason: Reason) -> Reason {
     if reason == Reason::Busy { Reason::ClientBusy } else { reason }
 }
 
 impl Pool {
-    /// Takes a place of a key if one is free.
+    /// Takes a permit of a key if one is free.
     pub(super) fn try_enter(&self, key: Key<'_>) -> Result<KeyedConcurrencyPermit, Reason> {
         match self {
             Pool::Queued(gate) => gate.try_enter(key).map(KeyedConcurrencyPermit::from),
@@ -158,7 +158,7 @@ impl Doorkeeper for KeyedConcurrencyLayer {
 
 impl<E> Learns<E> for KeyedConcurrencyLayer {}
 
-/// What somebody waits for.
+/// The wait of a queued request.
 pub enum KeyedConcurrencyWait {
     Nameless(GateWait),
     Key(Wait<KeyedPermit, KeyedPlace>),
@@ -178,7 +178,7 @@ impl fmt::Debug for KeyedConcurrencyLayer {
     }
 }
 
-/// A place of a key. It is free again when this is dropped.
+/// A permit of a key. Dropping it frees the slot.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct KeyedConcurrencyPermit(Held);
 
@@ -189,7 +189,7 @@ enum Held {
     Key {
         _permit: Permit,
     },
-    /// Apart: its key is on the heap anyway, and the others are the smaller for it.
+    /// Boxed: its key is on the heap anyway, and the others are smaller for it.
     QueuedKey {
         _permit: Box<KeyedPermit>,
     },

@@ -1,11 +1,11 @@
-//! How many requests may be in progress at once: for all together, or for each key.
+//! Concurrency limits, for all requests together or for each key.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer for all together | `mod.rs` |
+//! | the layer for all requests | `mod.rs` |
 //! | the layer for each key | `keyed.rs` |
-//! | how both are set up | `builder.rs` |
-//! | their metrics, their switches, and permits without a service | `handle.rs` |
+//! | their builders | `builder.rs` |
+//! | their metrics, switches, and permits for other work | `handle.rs` |
 
 mod builder;
 mod handle;
@@ -29,13 +29,12 @@ pub use builder::{ConcurrencyBuilder, KeyedConcurrencyBuilder};
 pub use handle::{ConcurrencyHandle, KeyedConcurrencyHandle};
 pub use keyed::{KeyedConcurrencyLayer, KeyedConcurrencyPermit};
 
-/// Lets so many requests in at once. The others wait in a bounded queue, if there is one, or are answered 503 with
+/// Limits the requests in progress. Further requests wait in a bounded queue, if there is one, or get 503 with
 /// Retry-After (UNAVAILABLE for gRPC).
 ///
-/// A place is free again when the body of the response has ended, or when the caller has gone away: what is made as it
-/// is sent is work until its end. A connection that is upgraded is free with its response. While a request waits it
-/// holds a clone of the service behind that is ready: put layers that give something out in `poll_ready` before this
-/// one.
+/// A slot is free again when the body of the response has ended or the caller has gone away, since a streamed body is
+/// work until its end. An upgraded connection frees its slot with its response. A request in the queue holds a clone of
+/// the service behind that is ready: place layers that hand out something in `poll_ready` in front of this one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,21 +54,21 @@ struct Shared {
 }
 
 impl ConcurrencyLayer {
-    /// Lets `limit` requests in at once and refuses the others at once.
+    /// Creates a layer that lets in `limit` requests at the same time and refuses the others at once.
     ///
     /// # Errors
-    /// If the limit is zero or too large.
+    /// Fails if the limit is zero or too large.
     pub fn new(limit: u64) -> Result<ConcurrencyLayer, ConfigError> {
         ConcurrencyLayer::builder(limit).build()
     }
 
-    /// A layer to be set up.
+    /// Returns a builder of a layer that lets in `limit` requests at the same time.
     #[must_use]
     pub fn builder(limit: u64) -> ConcurrencyBuilder {
         ConcurrencyBuilder::new(limit)
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics, switch and permits.
     #[must_use]
     pub fn handle(&self) -> ConcurrencyHandle {
         ConcurrencyHandle::new(Arc::clone(&self.0))
@@ -81,7 +80,7 @@ impl Shared {
         self.refuser.refuse(reason, false)
     }
 
-    /// For those who find no place, and for other modes than [`Mode::Enforce`].
+    /// The path of requests without a free slot, and of modes other than [`Mode::Enforce`].
     #[cold]
     #[inline(never)]
     fn enter(&self) -> Entered<ConcurrencyPermit, GateWait> {
@@ -143,7 +142,7 @@ impl fmt::Debug for ConcurrencyLayer {
     }
 }
 
-/// A place under the limit. It is free again when this is dropped.
+/// A permit of the limit. Dropping it frees the slot.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct ConcurrencyPermit {

@@ -1,4 +1,4 @@
-//! How a fair layer is set up.
+//! The builder of a fair layer.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use crate::gate::{Gate, Room};
 use crate::missing_key::MissingKey;
 use crate::refuser::RefuserConfig;
 
-/// Sets a [`FairLayer`] up.
+/// Builds a [`FairLayer`].
 pub struct FairBuilder {
     limit: u64,
     tenant: TenantOf,
@@ -38,40 +38,40 @@ impl FairBuilder {
         }
     }
 
-    /// How many may wait, of each tenant and of all. A request costs one unit.
+    /// Sets the queue bounds of each tenant and of all tenants. A request costs one unit.
     #[must_use]
     pub fn queue(self, queue: FairConfig) -> FairBuilder {
         FairBuilder { queue, ..self }
     }
 
-    /// How long a request waits at most: a second, if nothing is said.
+    /// Sets the longest wait of a request. Default: 1 s.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> FairBuilder {
         FairBuilder { deadline, ..self }
     }
 
-    /// What becomes of requests without a tenant. If nothing is said, they are one tenant of weight 1.
+    /// Sets how requests without a tenant are treated. By default they are one tenant of weight 1.
     #[must_use]
     pub fn missing_key(self, missing: MissingKey) -> FairBuilder {
         FairBuilder { missing, ..self }
     }
 
-    /// When those who are refused are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> FairBuilder {
         FairBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> FairBuilder {
         FairBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, or a time is zero or too long.
+    /// Fails if a number is zero or too large, or a duration is zero or too long.
     pub fn build(self) -> Result<FairLayer, ConfigError> {
         let refuser = self.refuser.build()?;
         check_time("deadline", self.deadline, WAIT_MAX)?;
@@ -87,7 +87,7 @@ impl FairBuilder {
     }
 }
 
-/// A key that is another in each process, of 16 bytes and their length.
+/// A key that is different in each process, of 16 bytes and their length.
 fn unguessable() -> Result<KeyBuf, KeyError> {
     let random = RandomState::new();
     KeyBuf::from_parts([[random.hash_one(0u8).to_be_bytes(), random.hash_one(1u8).to_be_bytes()].as_flattened()])

@@ -1,9 +1,9 @@
-//! Turns among tenants: each gets its share of a bounded pool, whatever the others ask for.
+//! Fair queues among tenants: each gets its share of a bounded pool, however much the others send.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer and what it lets in | `mod.rs` |
-//! | how it is set up | `builder.rs` |
+//! | the layer and its permits | `mod.rs` |
+//! | its builder | `builder.rs` |
 
 mod builder;
 
@@ -26,15 +26,15 @@ use crate::switch::Switch;
 
 pub use builder::FairBuilder;
 
-/// Lets so many requests in at once and has the others wait, in a line for each tenant. What becomes free goes to the
-/// tenants in turn (deficit round robin), in proportion to their weights: who asks for a hundred times as much waits
-/// in a longer line of its own, and nobody else does.
+/// Limits the requests in progress, and queues the others in a queue for each tenant. Free slots go to the tenants in
+/// turn (deficit round robin), in proportion to their weights: a tenant that sends a hundred times as much waits in a
+/// longer queue of its own and delays no other tenant.
 ///
-/// Who a request is from is asked only where it makes a difference: when all places are taken, when those without a
-/// tenant are skipped or denied, and in [`Mode::Shadow`].
+/// The closure that returns the tenant is called only where it matters: when all slots are taken, when requests without
+/// a tenant are skipped or denied, and in [`Mode::Shadow`].
 ///
-/// Those who find no room to wait, or have waited for too long, are answered 503 with Retry-After (UNAVAILABLE for
-/// gRPC). A place is free again when the body of the response has ended, or when the caller has gone away.
+/// Requests that find the queue full, or have waited too long, get 503 with Retry-After (UNAVAILABLE for gRPC). A slot
+/// is free again when the body of the response has ended or the caller has gone away.
 ///
 /// ```
 /// use tidegate_tower::{FairLayer, Tenant};
@@ -49,14 +49,14 @@ struct Shared {
     gate: Arc<Gate>,
     tenant: TenantOf,
     missing: MissingKey,
-    /// What those without a key wait as: bytes that nobody can guess.
+    /// The queue key of requests without a tenant: bytes that nobody can guess.
     nameless: KeyBuf,
     refuser: Refuser,
 }
 
 type TenantOf = Box<dyn for<'a> Fn(&Head<'a>) -> Option<Tenant<'a>> + Send + Sync>;
 
-/// Who a request is from, and how much it counts beside the others.
+/// The tenant of a request, and its weight.
 #[derive(Clone, Debug)]
 pub struct Tenant<'a> {
     key: Cow<'a, [u8]>,
@@ -64,12 +64,12 @@ pub struct Tenant<'a> {
 }
 
 impl<'a> Tenant<'a> {
-    /// A tenant of weight 1.
+    /// Creates a tenant of weight 1.
     pub fn new(key: impl Into<Cow<'a, [u8]>>) -> Tenant<'a> {
         Tenant { key: key.into(), weight: 1 }
     }
 
-    /// The same tenant with another weight, 1 to 10,000. What is beyond counts as the nearest of them.
+    /// Returns the tenant with another weight, from 1 to 10,000. Values outside that range are clamped.
     #[must_use]
     pub fn weight(self, weight: u64) -> Tenant<'a> {
         Tenant { weight: weight.clamp(1, tidegate_core::bounds::WEIGHT_MAX), ..self }
@@ -77,7 +77,7 @@ impl<'a> Tenant<'a> {
 }
 
 impl FairLayer {
-    /// A layer to be set up: how many may be in at once, and who a request is from.
+    /// Returns a builder of a layer that lets in `limit` requests at the same time, with tenants from the closure.
     #[must_use]
     pub fn builder<F>(limit: u64, tenant: F) -> FairBuilder
     where
@@ -86,7 +86,7 @@ impl FairLayer {
         FairBuilder::new(limit, Box::new(move |head| tenant(*head)))
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics and switch.
     #[must_use]
     pub fn handle(&self) -> FairHandle {
         FairHandle(Arc::clone(&self.0))
@@ -98,14 +98,14 @@ impl Shared {
         self.refuser.refuse(reason, false)
     }
 
-    /// While there is room, all who count are alike.
+    /// Lets a request in while there is room, whoever its tenant is.
     #[inline]
     fn enter_unnamed(&self) -> Option<GatePermit> {
         let all_count = self.missing == MissingKey::Share && self.refuser.switch.mode() == Mode::Enforce;
         if all_count { self.gate.try_enter() } else { None }
     }
 
-    /// For those whose tenant makes a difference, and for other modes than [`Mode::Enforce`].
+    /// The path of requests whose tenant matters, and of modes other than [`Mode::Enforce`].
     #[inline(never)]
     fn enter(&self, head: &Head<'_>) -> Entered<FairPermit, GateWait> {
         let mode = self.refuser.switch.mode();
@@ -163,37 +163,38 @@ impl<S> Layer<S> for FairLayer {
     }
 }
 
-/// What a [`FairLayer`] is asked and told from outside. Clones are of the same layer.
+/// Metrics and switch of a [`FairLayer`]. Clones belong to the same layer.
 #[derive(Clone)]
 pub struct FairHandle(Arc<Shared>);
 
 impl FairHandle {
-    /// Whether it acts, and what it has refused. In [`Mode::Shadow`] nobody waits; who would have had to is counted.
+    /// Returns the switch, which sets the mode and counts refusals. In [`Mode::Shadow`] no request waits; those that
+    /// would have had to are counted.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// How many may be in progress.
+    /// Returns the limit, in requests.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.0.gate.limit()
     }
 
-    /// How many are in progress.
+    /// Returns the number of requests in progress.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.0.gate.in_flight()
     }
 
-    /// How many wait.
+    /// Returns the number of requests in all queues.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.gate.waiting()
     }
 }
 
-/// A place in the pool. It is free again when this is dropped.
+/// A permit of the pool. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct FairPermit {
     _permit: GatePermit,

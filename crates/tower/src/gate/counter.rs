@@ -1,4 +1,4 @@
-//! The permits of a gate, which each permit points to without keeping the gate alive.
+//! The counter of a gate. Permits point to it without keeping the gate alive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,21 +13,21 @@ use crate::spare::Spare;
 
 static SPARE: Spare<Counter> = Spare::new();
 
-/// In cache lines of its own.
+/// Aligned to cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Counter {
     pub(super) permits: PermitCounter,
-    /// It keeps those who wait, and they keep it alive.
+    /// The gate holds the waiting requests, which keep it alive.
     gate: Mutex<Weak<Gate>>,
-    /// Nothing for a gate whose limit is given, and once the gate is gone.
+    /// `None` for a gate with a fixed limit, and once the gate is gone.
     learner: Mutex<Option<Box<Learner>>>,
-    /// Who took less than this teaches nothing, unless it was dropped. Zero until the first sample, which must reach the
-    /// learner because it begins the window. Written under the learner's lock.
+    /// Samples below this teach nothing, unless they were dropped. Zero until the first sample, which must reach the
+    /// learner because it starts the window. Written under the learner's lock.
     ignored_below_ns: AtomicU64,
 }
 
 impl Counter {
-    /// The counter of a gate that is being made.
+    /// The counter of a new gate.
     pub(super) fn with_limit(limit: u64) -> Result<&'static Counter, ConfigError> {
         // Checked before one is taken.
         let permits = PermitCounter::new(limit)?;
@@ -41,17 +41,17 @@ impl Counter {
         Ok(counter)
     }
 
-    /// The gate has been made.
+    /// Connects the counter to its gate.
     pub(super) fn belongs_to(&self, gate: &Arc<Gate>) {
         *lock(&self.gate) = Arc::downgrade(gate);
     }
 
-    /// The limit is learnt from now on.
+    /// Makes the limit adapt from now on.
     pub(super) fn set_learner(&self, learner: Learner) {
         *lock(&self.learner) = Some(Box::new(learner));
     }
 
-    /// Gives a place back, which goes to who waits.
+    /// Releases a slot, which goes to the next waiting request.
     #[inline]
     pub(super) fn release(&'static self) {
         match self.permits.release() {
@@ -78,7 +78,8 @@ impl Counter {
         }
     }
 
-    /// Learns from one who is in, if this gate does. As long as it is in, the counter goes to no other gate.
+    /// Learns from a request in progress, if this gate adapts. While the request holds its slot, no other gate reuses
+    /// the counter.
     #[inline]
     pub(super) fn learn(&self, now: Time, sample: Sample) {
         let ignored_below_ns = u128::from(self.ignored_below_ns.load(Ordering::Relaxed));
@@ -102,7 +103,7 @@ impl Counter {
         }
     }
 
-    /// The gate is gone.
+    /// Disconnects the counter from its gate, which is gone.
     pub(super) fn close(&'static self) {
         // Else what is spare would keep the memory of its last gate.
         *lock(&self.gate) = Weak::new();
@@ -127,10 +128,10 @@ mod tests {
     use super::super::GatePermit;
     use super::*;
 
-    /// What is spare is everybody's: who looks at a counter that has been put back must be alone.
+    /// Spare counters are shared by all tests: a test that checks reuse must run alone.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// Up by one for each that is done, down by half for each drop.
+    /// Adds one for each success, halves for each drop.
     fn aimd(initial: u64) -> AdaptiveLimit {
         let config = AimdConfig { initial, min: 1, max: 100, backoff: 0.5, ..AimdConfig::default() };
         Aimd::new(config).unwrap().into()
@@ -203,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Two tenths of a second a window, of two at least.
+    /// Windows of 0.2 s, of at least two samples.
     const WINDOW: WindowConfig = WindowConfig {
         length: Duration::from_millis(200),
         samples_min: 2,
@@ -212,7 +213,7 @@ mod tests {
         sparse: Sparse::Extend,
     };
 
-    /// One thread teaches a gate, and what learns all that by itself: after each lesson the limit is the same.
+    /// One thread teaches a gate, and a plain learner all the same: after each lesson the limits are equal.
     fn check(seed: u64) {
         let gate = Gate::learning(Learner::new(aimd(20), Some(WINDOW)).unwrap(), None).unwrap();
         let mut model = Learner::new(aimd(20), Some(WINDOW)).unwrap();

@@ -1,7 +1,7 @@
-//! A gate whose places are divided: partitions with guaranteed shares, and a line for each.
+//! A gate with partitions: guaranteed shares, and a queue for each.
 //!
-//! What becomes free goes to who waits under the same lock, first to partitions below their guarantee. So whenever the
-//! lock is free, somebody waits only if all places are taken, and nothing has to be kept for anybody.
+//! A free slot is handed over under the same lock, first to partitions below their guarantee. So whenever the lock is
+//! free, requests wait only if all slots are taken, and no slot has to be kept for anyone.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::error::ConfigError;
 use crate::refusal::Reason;
 use crate::runtime_clock::{RuntimeClock, between};
 
-/// Permits of partitions, and those who wait for one of their partition.
+/// Permits of partitions, and the requests that wait for one.
 pub(crate) struct DividedGate {
     hall: Mutex<Hall>,
     deadline: Duration,
@@ -26,27 +26,27 @@ pub(crate) struct DividedGate {
 
 struct Hall {
     partitions: Partitions,
-    /// How many have a guarantee.
+    /// The number of partitions with a guarantee.
     parts: usize,
-    /// One for each of them, and the last for all others. None at all if nobody may wait.
+    /// One queue for each partition, and the last for all other requests. Empty if there is no queue.
     lines: Vec<Line<DividedPermit>>,
 }
 
-/// What comes of asking to be let in.
+/// The result of asking for a permit of a partition.
 pub(crate) enum DividedEntry {
     In(DividedPermit),
     Wait(DividedWait),
     Refused(Reason),
 }
 
-/// Waits before a gate that is divided.
+/// Waits for a permit of a partition.
 pub(crate) type DividedWait = Wait<DividedPermit, DividedPlace>;
 
-/// Somebody who is let in, as one of a partition, and how many are in then.
+/// A request that is let in, its partition, and the number in progress then.
 type Served = (Waiter<DividedPermit>, Option<usize>, u64);
 
 impl DividedGate {
-    /// Each partition has a line of the queue's depth, and so have all others together.
+    /// Creates a gate. Each partition has a queue of the given depth, and all other requests have one together.
     pub(crate) fn new(total: u64, shares: &[f64], queue: Option<Queue>) -> Result<Arc<DividedGate>, ConfigError> {
         let (partitions, parts) = (Partitions::new(total, shares)?, shares.len());
         let lines = match queue {
@@ -58,7 +58,7 @@ impl DividedGate {
         Ok(Arc::new(DividedGate { hall, deadline, clock: RuntimeClock::start() }))
     }
 
-    /// Lets somebody of a partition in, or has it wait, or neither.
+    /// Lets in, queues or refuses a request of a partition.
     pub(crate) fn enter(self: &Arc<DividedGate>, part: Option<usize>) -> DividedEntry {
         let now = self.clock.now();
         let mut hall = self.lock();
@@ -78,7 +78,7 @@ impl DividedGate {
         }
     }
 
-    /// Lets somebody of a partition in if there is a place for it. If not, tells how many are in.
+    /// Takes a permit of a partition if one is free, else returns the number in progress.
     pub(crate) fn try_enter(self: &Arc<DividedGate>, part: Option<usize>) -> Result<DividedPermit, u64> {
         let mut hall = self.lock();
         match hall.take(part, self.clock.now()) {
@@ -87,8 +87,8 @@ impl DividedGate {
         }
     }
 
-    /// Changes the limit. `published` is called when it holds, before anybody is told: what keeps limits in order need not
-    /// be held for longer.
+    /// Sets the limit. `published` is called once it holds, before waiting requests are woken, so that a lock that
+    /// orders limits is held no longer.
     pub(crate) fn set_limit(self: &Arc<DividedGate>, limit: u64, published: impl FnOnce()) {
         self.serve(|partitions| {
             partitions.set_total(limit);
@@ -100,23 +100,23 @@ impl DividedGate {
         self.lock().partitions.in_use()
     }
 
-    /// Gives a place of a partition back, which goes to who waits.
+    /// Releases a slot of a partition, which goes to the next waiting request.
     pub(crate) fn release(self: &Arc<DividedGate>, part: Option<usize>) {
         self.serve(|partitions| partitions.release(part));
     }
 
-    /// How many wait, in all lines.
+    /// The number of waiting requests, in all queues.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().lines.iter().map(Line::len).sum()
     }
 
-    /// For how long the one has been waiting who has waited for longest.
+    /// How long the request has been waiting that has waited longest.
     pub(crate) fn queue_delay(&self) -> Duration {
         let oldest = self.lock().lines.iter().filter_map(Line::oldest).min();
         oldest.map_or(Duration::ZERO, |since| between(since, self.clock.now()))
     }
 
-    /// Changes something, and lets in who then can come in, at one moment: who comes meanwhile does not overtake them.
+    /// Applies a change, and lets in the requests that then fit, under one lock: newcomers do not overtake them.
     fn serve(self: &Arc<DividedGate>, change: impl FnOnce(&mut Partitions)) {
         let (mut shed, mut served, mut left) = (Vec::new(), Vec::new(), Vec::new());
         let mut hall = self.lock();
@@ -146,14 +146,14 @@ impl DividedGate {
         }
     }
 
-    /// Whoever panicked under this lock left what it guards whole: what may panic comes before what changes anything.
+    /// Locks the state, also after a panic: what may panic comes before what changes anything.
     fn lock(&self) -> MutexGuard<'_, Hall> {
         self.hall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Hall {
-    /// Takes a place for a partition, if there is one for it. Tells how many are in then.
+    /// Takes a slot for a partition if one is free for it, and returns the number in progress then.
     fn take(&mut self, part: Option<usize>, now: Time) -> Option<u64> {
         let admitted = self.partitions.try_acquire(part, now);
         if !admitted && !self.lines.is_empty() {
@@ -168,7 +168,7 @@ impl Hall {
         self.lines.get_mut(number).map(|line| (number, line))
     }
 
-    /// Takes the next who waits, with a place for it, and adds to `shed` who has waited for too long.
+    /// Takes the next waiting request, with a slot for it, and adds those that have waited too long to `shed`.
     fn next(&mut self, now: Time, shed: &mut Vec<Waiter<DividedPermit>>) -> Option<Served> {
         loop {
             let part = self.first()?;
@@ -181,7 +181,7 @@ impl Hall {
         }
     }
 
-    /// Whose turn it is: a partition below its guarantee before all others, then who has waited for longest.
+    /// Whose turn it is: partitions below their guarantee first, then the request that has waited longest.
     fn first(&self) -> Option<Option<usize>> {
         let turn = |(number, line): (usize, &Line<DividedPermit>)| {
             let part = Some(number).filter(|number| *number < self.parts);
@@ -192,9 +192,9 @@ impl Hall {
     }
 }
 
-/// A place of a partition. It is given back when this is dropped, and goes to who waits.
+/// A permit of a partition. Dropping it frees the slot, which goes to the next waiting request.
 pub struct DividedPermit {
-    /// Nothing if it has been given on already.
+    /// `None` once the slot has been passed on.
     gate: Option<Arc<DividedGate>>,
     part: Option<usize>,
     in_flight: u64,
@@ -205,14 +205,14 @@ impl DividedPermit {
         DividedPermit { gate: Some(Arc::clone(gate)), part, in_flight }
     }
 
-    /// The place without its guard: of which partition it is, and how many were in when it was taken.
-    /// [`DividedGate::release`] gives it back.
+    /// Removes the guard: returns the partition, and the number in progress when the slot was taken.
+    /// [`DividedGate::release`] frees the slot.
     pub(crate) fn into_place(mut self) -> (Option<usize>, u64) {
         self.gate = None;
         (self.part, self.in_flight)
     }
 
-    /// Gives nothing back.
+    /// Drops the permit without freeing the slot.
     fn forget(mut self) {
         self.gate = None;
     }
@@ -232,11 +232,11 @@ impl fmt::Debug for DividedPermit {
     }
 }
 
-/// A place in the line of a partition. Whoever drops it leaves.
+/// A place in the queue of a partition. Dropping it leaves the queue.
 pub struct DividedPlace {
     gate: Arc<DividedGate>,
     line: usize,
-    /// Nothing once it has been told.
+    /// `None` once the request has its result.
     place: Option<u64>,
 }
 

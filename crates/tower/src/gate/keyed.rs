@@ -1,4 +1,4 @@
-//! A gate for each key, with a line for each: only keys with somebody in take room.
+//! A gate with a queue for each key. Only keys with requests in progress take room.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::error::{ConfigError, check_count, check_limit};
 use crate::refusal::Reason;
 use crate::runtime_clock::RuntimeClock;
 
-/// Permits for each key, and those who wait for one of their key.
+/// Permits of each key, and the requests that wait for one.
 pub(crate) struct KeyedGate {
     shards: Vec<Mutex<Shard>>,
     random: RandomState,
@@ -30,15 +30,15 @@ pub(crate) struct KeyedGate {
 
 type Shard = HashMap<Arc<[u8]>, Crowd>;
 
-/// Who is in of one key, and who waits. Whoever waits does so because as many are in as may be, so that a crowd with
-/// nobody in has nobody waiting and is forgotten.
+/// The requests of one key, in progress and waiting. A request waits only while all slots of its key are taken, so a
+/// crowd without requests in progress has none waiting and is removed.
 struct Crowd {
     name: Arc<[u8]>,
     in_use: u64,
     line: Line<KeyedPermit>,
 }
 
-/// What comes of asking to be let in.
+/// The result of asking for a permit of a key.
 pub(crate) enum KeyedEntry {
     In(KeyedPermit),
     Wait(Wait<KeyedPermit, KeyedPlace>),
@@ -56,7 +56,7 @@ impl KeyedGate {
         Ok(Arc::new(KeyedGate { shards, random, limit, queue, keys: AtomicUsize::new(0), keys_max, clock }))
     }
 
-    /// Lets somebody of a key in, or has it wait, or neither.
+    /// Lets in, queues or refuses a request of a key.
     pub(crate) fn enter(self: &Arc<KeyedGate>, key: Key<'_>) -> KeyedEntry {
         let Some(mut shard) = self.lock(key.as_bytes()) else { return KeyedEntry::Refused(Reason::Busy) };
         match self.take(&mut shard, key) {
@@ -77,7 +77,7 @@ impl KeyedGate {
         }
     }
 
-    /// Takes a place of a key if one is free. Whoever waits does so because none is, and so is not overtaken.
+    /// Takes a permit of a key if one is free. Requests wait only while none is, so none is overtaken.
     pub(crate) fn try_enter(self: &Arc<KeyedGate>, key: Key<'_>) -> Result<KeyedPermit, Reason> {
         let mut shard = self.lock(key.as_bytes()).ok_or(Reason::Busy)?;
         self.take(&mut shard, key)
@@ -103,7 +103,7 @@ impl KeyedGate {
         self.lock(key.as_bytes()).and_then(|shard| shard.get(key.as_bytes()).map(|crowd| crowd.in_use)).unwrap_or(0)
     }
 
-    /// How many wait, of all keys.
+    /// The number of waiting requests, of all keys.
     pub(crate) fn waiting(&self) -> usize {
         let of_shard = |shard: &Mutex<Shard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl KeyedGate {
         self.shards.iter().map(of_shard).sum()
     }
 
-    /// Gives a place back: to the next who waits, or to nobody.
+    /// Releases a slot, which goes to the next waiting request of the key.
     fn release(self: &Arc<KeyedGate>, key: &Arc<[u8]>) {
         loop {
             let mut shed = Vec::new();
@@ -130,7 +130,7 @@ impl KeyedGate {
         }
     }
 
-    /// Who gets a place that has become free. If nobody, one fewer is in.
+    /// The next request to get a free slot. If there is none, the number in progress falls by one.
     fn next(&self, key: &Arc<[u8]>, shed: &mut Vec<Waiter<KeyedPermit>>) -> Option<Waiter<KeyedPermit>> {
         let mut shard = self.lock(key)?;
         let crowd = shard.get_mut(key)?;
@@ -145,7 +145,7 @@ impl KeyedGate {
         next
     }
 
-    /// Whoever panicked under this lock left what it guards whole: what may panic comes before what changes anything.
+    /// Locks the shard of a key, also after a panic: what may panic comes before what changes anything.
     fn lock(&self, key: &[u8]) -> Option<MutexGuard<'_, Shard>> {
         let place = self.random.hash_one(key) % KEY_SHARDS as u64;
         let shard = self.shards.get(usize::try_from(place).ok()?)?;
@@ -153,9 +153,9 @@ impl KeyedGate {
     }
 }
 
-/// A place of a key. It is given back when this is dropped, and goes to who waits.
+/// A permit of a key. Dropping it frees the slot, which goes to the next waiting request.
 pub struct KeyedPermit {
-    /// Nothing if it has been given on already.
+    /// `None` once the slot has been passed on.
     gate: Option<Arc<KeyedGate>>,
     key: Arc<[u8]>,
 }
@@ -165,7 +165,7 @@ impl KeyedPermit {
         KeyedPermit { gate: Some(Arc::clone(gate)), key }
     }
 
-    /// Gives nothing back.
+    /// Drops the permit without freeing the slot.
     fn forget(mut self) {
         self.gate = None;
     }
@@ -185,12 +185,12 @@ impl fmt::Debug for KeyedPermit {
     }
 }
 
-/// A place in the line of a key. Whoever drops it leaves.
+/// A place in the queue of a key. Dropping it leaves the queue.
 pub struct KeyedPlace {
     gate: Arc<KeyedGate>,
-    /// The name of its crowd: the very same one, not only alike.
+    /// The key of its crowd: the same allocation, not only equal bytes.
     key: Arc<[u8]>,
-    /// Nothing once it has been told.
+    /// `None` once the request has its result.
     place: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! One line: first come, first served, and while it stands, last come, first served.
+//! One queue: first in, first out, and under congestion last in, first out if so configured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::bounds::{QUEUE_DEPTH_MAX, WAIT_MAX};
 use crate::error::{ConfigError, check_count, check_time};
 use crate::runtime_clock::between;
 
-/// The queue before a limit: how many may wait, for how long, and in which order they are served.
+/// The queue of a limit: how many requests may wait, for how long, and in which order they are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     depth: usize,
@@ -21,21 +21,23 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// At most `depth` wait, each for at most `deadline`, and are served in the order in which they came.
+    /// Creates a queue of at most `depth` requests, each of which waits for at most `deadline`, served in the order of
+    /// arrival.
     #[must_use]
     pub const fn new(depth: usize, deadline: Duration) -> Queue {
         Queue { depth, deadline, codel: None, lifo: None }
     }
 
-    /// Whoever has waited for more than twice the target is refused while the queue stands, as [`CoDel`] says.
+    /// Refuses requests that have waited for more than twice the target while the queue is congested, as measured by
+    /// [`CoDel`].
     #[must_use]
     pub fn codel(self, config: CoDelConfig) -> Queue {
         Queue { codel: Some(config), ..self }
     }
 
-    /// While the queue stands, as [`CoDel`] says, who came last is served first: the callers of those who have waited
-    /// for long have probably left. They are not refused by that, but wait until their deadline; with [`Queue::codel`]
-    /// they are refused too. A queue stands or does not: both need the same numbers.
+    /// Serves the latest request first while the queue is congested, as measured by [`CoDel`]: the callers of requests
+    /// that have waited long have probably left. Those requests wait on until their deadline, unless [`Queue::codel`]
+    /// refuses them first. Both methods measure the same queue and need the same numbers.
     #[must_use]
     pub fn adaptive_lifo(self, config: CoDelConfig) -> Queue {
         Queue { lifo: Some(config), ..self }
@@ -46,7 +48,7 @@ impl Queue {
     }
 }
 
-/// Those who wait, by the order in which they came.
+/// The waiting requests, in the order of arrival.
 pub(crate) struct Line<P> {
     waiting: BTreeMap<u64, Waiter<P>>,
     next: u64,
@@ -71,7 +73,7 @@ impl<P> Line<P> {
         self.waiting.len()
     }
 
-    /// Puts somebody at the end; nothing if the line is full.
+    /// Appends a request. Returns `None` if the queue is full.
     pub(crate) fn push(&mut self, waiter: Waiter<P>) -> Option<u64> {
         if self.waiting.len() >= self.config.depth {
             return None;
@@ -87,21 +89,22 @@ impl<P> Line<P> {
         left
     }
 
-    /// A line that is empty does not stand: without this the next one, an hour later, would be judged by this one.
+    /// Resets the measure of congestion: an empty queue is not congested, and without this the next one, an hour later,
+    /// would be judged by this one.
     fn note_if_empty(&mut self, now: Time) {
         if let (Some(codel), true) = (&mut self.codel, self.waiting.is_empty()) {
             let _: bool = codel.sheds(now, Duration::ZERO);
         }
     }
 
-    /// Since when the first has been waiting.
+    /// Since when the first request has been waiting.
     pub(crate) fn oldest(&self) -> Option<Time> {
         self.waiting.first_key_value().map(|(_, waiter)| waiter.since)
     }
 
-    /// Takes who is served next, and adds to `shed` who has waited for too long.
+    /// Takes the request that is served next, and adds those that have waited too long to `shed`.
     ///
-    /// The delay of the first in line is what tells whether it stands, also while the last is served.
+    /// The delay of the first request measures congestion, also while the last is served.
     pub(crate) fn pop(&mut self, now: Time, shed: &mut Vec<Waiter<P>>) -> Option<Waiter<P>> {
         let Some(codel) = &mut self.codel else {
             return self.waiting.pop_first().map(|(_, waiter)| waiter);

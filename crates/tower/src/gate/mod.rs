@@ -1,17 +1,17 @@
-//! A gate: permits, and those who wait for one.
+//! A gate: permits, and the requests that wait for one.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | who gets in, who waits, who is told | `mod.rs` |
-//! | the order of one line | `line.rs` |
-//! | a gate and a line for each key | `keyed.rs` |
-//! | a gate with shares, and a line for each | `divided.rs` |
-//! | what permits point to | `counter.rs` |
-//! | what finds the limit out, where it is not given | `learner.rs` |
+//! | who is let in, who waits, who is woken | `mod.rs` |
+//! | the order of one queue | `line.rs` |
+//! | a gate and a queue for each key | `keyed.rs` |
+//! | a gate with shares, and a queue for each | `divided.rs` |
+//! | the counters that permits point to | `counter.rs` |
+//! | adaptive limits | `learner.rs` |
 //!
-//! The way in and out, while nobody waits, is one atomic word ([`PermitCounter`](tidegate_core::PermitCounter)). Who must wait takes a lock, joins
-//! the queue and is told through a channel of its own. The lock is held for a few instructions, never while anybody is
-//! told: that wakes tasks.
+//! While nobody waits, entering and leaving is one atomic word ([`PermitCounter`](tidegate_core::PermitCounter)). A
+//! request that must wait takes a lock, joins the queue and is woken through a channel of its own. The lock is held for
+//! a few instructions, never while tasks are woken.
 
 mod counter;
 mod divided;
@@ -46,7 +46,7 @@ pub(crate) use learner::Learner;
 pub(crate) use line::Line;
 pub use line::Queue;
 
-/// Permits, and those who wait for one.
+/// Permits, and the requests that wait for one.
 pub(crate) struct Gate {
     counter: &'static Counter,
     room: Mutex<Room>,
@@ -54,29 +54,29 @@ pub(crate) struct Gate {
     clock: RuntimeClock,
 }
 
-/// Where those wait who are not let in.
+/// The waiting requests of a gate.
 pub(crate) enum Room {
     None,
     Line(Line<Granted>),
     Fair(DeficitRoundRobin<Waiter<Granted>>),
 }
 
-/// Somebody who waits.
+/// A waiting request.
 pub(crate) struct Waiter<P> {
     since: Time,
     tell: oneshot::Sender<Told<P>>,
 }
 
-/// What somebody who waits is told.
+/// The result of a wait.
 pub(crate) type Told<P> = Result<P, Reason>;
 
-/// How those in a room are found again.
+/// Where a waiting request is found again in its room.
 enum Spot {
     Line(u64),
     Fair(Ticket),
 }
 
-/// What comes of asking to be let in.
+/// The result of asking for a permit.
 pub(crate) enum Entry {
     In(Granted),
     Wait(GateWait),
@@ -92,7 +92,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// A gate with one line, or none.
+    /// A gate with one queue, or none.
     pub(crate) fn with_queue(limit: u64, queue: Option<Queue>) -> Result<Arc<Gate>, ConfigError> {
         match queue {
             Some(queue) => Gate::new(limit, Room::Line(Line::new(queue)?), queue.deadline()),
@@ -100,16 +100,16 @@ impl Gate {
         }
     }
 
-    /// The same, with a limit that is learnt.
+    /// A gate with an adaptive limit and one queue, or none.
     pub(crate) fn learning(learner: Learner, queue: Option<Queue>) -> Result<Arc<Gate>, ConfigError> {
         let gate = Gate::with_queue(learner.limit(), queue)?;
         gate.counter.set_learner(learner);
         Ok(gate)
     }
 
-    /// Lets somebody in, or has it wait, or neither. The tenant and its weight count where turns are taken.
+    /// Lets in, queues or refuses a request. The tenant and its weight matter where queues are fair.
     ///
-    /// A layer in [`Mode::Shadow`] has nobody wait, and counts who would have had to.
+    /// In [`Mode::Shadow`] nothing waits; requests that would have had to are counted.
     pub(crate) fn enter(self: &Arc<Gate>, switch: &Switch, tenant: Option<(Key<'_>, u64)>) -> Entry {
         if switch.mode() == Mode::Shadow {
             let in_flight = self.counter.permits.acquire_anyway();
@@ -120,7 +120,7 @@ impl Gate {
         self.enter_or_wait(tenant)
     }
 
-    /// The same whatever the mode.
+    /// Lets in, queues or refuses a request, whatever the mode.
     fn enter_or_wait(self: &Arc<Gate>, tenant: Option<(Key<'_>, u64)>) -> Entry {
         match self.counter.permits.try_acquire() {
             Some(in_flight) => Entry::In(Granted::new(self, in_flight)),
@@ -128,7 +128,7 @@ impl Gate {
         }
     }
 
-    /// Lets somebody in who is no request, whatever the mode, waiting if there is a queue.
+    /// Takes a permit for work that is not a request, whatever the mode, waiting if there is a queue.
     pub(crate) async fn acquire(self: &Arc<Gate>) -> Result<Granted, Reason> {
         match self.enter_or_wait(None) {
             Entry::In(granted) => Ok(granted),
@@ -137,13 +137,13 @@ impl Gate {
         }
     }
 
-    /// Lets somebody in if there is room and nobody waits.
+    /// Takes a permit if one is free and nobody waits.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<GatePermit> {
         self.try_enter_counted().map(|(permit, _)| permit)
     }
 
-    /// The same, and tells how many are in then.
+    /// Takes a permit if one is free and nobody waits, and returns the number in progress then.
     #[inline]
     pub(crate) fn try_enter_counted(&self) -> Option<(GatePermit, u64)> {
         self.counter.permits.try_acquire().map(|in_flight| (GatePermit(self.counter), in_flight))
@@ -181,7 +181,7 @@ impl Gate {
         self.lock().len()
     }
 
-    /// For how long the first in line has been waiting.
+    /// How long the first request in the queue has been waiting.
     pub(crate) fn queue_delay(&self) -> Duration {
         let oldest = match &*self.lock() {
             Room::Line(line) => line.oldest(),
@@ -190,7 +190,7 @@ impl Gate {
         oldest.map_or(Duration::ZERO, |since| between(since, self.clock.now()))
     }
 
-    /// Lets in those who wait, for as long as there is room.
+    /// Lets waiting requests in while there is room.
     #[cold]
     pub(crate) fn serve(self: &Arc<Gate>) {
         loop {
@@ -208,7 +208,7 @@ impl Gate {
         }
     }
 
-    /// Takes the next who waits, with a permit for it.
+    /// Takes the next waiting request, with a permit for it.
     fn next(&self, shed: &mut Vec<Waiter<Granted>>) -> Option<(Waiter<Granted>, u64)> {
         let mut room = self.lock();
         if room.len() == 0 {
@@ -233,14 +233,14 @@ impl Gate {
         drop(left);
     }
 
-    /// Takes the mark away that somebody waits, if nobody does.
+    /// Clears the mark that requests wait, if none does.
     fn settle(&self, room: &Room) {
         if room.len() == 0 {
             self.counter.permits.nobody_waits();
         }
     }
 
-    /// Whoever panicked under this lock left the room whole: what may panic comes before what changes anything.
+    /// Locks the room, also after a panic: what may panic comes before what changes anything.
     fn lock(&self) -> MutexGuard<'_, Room> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,9 +286,9 @@ impl Room {
     }
 }
 
-/// A place behind a gate. It is given back when this is dropped, and goes to who waits.
+/// A permit of a gate. Dropping it frees the slot, which goes to the next waiting request.
 ///
-/// One word, since it is moved with each request and each response.
+/// One word, since it moves with each request and each response.
 pub(crate) struct GatePermit(&'static Counter);
 
 impl fmt::Debug for GatePermit {
@@ -298,7 +298,7 @@ impl fmt::Debug for GatePermit {
 }
 
 impl GatePermit {
-    /// Lets the gate learn from the request that has this place. A gate whose limit is given ignores it.
+    /// Teaches the gate with the request that holds this permit. A gate with a fixed limit ignores it.
     #[inline]
     pub(crate) fn learn(&self, now: Time, sample: Sample) {
         self.0.learn(now, sample);
@@ -312,12 +312,12 @@ impl Drop for GatePermit {
     }
 }
 
-/// A place that is on its way to somebody, and how many were in when it was taken. Dropped on the way, it is given back,
-/// and goes to who waits.
+/// A slot on its way to a waiting request, with the number in progress when it was taken. Dropped on the way, it goes
+/// to the next waiting request.
 pub struct Granted {
     gate: Arc<Gate>,
     in_flight: u64,
-    /// Whether it has arrived, and somebody else gives it back.
+    /// Whether the request has received it and releases it itself.
     has_arrived: bool,
 }
 
@@ -326,19 +326,19 @@ impl Granted {
         Granted { gate: Arc::clone(gate), in_flight, has_arrived: false }
     }
 
-    /// The guard of the place.
+    /// The permit of the slot.
     pub(crate) fn into_permit(mut self) -> GatePermit {
         self.has_arrived = true;
         GatePermit(self.gate.counter)
     }
 
-    /// The same, and how many were in when the place was taken.
+    /// The permit of the slot, and the number in progress when it was taken.
     pub(crate) fn into_permit_counted(self) -> (GatePermit, u64) {
         let in_flight = self.in_flight;
         (self.into_permit(), in_flight)
     }
 
-    /// Gives the place back without serving who waits.
+    /// Releases the slot without serving waiting requests.
     fn give_back(mut self) {
         self.has_arrived = true;
         let _: Released = self.gate.counter.permits.release();
@@ -353,16 +353,16 @@ impl Drop for Granted {
     }
 }
 
-/// A place in a queue: whoever drops it leaves, unless it has been told.
+/// A place in a queue. Dropping it leaves the queue, unless the request has its result.
 pub trait Leaves {
-    /// It has been told, and is no longer in the queue.
+    /// Called when the request has its result and is no longer in the queue.
     fn told(&mut self);
 }
 
 /// A place in the queue of a gate.
 pub struct PlaceInLine {
     gate: Arc<Gate>,
-    /// Nothing once it has been told.
+    /// `None` once the request has its result.
     spot: Option<Spot>,
 }
 
@@ -381,8 +381,8 @@ impl Drop for PlaceInLine {
 }
 
 pin_project! {
-    /// Waits for a permit until the deadline. Dropped before, it leaves the queue; a permit that it was given meanwhile
-    /// goes to the next.
+    /// Waits for a permit until the deadline. Dropped before, it leaves the queue; a permit granted meanwhile goes to
+    /// the next waiting request.
     pub struct Wait<P, L> {
         // Dropped before the place, so that a permit in it goes on.
         #[pin]
@@ -397,7 +397,7 @@ impl<P, L: Leaves> Wait<P, L> {
     }
 }
 
-/// Waits before a gate.
+/// Waits for a permit of a gate.
 pub(crate) type GateWait = Wait<Granted, PlaceInLine>;
 
 impl<P, L: Leaves> Future for Wait<P, L> {

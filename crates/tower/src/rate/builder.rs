@@ -1,4 +1,4 @@
-//! What users set up.
+//! The builder of a rate limit layer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::address::{AddressMissed, Peer};
 use crate::error::{check_name, unknown_domain};
 use crate::{ConfigError, Head, KeyBy, MissingKey, Mode, ResponseHead, Speaks, Switch};
 
-/// Sets up a [`RateLimitLayer`]: [`ByLimit`] or [`ByPolicy`].
+/// Builds a [`RateLimitLayer`] by one limit ([`ByLimit`]) or by a policy ([`ByPolicy`]).
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RateLimitBuilder<By> {
@@ -24,7 +24,7 @@ pub struct RateLimitBuilder<By> {
     tells_passed: bool,
 }
 
-/// One limit, counted in the memory of this process.
+/// Settings for one limit, counted in the memory of this process.
 pub struct ByLimit {
     limit: Limit,
     key: KeyBy,
@@ -37,7 +37,7 @@ pub struct ByLimit {
     settle: Option<SettleBy>,
 }
 
-/// The rules of an engine.
+/// Settings for the rules of an engine.
 pub struct ByPolicy {
     engine: Arc<Engine>,
     domain: Box<str>,
@@ -48,7 +48,7 @@ pub struct ByPolicy {
 }
 
 impl RateLimitLayer {
-    /// One limit for each key, counted in the memory of this process: the decision waits for nothing.
+    /// Starts a layer by one limit for each key, counted in the memory of this process; it decides without awaiting.
     ///
     /// ```
     /// use std::time::Duration;
@@ -67,10 +67,10 @@ impl RateLimitLayer {
         RateLimitBuilder::new(ByLimit { limit, key, missing, name, keys, clock, store, cost, settle })
     }
 
-    /// The rules that stand under a domain of an engine. They see the method, host, path, query, headers and the client's
-    /// address of each request, and the entries of its descriptors. Rules on shared stores hold for all processes that ask
-    /// them; if such a store does not answer, each rule's own choice does. Rules that count responses hear of each one; of a
-    /// request that ends in an error of the service there is none.
+    /// Starts a layer by the rules of one domain of an engine. The rules see the method, host, path, query, headers and
+    /// client address of each request, and the entries of its descriptors. Rules on shared stores hold for all
+    /// processes that use them; if such a store does not answer, the failure choice of each rule decides. Rules that
+    /// count responses receive each response; a request that ends in an error of the service has none.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -91,7 +91,7 @@ impl RateLimitLayer {
     /// let engine = Arc::new(Engine::with_policy(Options::default(), policy)?);
     /// let layer = RateLimitLayer::policy(engine, "api")
     ///     .descriptor([("user", KeyBy::header("x-user"))])
-    ///     // Where axum leaves the address of the peer.
+    ///     // axum's extension with the address of the peer.
     ///     .peer_from(|peer: &ConnectInfo<SocketAddr>| Some(peer.0.ip()))
     ///     .build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -114,20 +114,20 @@ impl<By> RateLimitBuilder<By> {
         RateLimitBuilder { by, mode: Mode::default(), speaks: Speaks::default(), tells_passed: true }
     }
 
-    /// What it does at first; [`RateLimitLayer::switch`] changes it while it runs.
+    /// Sets the initial mode. [`RateLimitLayer::switch`] changes it later.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// What clients are answered in: by the request's content type unless told otherwise.
+    /// Sets the protocol of denials. Default: [`Speaks::ByContentType`].
     pub fn speaks(mut self, speaks: Speaks) -> Self {
         self.speaks = speaks;
         self
     }
 
-    /// Whether responses that pass tell of limits in `RateLimit` and `RateLimit-Policy`, as denials do. They do unless told
-    /// otherwise.
+    /// Sets whether responses of allowed requests also carry `RateLimit` and `RateLimit-Policy`, as denials do.
+    /// Default: `true`.
     pub fn headers_on_pass(mut self, told: bool) -> Self {
         self.tells_passed = told;
         self
@@ -140,40 +140,40 @@ impl<By> RateLimitBuilder<By> {
 }
 
 impl RateLimitBuilder<ByLimit> {
-    /// What becomes of a request without a key: unless told otherwise all of them count as one, so that nobody escapes who
-    /// leaves a header out.
+    /// Sets how requests without a key are treated. By default all of them count as one client, so that leaving out a
+    /// header avoids no limit.
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
         self.by.missing = missing;
         self
     }
 
-    /// The limit's name in headers and problems: `default` unless told otherwise.
+    /// Sets the limit's name in headers and problem bodies. Default: `default`.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
         self.by.name = name.into();
         self
     }
 
-    /// How many keys find an exact place: 100,000 unless told otherwise. Further ones are counted too strictly.
+    /// Sets the number of keys that are counted exactly. Default: 100,000. Further keys are counted too strictly.
     pub fn keys(mut self, keys: usize) -> Self {
         self.by.keys = Some(keys);
         self
     }
 
-    /// Where time comes from, as for tests.
+    /// Sets the clock, for tests.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.by.clock = Some(clock.into());
         self
     }
 
-    /// Counts in this store, with its size and its clock, so that neither can be set here. Limits with the same
-    /// algorithm and window length there count the same keys together.
+    /// Counts in this store, which has its own size and clock, so that neither can be set here. Limits with the same
+    /// algorithm and window length count the same keys together there.
     pub fn store(mut self, store: Arc<MemoryStore>) -> Self {
         self.by.store = Some(store);
         self
     }
 
-    /// How many units a request takes, as far as that is known before it is served: 1 unless told otherwise. What takes 0
-    /// always passes.
+    /// Sets how many units a request takes, as far as this is known before it is served. Default: 1. A request of cost
+    /// 0 always passes.
     ///
     /// ```
     /// use tidegate_tower::{KeyBy, RateLimitLayer};
@@ -188,7 +188,8 @@ impl RateLimitBuilder<ByLimit> {
         self
     }
 
-    /// What a response changes of that. A request that ends in an error, or whose caller goes away, keeps what it took.
+    /// Sets how a response changes what its request took. A request that ends in an error, or whose caller goes away,
+    /// keeps what it took.
     ///
     /// ```
     /// use tidegate_tower::{KeyBy, RateLimitLayer, Settle};
@@ -208,11 +209,10 @@ impl RateLimitBuilder<ByLimit> {
         self
     }
 
-    /// Makes the layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If the key or the name cannot be used, there is no memory for so many keys, or something was set that would have
-    /// no effect.
+    /// Fails if the key or the name is invalid, there is no memory for the keys, or a setting would have no effect.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         check_name(&self.by.name)?;
         let limiter = match &self.by.store {
@@ -249,24 +249,24 @@ impl RateLimitBuilder<ByLimit> {
 }
 
 impl RateLimitBuilder<ByPolicy> {
-    /// Refuses a request that lacks an entry with 400 (INVALID_ARGUMENT for gRPC). Unless told so it is asked about without
-    /// that entry, as rules expect that count only those who have it.
+    /// Refuses requests that lack an entry with 400 (INVALID_ARGUMENT for gRPC). By default they are checked without
+    /// that entry, as rules expect that count only requests with it.
     pub fn deny_missing_entries(mut self) -> Self {
         self.by.denies_missing = true;
         self
     }
 
-    /// Entries that rules are looked up for. Each call makes another descriptor; all of them pass together or none.
-    /// Without any, one descriptor without entries is asked about. An entry that no rule looks at changes nothing:
-    /// [`RateLimitLayer::unused_entries`] names those.
+    /// Adds a descriptor with these entries; rules are looked up for each descriptor, and a request passes if all of
+    /// them do. Without any, one empty descriptor is checked. An entry that no rule uses changes nothing:
+    /// [`RateLimitLayer::unused_entries`] lists such entries.
     pub fn descriptor<N: Into<Arc<str>>>(mut self, entries: impl IntoIterator<Item = (N, KeyBy)>) -> Self {
         self.by.descriptors.push(entries.into_iter().map(|(name, value)| (name.into(), value)).collect());
         self
     }
 
-    /// Which extension of requests has the peer's address: axum's `ConnectInfo<SocketAddr>`, tonic's `TcpConnectInfo`. A
-    /// [`SocketAddr`](std::net::SocketAddr) or an [`IpAddr`] is found without this. Whose headers are believed beyond the
-    /// peer is for the policy to say, in `client_address`.
+    /// Reads the peer's address from an extension of another type, such as axum's `ConnectInfo<SocketAddr>` or tonic's
+    /// `TcpConnectInfo`. A [`SocketAddr`](std::net::SocketAddr) or an [`IpAddr`] is found without this. Which proxy
+    /// headers are trusted is set by `client_address` in the policy.
     pub fn peer_from<T: Send + Sync + 'static>(
         mut self,
         address: impl Fn(&T) -> Option<IpAddr> + Send + Sync + 'static,
@@ -275,16 +275,16 @@ impl RateLimitBuilder<ByPolicy> {
         self
     }
 
-    /// How many units a request takes where no rule says otherwise: 1 unless told otherwise.
+    /// Sets how many units a request takes where no rule sets a cost. Default: 1.
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.by.cost = Some(Arc::new(move |head: &Head<'_>| cost(*head)));
         self
     }
 
-    /// Makes the layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If no rules stand under the domain now, or the descriptors are at fault.
+    /// Fails if the policy has no such domain now, or a descriptor is invalid.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let by = &self.by;
         let policy = by.engine.policy();

@@ -1,4 +1,4 @@
-//! Deciding by one limit, in memory: at once, and without a word to anybody else.
+//! Decisions by one limit, in memory and without awaiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,16 @@ use crate::key::{Extractor, KeyRoom};
 use crate::missing_key::{Named, named_by};
 use crate::{Head, MissingKey, Refusal, ResponseHead};
 
-/// What a response changes of what its request took.
+/// How a response changes what its request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settle {
-    /// Nothing.
+    /// Changes nothing.
     Keep,
-    /// So many units more, whether they fit or not: they were used. What goes beyond the limit makes the next wait.
+    /// Takes this many units more, even beyond the limit, since they were used. Units beyond the limit delay the next
+    /// requests.
     Charge(u64),
-    /// So many units back, at most those that the request took: `Refund(u64::MAX)` gives all of them back.
+    /// Gives this many units back, at most those that the request took: `Refund(u64::MAX)` returns all of them.
     Refund(u64),
 }
 
@@ -32,7 +33,7 @@ pub(super) type SettleBy = Arc<dyn Fn(ResponseHead<'_>) -> Settle + Send + Sync>
 
 pub(super) struct LimitJudge {
     limiter: Limiter,
-    /// For all without a key, apart from every key that somebody could send.
+    /// For all requests without a key, apart from every key that a client could send.
     nameless: DirectLimiter,
     key: Extractor,
     missing: MissingKey,
@@ -45,16 +46,16 @@ pub(super) struct LimitJudge {
     policy_value: Option<HeaderValue>,
 }
 
-/// What a request took, and from whom.
+/// The units that a request took, and their key.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// Nothing if it had no key.
+    /// `None` if the request had no key.
     key: Option<Box<[u8]>>,
     units: u64,
     receipt: Option<Receipt>,
 }
 
-/// What a judge is made of.
+/// The parts that a judge is built from.
 pub(super) struct Made {
     pub(super) limiter: Limiter,
     pub(super) key: Extractor,
@@ -152,7 +153,7 @@ impl LimitJudge {
         self.decide(key, op);
     }
 
-    /// Tells a client how it stands.
+    /// Writes the state of the limit into headers.
     pub(super) fn tell(&self, remaining: u64, wait: Duration, headers: &mut HeaderMap) {
         if let Some(policy) = &self.policy_value {
             headers.append(&RATELIMIT_POLICY, policy.clone());
@@ -164,7 +165,7 @@ impl LimitJudge {
     }
 }
 
-/// A limit as it is told of: its units, and the time in which all of them come back.
+/// A limit as headers show it: its units, and the time in which all of them come back.
 fn shown(limit: &Limit) -> Shown {
     const NANOS_PER_SECOND: u64 = 1_000_000_000;
     let (units, period_ns) = (limit.units(), u64::try_from(limit.period().as_nanos()).unwrap_or(u64::MAX));

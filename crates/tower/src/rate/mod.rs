@@ -1,11 +1,11 @@
-//! Limits on rates, as a layer.
+//! Rate limits as a layer.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what users set up | `builder.rs` |
-//! | the layer, and one request's way through it | `mod.rs` |
-//! | deciding by one limit, in memory | `limit.rs` |
-//! | deciding by the rules of an engine, whose stores may be shared | `policy.rs` |
+//! | the builder | `builder.rs` |
+//! | the layer, and a request's way through it | `mod.rs` |
+//! | decisions by one limit, in memory | `limit.rs` |
+//! | decisions by the rules of an engine, whose stores may be shared | `policy.rs` |
 //! | shadow mode that waits for no store | `watch.rs` |
 
 use std::fmt;
@@ -32,11 +32,11 @@ pub use limit::Settle;
 use policy::{PolicyJudge, Report};
 use watch::{Watch, Watchers};
 
-/// Limits how often a service is called. Make it with [`RateLimitLayer::limit`] or [`RateLimitLayer::policy`]; all
-/// services that one layer makes count together, and so do their clones.
+/// Limits how often a service is called. Create it with [`RateLimitLayer::limit`] or [`RateLimitLayer::policy`]. All
+/// services made by one layer count together, and so do their clones.
 ///
-/// What is over a limit gets 429 with `Retry-After`, `RateLimit`, `RateLimit-Policy` and a problem as JSON (RFC 9457), or
-/// over gRPC RESOURCE_EXHAUSTED with the wait in its details; the service behind is not called.
+/// A request over a limit gets 429 with `Retry-After`, `RateLimit`, `RateLimit-Policy` and a JSON problem body (RFC
+/// 9457), or RESOURCE_EXHAUSTED with the wait in its details over gRPC; the service behind is not called.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -52,14 +52,14 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// Switches the layer while it runs, and tells how many it denied.
+    /// Returns the switch, which sets the mode at run time and counts denials.
     ///
     /// ```
     /// use tidegate_tower::{KeyBy, Mode, RateLimitLayer};
     ///
     /// let layer = RateLimitLayer::limit("100/minute".parse()?, KeyBy::api_key()).mode(Mode::Shadow).build()?;
     /// let switch = layer.switch().clone();
-    /// // Later, from a route for administrators: what would have been denied looks right.
+    /// // Later, from a route for administrators, once the number looks right.
     /// println!("{} would have been denied", switch.would_refuse());
     /// switch.set_mode(Mode::Enforce);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,7 +113,7 @@ impl Doorkeeper for RateLimitLayer {
 
 impl<E> Learns<E> for RateLimitLayer {}
 
-/// What is owed to the response of a request that passed.
+/// The remaining work for the response of a request that passed.
 pub struct Owed {
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
@@ -124,10 +124,10 @@ impl From<Owed> for () {
     fn from(_: Owed) {}
 }
 
-/// A shared store has to be asked.
+/// A shared store must be asked.
 pub struct StoreAsked;
 
-/// What all services of a layer share.
+/// The state that all services of a layer share.
 struct Shared {
     judge: Judge,
     switch: Switch,
@@ -141,28 +141,28 @@ enum Judge {
     Policy(PolicyJudge),
 }
 
-/// What is decided of a request.
+/// The decision about a request.
 enum Verdict {
-    /// It passes. What is left to do with its response, if anything.
+    /// It passes; the ticket, if any, is for its response.
     Pass(Option<Ticket>),
     Deny(Box<Denied>),
 }
 
-/// What is left to do when the response is there. It is moved with each request: what is large is apart.
+/// The remaining work for a response. It moves with each request, so large parts are boxed.
 #[derive(Debug)]
 enum Ticket {
-    /// One limit is told of, as by nearly all that tell.
+    /// One limit is shown, as in nearly all responses that show any.
     One {
         remaining: u64,
         wait: Duration,
     },
-    /// Limits of rules are told of.
+    /// Limits of rules are shown.
     All(Vec<(&'static str, HeaderValue)>),
     More(Box<(Told, Later)>),
 }
 
 impl Ticket {
-    /// Nothing if nothing is left to do.
+    /// Returns `None` if nothing remains to be done.
     fn new(told: Told, later: Later) -> Option<Ticket> {
         match (told, later) {
             (Told::Nothing, Later::Nothing) => None,
@@ -181,7 +181,7 @@ impl Ticket {
     }
 }
 
-/// What a response that passed tells of limits.
+/// The limits that a response shows.
 #[derive(Debug)]
 enum Told {
     Nothing,
@@ -189,7 +189,7 @@ enum Told {
     All(Vec<(&'static str, HeaderValue)>),
 }
 
-/// What is counted when the response is there.
+/// The counts to be made when the response is there.
 #[derive(Debug)]
 enum Later {
     Nothing,
@@ -199,7 +199,7 @@ enum Later {
 }
 
 impl Shared {
-    /// The verdict, if no store has to be waited for.
+    /// Decides without awaiting. Returns `None` if a shared store must be asked.
     fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         match &self.judge {
             Judge::Limit(judge) => Some(judge.judge(head)),
@@ -207,7 +207,7 @@ impl Shared {
         }
     }
 
-    /// The verdict of a store that may have to be waited for.
+    /// Decides by a store that may have to be awaited.
     async fn judge(&self, parts: &Parts) -> Verdict {
         let head = &Head::of_parts(parts);
         match &self.judge {
@@ -216,8 +216,8 @@ impl Shared {
         }
     }
 
-    /// What becomes of a request that is denied, that a store has to be asked about, or that is only watched: out of the
-    /// way of those that pass at once.
+    /// Handles a request that is denied, needs a shared store, or is only watched: apart from the path of requests that
+    /// pass at once.
     #[cold]
     #[inline(never)]
     fn go_on(self: &Arc<Shared>, head: &Head<'_>, verdict: Option<Verdict>) -> Entered<Owed, StoreAsked> {
@@ -234,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// What is owed to the response. What only watches must not be felt.
+    /// The remaining work for the response. A layer in shadow mode shows nothing.
     #[inline]
     fn owed(self: &Arc<Shared>, ticket: Ticket) -> Owed {
         let is_felt = self.switch.mode() == Mode::Enforce;
@@ -242,7 +242,8 @@ impl Shared {
         Owed { shared: Arc::clone(self), ticket }
     }
 
-    /// What a verdict comes to in the present mode: what is left to do when the request has passed, or the answer.
+    /// Applies a verdict in the current mode: returns what remains for the response of a request that passes, or the
+    /// answer.
     fn settle_on(self: &Arc<Shared>, verdict: Verdict, headers: &HeaderMap) -> Result<Option<Owed>, Answer> {
         match verdict {
             Verdict::Pass(ticket) => Ok(ticket.map(|ticket| self.owed(ticket))),
@@ -257,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Tells and counts what is left when the response is there. What has to be waited for is returned.
+    /// Adds headers and counts when the response is there. Returns what must be awaited.
     fn finish<B>(
         self: &Arc<Shared>,
         ticket: Ticket,

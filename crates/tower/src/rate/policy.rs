@@ -1,4 +1,4 @@
-//! Deciding by the rules of an engine. Which stores it asks, and what happens when one does not answer, is its matter.
+//! Decisions by the rules of an engine, which chooses the stores and handles their failures.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -21,9 +21,9 @@ use crate::{Head, Reason, Refusal, ResponseHead};
 pub(super) struct PolicyJudge {
     pub(super) engine: Arc<Engine>,
     pub(super) domain: Box<str>,
-    /// What is asked about: the entries of each descriptor.
+    /// The entries of each descriptor.
     pub(super) descriptors: Box<[Wanted]>,
-    /// Whether a request that lacks an entry is refused, rather than asked about without it.
+    /// Whether a request that lacks an entry is refused, rather than checked without it.
     pub(super) denies_missing: bool,
     pub(super) peer: Peer,
     pub(super) cost: Option<CostOf>,
@@ -31,10 +31,10 @@ pub(super) struct PolicyJudge {
     pub(super) address_missed: AddressMissed,
 }
 
-/// The entries of a descriptor, and where their values stand.
+/// The entries of a descriptor, and the extractors of their values.
 pub(super) type Wanted = Box<[(Arc<str>, Extractor)]>;
 
-/// The values of the entries of all descriptors, one after the other; none where a request lacks one.
+/// The values of the entries of all descriptors, one after the other; `None` for an entry that a request lacks.
 type Values = Vec<Option<String>>;
 
 /// A request, kept until its response is known.
@@ -47,7 +47,7 @@ pub(super) struct Report {
     started: Time,
 }
 
-/// What else is asked about.
+/// The facts to be checked beside the request itself.
 #[derive(Debug)]
 struct About {
     values: Values,
@@ -60,7 +60,7 @@ impl PolicyJudge {
         &self.domain
     }
 
-    /// The verdict, if the engine has to wait for no shared store.
+    /// Decides without awaiting. Returns `None` if the engine must wait for a shared store.
     pub(super) fn judge_at_once(&self, head: &Head<'_>) -> Option<Verdict> {
         let Some(values) = self.values(head) else { return Some(without_entry()) };
         let engine = self.engine.at_once(&self.domain)?;
@@ -126,7 +126,7 @@ impl PolicyJudge {
         Verdict::Pass(Ticket::new(told, later))
     }
 
-    /// The values of all entries; nothing if one is missing and that is to be denied.
+    /// The values of all entries, or `None` if one is missing and such requests are denied.
     fn values(&self, head: &Head<'_>) -> Option<Values> {
         let mut values = Values::new();
         for (_, extractor) in self.descriptors.iter().flatten() {
@@ -139,7 +139,7 @@ impl PolicyJudge {
         Some(values)
     }
 
-    /// What is asked about beside the request itself.
+    /// Collects what is checked beside the request itself.
     fn about(
         &self,
         head: &Head<'_>,
@@ -150,13 +150,13 @@ impl PolicyJudge {
     ) -> About {
         let address = self.peer.find(head).map(|peer| asked.client_address(policy, peer));
         if address.is_none() && parts.address {
-            self.address_missed.tell(Some(&self.domain), "rules that go by it do not count it");
+            self.address_missed.tell(Some(&self.domain), "rules that count by address do not count it");
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head)).min(COST_MAX);
         About { values, address, cost }
     }
 
-    /// The entries of all descriptors that a request has, one after the other.
+    /// The entries that a request has, of all descriptors, one after the other.
     fn entries<'a>(&'a self, about: &'a About) -> Vec<Entry<'a>> {
         let named = self.descriptors.iter().flatten().zip(&about.values);
         named.filter_map(|((key, _), value)| Some(Entry { key, value: value.as_deref()? })).collect()
@@ -184,14 +184,14 @@ impl PolicyJudge {
         self.engine.clock().now()
     }
 
-    /// A response that is there now, as rules look at it.
+    /// A response that has just arrived, as rules see it.
     pub(super) fn response(&self, started: Time, head: ResponseHead<'_>) -> Response {
         let elapsed = self.now().as_nanos().saturating_sub(started.as_nanos());
         let (status, bytes) = (head.status().as_u16(), head.bytes().unwrap_or(0));
         Response { status, bytes, millis: elapsed / 1_000_000 }
     }
 
-    /// Reports a response, for rules that count those. What a shared store has to be told is returned.
+    /// Reports a response to rules that count responses. Returns what must be sent to a shared store.
     pub(super) fn report_at_once(
         &self,
         report: Box<Report>,
@@ -217,10 +217,9 @@ impl PolicyJudge {
 }
 
 impl RateLimitLayer {
-    /// Names of entries that its descriptors have and no rule of its domain looks at: misspelt ones, mostly, since rules
-    /// that do not apply let all pass. It asks the rules as they are now. They may be loaded again with others, so that
-    /// the layer is made all the same: tell it in your log, at the start and after each reload. A layer by one limit has
-    /// none.
+    /// Returns the names of entries that no rule of the domain uses now: mostly misspelt names, and a rule that does
+    /// not apply lets everything pass. The layer is built all the same, since rules can be reloaded: log these names at
+    /// the start and after each reload. A layer by one limit has none.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -247,7 +246,7 @@ impl RateLimitLayer {
     }
 }
 
-/// What is told of an outcome that lets pass.
+/// The limits that the response of an allowed outcome shows.
 fn told(outcome: &Outcome, now: impl Fn() -> Time) -> Told {
     let mut headers = Vec::new();
     http_headers::tell(outcome, Some(Headers::Standard), now, |name, value| {

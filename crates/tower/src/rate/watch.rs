@@ -1,4 +1,4 @@
-//! Shadow mode on a shared store: what would have become of a request is found out beside it, and nobody waits for it.
+//! Shadow mode on a shared store: the decision is made beside the request, which does not wait for it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Judge, Later, PolicyJudge, Shared, Ticket, Told, Verdict};
 use crate::ResponseHead;
 use crate::bounds::WATCHED_MAX;
 
-/// How many requests a store may be asked about at once.
+/// Bounds how many requests in shadow mode a store is asked about at the same time.
 pub(super) struct Watchers(Arc<Semaphore>);
 
 impl Default for Watchers {
@@ -22,7 +22,7 @@ impl Default for Watchers {
     }
 }
 
-/// Tells those who find out of a response what it was.
+/// Passes a response to the task that decides about its request.
 #[derive(Debug)]
 pub(super) struct Watch {
     started: Time,
@@ -37,7 +37,8 @@ impl Watch {
 }
 
 impl Shared {
-    /// Has a request judged in a task of its own. Nothing if it passes without: too many are under way.
+    /// Decides about a request in a task of its own. Returns `None` if too many are under way: the request passes
+    /// unjudged.
     pub(super) fn watch(self: &Arc<Shared>, parts: Parts) -> Option<Ticket> {
         let Judge::Policy(judge) = &self.judge else { return None };
         let (runtime, started) = (Handle::try_current().ok()?, judge.now());
@@ -53,7 +54,7 @@ impl Shared {
         Ticket::new(Told::Nothing, Later::Watch(Box::new(Watch { started, tell })))
     }
 
-    /// Counts what would have become of a request, and its response, for rules that count those.
+    /// Counts the decision about a request, and its response for rules that count responses.
     async fn watched(&self, verdict: Verdict, told: oneshot::Receiver<Response>) {
         let ticket = match verdict {
             Verdict::Deny(_) => return self.switch.count(Judgement::WouldShed),

@@ -1,4 +1,4 @@
-//! Reading `Retry-After`.
+//! Parsing of `Retry-After`.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,8 +8,8 @@ use tidegate_core::Time;
 
 use crate::bounds::RETRY_AFTER_BYTES_MAX;
 
-/// What `Retry-After` says: so many seconds, or until a date; nothing if it is missing or cannot be read. A date counts
-/// from the response's own `Date`, so that clocks that differ do no harm; from `now` if that is missing.
+/// Returns the time to wait that `Retry-After` states, in seconds or as a date, or `None` if it is missing or invalid.
+/// A date counts from the response's own `Date`, so that clocks that differ do no harm; from `now` if that is missing.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How many retries there may be in all. Without a budget, a server that refuses half of what it gets would get half as
-//! much again, and soon refuse all of it.
+//! The bound on all retries together. Without a budget, a server that refuses half of its requests would get half as
+//! many again, and soon refuse all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,26 +7,26 @@ use tidegate_core::DirectLimiter;
 
 use crate::bounds::RETRIES_SAVED_MAX;
 
-/// A share of all requests, and a rate that is there however few requests there are.
+/// A share of all requests, plus a rate that is available however few requests there are.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// What each request adds, in thousandths of a retry.
+    /// The share that each request adds, in thousandths of a retry.
     share: u64,
-    /// What was saved, in thousandths of a retry.
+    /// The saved retries, in thousandths of a retry.
     saved: AtomicU64,
-    /// Retries that are there in any case.
+    /// Retries that are available in any case.
     least: Option<DirectLimiter>,
 }
 
 const THOUSAND: u64 = 1_000;
 
 impl Budget {
-    /// `share` is in thousandths.
+    /// Creates a budget; `share` is in thousandths.
     pub(super) fn new(share: u64, least: Option<DirectLimiter>) -> Budget {
         Budget { share, saved: AtomicU64::new(0), least }
     }
 
-    /// A request was sent for the first time.
+    /// Counts a request that is sent for the first time.
     pub(super) fn note_request(&self) {
         let more = |saved: u64| Some(saved.saturating_add(self.share).min(RETRIES_SAVED_MAX * THOUSAND));
         // The closure never gives up.

@@ -1,4 +1,4 @@
-//! What users set up.
+//! The builder of a retry policy.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use crate::bounds::{RETRIES_MAX, RETRY_WAIT_MAX};
 use crate::error::check_time;
 use crate::shed::seed;
 
-/// Sets up a [`RetryPolicy`].
+/// Builds a [`RetryPolicy`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RetryBuilder {
@@ -28,7 +28,7 @@ pub struct RetryBuilder {
 }
 
 impl RetryPolicy {
-    /// A policy with numbers of its own.
+    /// Returns a builder with the default numbers.
     ///
     /// ```
     /// use std::time::Duration;
@@ -65,56 +65,57 @@ impl Default for RetryPolicy {
 }
 
 impl RetryBuilder {
-    /// How often one request is sent again at most: 3 times unless told otherwise.
+    /// Sets the most retries of one request. Default: 3.
     pub fn retries(mut self, times: u32) -> Self {
         self.retries_max = times;
         self
     }
 
-    /// The longest wait before a request is sent again: 30 s unless told otherwise. Who would have to wait for longer gets
-    /// the refusal at once.
+    /// Sets the longest wait before a retry. Default: 30 s. A request that would have to wait longer is not retried:
+    /// the caller gets the refusal at once.
     pub fn wait_max(mut self, wait: Duration) -> Self {
         self.wait_max = wait;
         self
     }
 
-    /// The wait where the server says none, for the first retry; each further one waits twice as long. 100 ms unless told
-    /// otherwise.
+    /// Sets the wait before the first retry if the server states none; each further retry waits twice as long. Default:
+    /// 100 ms.
     pub fn backoff(mut self, first: Duration) -> Self {
         self.backoff = first;
         self
     }
 
-    /// The share of a wait that is added to it at most, so that not all come back at once: 0.25 unless told otherwise.
+    /// Sets the largest random share that is added to a wait, so that clients do not come back all at once. Default:
+    /// 0.25.
     pub fn jitter(mut self, share: f64) -> Self {
         self.jitter = share;
         self
     }
 
-    /// The share of all requests that may be sent again, and how many a second may be besides: 0.1 and 10 unless told
-    /// otherwise.
+    /// Sets the share of all requests that may be retried, and the retries per second that are allowed besides.
+    /// Defaults: 0.1 and 10.
     pub fn budget(mut self, share: f64, least_per_second: u64) -> Self {
         self.share = share;
         self.least_per_second = least_per_second;
         self
     }
 
-    /// Where time comes from that dates in `Retry-After` are compared with, and the least of the budget counts in.
+    /// Sets the clock for dates in `Retry-After` and for the budget's retries per second.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// What the jitter follows from, as for tests: other numbers in each process unless told otherwise.
+    /// Sets the seed of the jitter, for tests. By default it is different in each process.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Makes the policy.
+    /// Builds the policy.
     ///
     /// # Errors
-    /// If a number is out of its range.
+    /// Fails if a number is out of range.
     pub fn build(self) -> Result<RetryPolicy, ConfigError> {
         if self.retries_max > RETRIES_MAX {
             return Err(ConfigError::number("retries", self.retries_max, format!("at most {RETRIES_MAX}")));

@@ -1,4 +1,4 @@
-//! Calls of gRPC that were refused: a status without a message before it ("trailers only"), and when to come back.
+//! Refused gRPC calls: a status without a message before it ("trailers only"), and when to retry.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::retry_after;
 use crate::bounds::GRPC_DETAILS_BYTES_MAX;
 use crate::grpc::{DETAILS, PUSHBACK, RETRY_INFO, STATUS, code};
 
-/// How long to wait before a call is sent again. Nothing if it was not refused, or the server does not say when: then it
-/// may be something that no waiting helps against, such as a message that is too large.
+/// The time to wait before a call is retried. `None` if it was not refused, or if the server states no time: then
+/// waiting may not help, as with a message that is too large.
 pub(super) fn wait(headers: &HeaderMap, now: impl FnOnce() -> Time) -> Option<Duration> {
     let code: u32 = headers.get(STATUS)?.to_str().ok()?.parse().ok()?;
     if ![code::RESOURCE_EXHAUSTED, code::UNAVAILABLE].contains(&code) {
@@ -23,7 +23,7 @@ pub(super) fn wait(headers: &HeaderMap, now: impl FnOnce() -> Time) -> Option<Du
     }
 }
 
-/// The delay of the `google.rpc.RetryInfo` among the details of a `google.rpc.Status`, if there is one.
+/// The delay of the `google.rpc.RetryInfo` in the details of a `google.rpc.Status`, if there is one.
 fn retry_delay(details: &HeaderValue) -> Option<Duration> {
     let details = Some(details.as_bytes()).filter(|details| details.len() <= GRPC_DETAILS_BYTES_MAX)?;
     let status = from_base64(details)?;
@@ -36,7 +36,7 @@ fn retry_delay(details: &HeaderValue) -> Option<Duration> {
     (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
 }
 
-/// The fields of a message, with their numbers, as far as they can be read.
+/// The fields of a message with their numbers, as far as they can be parsed.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
@@ -44,7 +44,7 @@ struct Fields<'a>(&'a [u8]);
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a kind that nobody looks for.
+    /// A field of a type that is not needed.
     Other,
 }
 
@@ -55,12 +55,13 @@ impl<'a> Value<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A field that holds text or another message.
+    /// The first field with this number that holds text or a nested message.
     fn bytes(mut self, number: u64) -> Option<&'a [u8]> {
         self.find_map(|(one, value)| value.bytes().filter(|_| one == number))
     }
 
-    /// A field that holds a number: zero is not written. Nothing if it holds something else.
+    /// The number in a field: zero if it is missing, since zero is not written. `None` if the field holds something
+    /// else.
     fn number(mut self, number: u64) -> Option<u64> {
         match self.find(|(one, _)| *one == number) {
             None => Some(0),
@@ -108,7 +109,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Bytes as headers carry them, with padding or without.
+/// Decodes the bytes of a header, with or without padding.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
     let (mut bytes, mut group, mut bits) = (Vec::with_capacity(text.len() * 3 / 4), 0_u32, 0);

@@ -1,12 +1,12 @@
-//! Clients that come back when they were told to, and not too often.
+//! Client retries that honour `Retry-After`, within a budget.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what users set up | `builder.rs` |
-//! | when a request is sent again | `mod.rs` |
-//! | reading `Retry-After` | `after.rs` |
-//! | reading refusals of gRPC | `call.rs` |
-//! | how many retries there may be in all | `budget.rs` |
+//! | the builder | `builder.rs` |
+//! | when a request is retried | `mod.rs` |
+//! | parsing of `Retry-After` | `after.rs` |
+//! | parsing of refused gRPC calls | `call.rs` |
+//! | the bound on all retries | `budget.rs` |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,18 +26,18 @@ pub use after::retry_after;
 use budget::Budget;
 pub use builder::RetryBuilder;
 
-/// Sends requests again that were refused, for [`tower::retry`]: when the server said, with jitter, and within a budget.
+/// Retries refused requests, for [`tower::retry`]: when the server asks, with jitter, and within a budget.
 ///
-/// - 429 is sent again whatever the method: the server did nothing. 503 only where the method is idempotent.
-/// - A call of gRPC is sent again if it was refused before its first message, with RESOURCE_EXHAUSTED or UNAVAILABLE, and
-///   the server says when: in `grpc-retry-pushback-ms`, in a `RetryInfo` or in `Retry-After`.
-/// - It waits as long as `Retry-After` says (seconds or a date), never less, and up to a quarter more, so that not all
-///   clients come back at once. Without that header it waits 100 ms, and twice as long each time.
-/// - Who would have to wait for longer than 30 s gets the refusal at once.
-/// - Of all requests at most a tenth is sent again, and ten a second besides: a server that is down must not get much
-///   more load than one that is up.
+/// - 429 is retried whatever the method, since the server did nothing. 503 is retried only if the method is idempotent.
+/// - A gRPC call is retried if it was refused before its first message, with RESOURCE_EXHAUSTED or UNAVAILABLE, and the
+///   server states a time: in `grpc-retry-pushback-ms`, in a `RetryInfo` or in `Retry-After`.
+/// - A retry waits as long as `Retry-After` states (seconds or a date), never less, and up to a quarter more, so that
+///   clients do not come back all at once. Without that header it waits 100 ms, and twice as long each time.
+/// - A request that would have to wait for more than 30 s is not retried: the caller gets the refusal at once.
+/// - At most a tenth of all requests is retried, and ten a second besides: a server that is down must not get much more
+///   load than one that is up.
 ///
-/// All of these can be changed, with [`RetryPolicy::builder`]. Clones share the budget.
+/// All of these can be changed with [`RetryPolicy::builder`]. Clones share the budget.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -74,7 +74,7 @@ pub use builder::RetryBuilder;
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     shared: Arc<Shared>,
-    /// How often the request of this clone was sent again.
+    /// How often the request of this clone was retried.
     retried: u32,
 }
 
@@ -86,13 +86,13 @@ struct Shared {
     jitter: f64,
     budget: Budget,
     clock: Clock,
-    /// What the next roll is made from.
+    /// The state of the random numbers.
     seed: AtomicU64,
 }
 
 impl RetryPolicy {
-    /// How long to wait before a request is sent again that got this answer; nothing if it is not. It asks no budget, and
-    /// counts as the first retry: for clients that are no tower services.
+    /// Returns the time to wait before a request with this response is retried, or `None` if it must not be. It takes
+    /// nothing from the budget, and assumes the first retry: for clients that are not tower services.
     ///
     /// ```
     /// use http::{HeaderMap, Method, StatusCode};

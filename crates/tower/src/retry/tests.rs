@@ -11,7 +11,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 
 use super::*;
 
-/// A server that answers from a list, and 200 when that is over; it notes when it was asked.
+/// A server that answers from a list, and then 200; it records the time of each request.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<Vec<Response<()>>>>,
@@ -27,7 +27,7 @@ impl Server {
         server
     }
 
-    /// Milliseconds between the questions.
+    /// Milliseconds between the requests.
     fn pauses(&self) -> Vec<u128> {
         self.asked.lock().unwrap().windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect()
     }

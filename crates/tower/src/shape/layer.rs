@@ -1,4 +1,4 @@
-//! The layer that shapes a client's calls.
+//! The layer that shapes a client's requests.
 
 use std::fmt;
 use std::future::Future;
@@ -14,9 +14,9 @@ use tower_service::Service;
 use super::{NotNow, ShapeError, Shaper};
 use crate::head::Head;
 
-/// Sends a client's requests at an even pace. Those that would have to wait for too long fail with [`Shaped::Refused`].
+/// Sends a client's requests at an even pace. Requests that would have to wait too long fail with [`Shaped::Refused`].
 ///
-/// While a request waits it holds a clone of the client behind that is ready.
+/// A waiting request holds a clone of the client behind that is ready.
 ///
 /// ```
 /// use tidegate_tower::{ShapeLayer, Shaper, ShaperConfig};
@@ -34,13 +34,13 @@ pub struct ShapeLayer {
 type CostOf = dyn Fn(Head<'_>) -> u64 + Send + Sync;
 
 impl ShapeLayer {
-    /// A layer before which all requests cost one unit.
+    /// Creates a layer in which each request costs one unit.
     #[must_use]
     pub fn new(shaper: Shaper) -> ShapeLayer {
         ShapeLayer { shaper, cost: None }
     }
 
-    /// What a request costs, by a closure.
+    /// Sets the cost of a request by a closure.
     #[must_use]
     pub fn cost(self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> ShapeLayer {
         ShapeLayer { cost: Some(Arc::new(cost)), ..self }
@@ -62,14 +62,14 @@ pub struct Shape<S> {
     layer: ShapeLayer,
 }
 
-/// Why a request of a client has failed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Shaped<E> {
-    /// It would have had to wait for too long. Nothing was sent.
+    /// The request would have had to wait too long. It was not sent.
     #[error(transparent)]
     Refused(ShapeError),
-    /// The client behind has failed.
+    /// The client behind failed.
     #[error(transparent)]
     Inner(E),
 }
@@ -102,7 +102,7 @@ where
 }
 
 impl<S> Shape<S> {
-    /// Sends a request that has to be looked at first.
+    /// Sends a request whose cost a closure returns.
     #[inline(never)]
     fn look_and_call<A>(&mut self, request: Request<A>) -> ShapeFuture<S, A>
     where
@@ -116,7 +116,7 @@ impl<S> Shape<S> {
         ShapeFuture { state }
     }
 
-    /// Has a request wait or refuses it, out of the way of those that go at once.
+    /// Queues a request or refuses it, apart from the path of requests that go at once.
     #[cold]
     #[inline(never)]
     fn keep<A>(&mut self, request: Request<A>, not_now: NotNow) -> Box<Kept<S, A>>
@@ -136,7 +136,7 @@ impl<S> Shape<S> {
 }
 
 pin_project! {
-    /// The response of a [`Shape`].
+    /// The future of a [`Shape`].
     pub struct ShapeFuture<S, A>
     where
         S: Service<Request<A>>,
@@ -158,12 +158,12 @@ pin_project! {
     }
 }
 
-/// A client that is ready, and the request that it is to send.
+/// A client that is ready, and the request to send.
 type Call<S, A> = Box<(S, Request<A>)>;
 
 /// A request that does not go at once.
 enum Kept<S, A> {
-    /// There is nothing to call once it has been.
+    /// `call` is `None` once the request has been sent.
     Waiting {
         turn: Pin<Box<dyn Future<Output = ()> + Send>>,
         call: Option<Call<S, A>>,

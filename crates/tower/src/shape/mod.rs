@@ -1,9 +1,9 @@
-//! Shaping: the leaky bucket as a queue, which lets calls out at an even pace.
+//! Shaping: the leaky bucket as a queue, which sends calls at an even pace.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | whose turn it is | `mod.rs` |
-//! | when the next may go | `pace.rs` |
+//! | the queue | `mod.rs` |
+//! | when the next call may go | `pace.rs` |
 //! | the layer for clients | `layer.rs` |
 
 mod layer;
@@ -25,12 +25,12 @@ use crate::runtime_clock::{RuntimeClock, between};
 pub use layer::{Shape, ShapeFuture, ShapeLayer, Shaped};
 use pace::Pace;
 
-/// How many may wait before a [`Shaper`], and for how long.
+/// The bounds of a [`Shaper`]'s queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShaperConfig {
-    /// Most calls that wait.
+    /// The most calls that wait.
     pub depth: usize,
-    /// Longest wait. Who would have to wait for longer is refused at once.
+    /// The longest wait. A call that would have to wait longer is refused at once.
     pub wait: Duration,
 }
 
@@ -40,12 +40,12 @@ impl Default for ShaperConfig {
     }
 }
 
-/// Lets calls out at an even pace, in the order in which they came: the leaky bucket as a queue. A burst becomes a line
-/// of calls one interval apart. Clones are the same shaper.
+/// Sends calls at an even pace, in the order of arrival: the leaky bucket as a queue. A burst becomes a series of calls
+/// one interval apart. Clones are the same shaper.
 ///
-/// There is no task in the background: the first in line waits for its time, the others for their turn. Who drops the
-/// future leaves the line, and those behind move up. Timers are a millisecond fine: calls that are due in the same one
-/// go together, and one that went a few milliseconds late does not delay the next.
+/// No background task runs: the first call waits for its time, the others for their turn. Dropping a call's future
+/// leaves the queue, and the calls behind it move up. Timers have a resolution of 1 ms: calls due in the same
+/// millisecond go together, and a call that starts a few milliseconds late does not delay the next.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -62,7 +62,7 @@ pub struct Shaper(Arc<Shared>);
 
 struct Shared {
     rate: Rate,
-    /// How long one unit takes: nearly all calls cost that much, and a division is slow.
+    /// The time of one unit: nearly all calls cost that much, and a division is slow.
     unit: Duration,
     config: ShaperConfig,
     clock: RuntimeClock,
@@ -72,31 +72,31 @@ struct Shared {
 
 struct Line {
     waiting: BTreeMap<u64, Waiter>,
-    /// The costs of all who wait.
+    /// The total cost of all waiting calls.
     cost: u128,
     next: u64,
 }
 
 struct Waiter {
     cost: u64,
-    /// Tells it that it is the first; nothing if it knows.
+    /// Wakes the call when it becomes the first; `None` once it has been woken.
     first: Option<oneshot::Sender<()>>,
 }
 
-/// Why a call is not let out.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// As many wait as may.
-    #[error("shaper: {max} calls wait, as many as may; try again later")]
+    /// The queue is full.
+    #[error("shaper: the queue is full with {max} calls; try again later")]
     Full {
-        /// How many may.
+        /// The most calls that may wait.
         max: usize,
     },
-    /// It would have to wait for too long.
+    /// The call would have to wait too long.
     #[error("shaper: the call would have to wait for {wait:?}, longer than {max:?}; try again later")]
     TooLong {
-        /// How long it would have to wait.
+        /// The time that the call would have to wait.
         wait: Duration,
         /// The longest wait.
         max: Duration,
@@ -104,16 +104,16 @@ pub enum ShapeError {
     /// The cost is zero or too large.
     #[error("cost: {cost} is out of range; use 1 to {SHAPE_COST_MAX}")]
     Cost {
-        /// The cost.
+        /// The cost that was given.
         cost: u64,
     },
 }
 
 impl Shaper {
-    /// Lets out one unit of cost each interval of `rate`.
+    /// Creates a shaper that lets out one unit of cost each interval of `rate`.
     ///
     /// # Errors
-    /// If the depth or the wait is zero or beyond its bound.
+    /// Fails if the depth or the wait is zero or beyond its bound.
     pub fn new(rate: Rate, config: ShaperConfig) -> Result<Shaper, ConfigError> {
         check_count("depth", config.depth as u64, QUEUE_DEPTH_MAX as u64)?;
         check_time("wait", config.wait, WAIT_MAX)?;
@@ -122,10 +122,10 @@ impl Shaper {
         Ok(Shaper(Arc::new(Shared { rate, unit, config, clock: RuntimeClock::start(), pace, line })))
     }
 
-    /// Waits until a call of this cost may go; those behind it then wait for `cost` intervals.
+    /// Waits until a call of this cost may go; the calls behind it then wait for `cost` intervals.
     ///
     /// # Errors
-    /// At once, if too many wait, it would have to wait for too long, or the cost is out of its range.
+    /// Fails at once if the queue is full, the call would have to wait too long, or the cost is out of range.
     pub async fn acquire(&self, cost: u64) -> Result<(), ShapeError> {
         match self.enter(cost) {
             Ok(()) => Ok(()),
@@ -137,13 +137,13 @@ impl Shaper {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiting calls.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.lock().waiting.len()
     }
 
-    /// Lets a call out at once if nobody is before it, or puts it in line.
+    /// Lets a call out at once if none is before it, or queues it.
     #[inline]
     fn enter(&self, cost: u64) -> Result<(), NotNow> {
         if !(1..=SHAPE_COST_MAX).contains(&cost) {
@@ -154,7 +154,7 @@ impl Shaper {
         if shared.pace.try_go(now, takes) { Ok(()) } else { self.join(now, cost, takes) }
     }
 
-    /// Puts a call in line, unless nobody is before it any more.
+    /// Queues a call, unless none is before it any more.
     #[cold]
     fn join(&self, now: Time, cost: u64, takes: Duration) -> Result<(), NotNow> {
         let (shared, config) = (&*self.0, &self.0.config);
@@ -190,18 +190,18 @@ fn time_at(rate: Rate, cost: u128) -> Duration {
 }
 
 impl Shared {
-    /// How long so many units take, rounded up.
+    /// The time of this many units, rounded up.
     #[inline]
     fn time_of(&self, cost: u128) -> Duration {
         if cost == 1 { self.unit } else { time_at(self.rate, cost) }
     }
 
-    /// Whoever panicked under this lock left the line whole: nothing under it calls foreign code.
+    /// Locks the queue, also after a panic: nothing under the lock calls foreign code.
     fn lock(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place out of the line, and tells the new first if that has changed.
+    /// Takes a call out of the queue, and wakes the new first call if that has changed.
     fn leave(&self, place: u64) {
         let mut line = self.lock();
         let tell = line.remove(place);
@@ -224,22 +224,22 @@ impl Line {
     }
 }
 
-/// What a call gets that does not go at once.
+/// The result for a call that does not go at once.
 enum NotNow {
     Turn(Turn),
     Refused(ShapeError),
 }
 
-/// A place in line. Whoever drops it leaves.
+/// A place in the queue. Dropping it leaves the queue.
 struct Turn {
     shared: Arc<Shared>,
     place: u64,
-    /// Nothing for who is the first from the start.
+    /// `None` for a call that is the first from the start.
     told: Option<oneshot::Receiver<()>>,
 }
 
 impl Turn {
-    /// Waits until it is the first, then until it is time, and leaves the line by going.
+    /// Waits until it is the first, then until its time, and then leaves the queue.
     async fn go(mut self) {
         if let Some(told) = self.told.take() {
             // Who is before tells before it leaves, in any case.
@@ -273,7 +273,8 @@ mod tests {
 
     use super::*;
 
-    /// Who saw that somebody waits, and has the lock when nobody does any more: a timer would hold it up, and all behind.
+    /// A call that saw others waiting may get the lock when none waits any more: then it goes at once, since a timer
+    /// would delay it and all behind it.
     #[tokio::test(start_paused = true)]
     async fn who_finds_the_line_left_goes_at_once() {
         let shaper = Shaper::new("1000/s".parse().unwrap(), ShaperConfig::default()).unwrap();

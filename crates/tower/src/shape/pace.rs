@@ -1,4 +1,4 @@
-//! When the next call may go: one word, so that a call that nobody is before needs no lock.
+//! When the next call may go: one word, so that a call with none before it needs no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,19 +8,20 @@ use tidegate_core::Time;
 use crate::bounds::SHAPE_CATCH_UP;
 use crate::runtime_clock::between;
 
-/// An instant, and a mark above it that somebody waits. With the mark only those change it who hold the lock of the line.
+/// An instant, with a bit above it that is set while calls wait. While it is set, only holders of the queue's lock
+/// change the word.
 pub(super) struct Pace(AtomicU64);
 
 /// Above all instants.
 const WAITED_FOR: u64 = Time::MAX.as_nanos() + 1;
 
 impl Pace {
-    /// The next may go at any time.
+    /// The next call may go at any time.
     pub(super) fn new() -> Pace {
         Pace(AtomicU64::new(Time::default().as_nanos()))
     }
 
-    /// A call goes that takes so long, if it is time and nobody waits.
+    /// Lets a call of duration `takes` go, if it is time and none waits.
     #[inline]
     pub(super) fn try_go(&self, now: Time, takes: Duration) -> bool {
         let mut free = self.0.load(Ordering::Relaxed);
@@ -35,29 +36,29 @@ impl Pace {
         false
     }
 
-    /// Somebody waits, or is about to: from now on nobody goes who does not hold the lock, which the caller does.
+    /// Marks that calls wait: from now on only holders of the lock let calls go. The caller holds the lock.
     pub(super) fn is_waited_for(&self) {
         self.0.fetch_or(WAITED_FOR, Ordering::Relaxed);
     }
 
-    /// Nobody waits any more. The caller holds the lock.
+    /// Clears the mark. The caller holds the lock.
     pub(super) fn nobody_waits(&self) {
         self.0.fetch_and(!WAITED_FOR, Ordering::Relaxed);
     }
 
-    /// When the next may go.
+    /// When the next call may go.
     pub(super) fn free(&self) -> Time {
         Time::from_nanos(self.0.load(Ordering::Relaxed) & !WAITED_FOR)
     }
 
-    /// One goes that waited. The caller holds the lock.
+    /// Lets a waiting call go. The caller holds the lock.
     pub(super) fn go(&self, now: Time, takes: Duration) {
         self.0.store(after(self.free(), now, takes).as_nanos() | WAITED_FOR, Ordering::Relaxed);
     }
 }
 
-/// When the next may go after a call that goes now. It is counted from when this one was due, and not from when the timer
-/// woke it: each would be a little later than the one before, and a fast rate would never be reached.
+/// When the next call may go after one that goes now. Counted from when this call was due, not from when its timer
+/// fired: else each call would be a little later than the one before, and a fast rate would never be reached.
 fn after(free: Time, now: Time, takes: Duration) -> Time {
     let due = if between(free, now) <= SHAPE_CATCH_UP { free } else { now };
     due.plus(takes)

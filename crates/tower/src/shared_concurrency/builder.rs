@@ -1,4 +1,4 @@
-//! How a shared concurrency layer is set up.
+//! The builder of a shared concurrency layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::key::KeyBy;
 use crate::missing_key::MissingKey;
 use crate::refuser::RefuserConfig;
 
-/// What a [`SharedConcurrencyLayer`] does while the store does not answer.
+/// How a [`SharedConcurrencyLayer`] decides while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreFailure {
-    /// All requests pass. Put a limit of this process behind it.
+    /// Lets all requests pass. Place a limit of this process behind it.
     Allow,
-    /// All requests are refused with 503.
+    /// Refuses all requests with 503.
     Deny,
-    /// So many are in progress at once in this process, for each key if there are keys. Those that came in by the store
-    /// count too.
+    /// Limits the requests in progress in this process to this number, for each key if there are keys. Requests that
+    /// the store let in count too.
     Local(u64),
 }
 
-/// Sets a [`SharedConcurrencyLayer`] up.
+/// Builds a [`SharedConcurrencyLayer`].
 pub struct SharedConcurrencyBuilder {
     engine: Arc<Engine>,
     name: Box<str>,
@@ -62,7 +62,7 @@ impl SharedConcurrencyBuilder {
         }
     }
 
-    /// The limit is for each key.
+    /// Applies the limit to each key.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -77,56 +77,56 @@ impl SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { key: Some(key), ..self }
     }
 
-    /// Room for so many keys with requests in progress in this process, which counts with [`OnStoreFailure::Local`]
-    /// while the store does not answer; 100,000 if nothing is said. Further ones are refused with 503 then.
+    /// Sets the number of keys that can have requests in progress in this process, for [`OnStoreFailure::Local`] while
+    /// the store does not answer. Default: 100,000. Requests of further keys then get 503.
     #[must_use]
     pub fn keys(self, keys: usize) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { keys: Some(keys), ..self }
     }
 
-    /// What becomes of requests without a key. If nothing is said, they count as one.
+    /// Sets how requests without a key are treated. Default: [`MissingKey::Share`].
     #[must_use]
     pub fn missing_key(self, missing: MissingKey) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { missing: Some(missing), ..self }
     }
 
-    /// Who is above the limit of its key hears 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503, because that is a limit
-    /// of its own and not a service that is overloaded.
+    /// Answers requests above the limit of their key with 429 (RESOURCE_EXHAUSTED for gRPC) instead of 503: the client
+    /// has reached its own limit, and the service is not overloaded.
     #[must_use]
     pub fn too_many_requests(self) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { too_many: true, ..self }
     }
 
-    /// For how long a process that died keeps its places: 10 s, if nothing is said. Requests may take longer: their leases
-    /// are renewed three times in this time, which costs the store a call each.
+    /// Sets how long the permits of a process that died stay taken. Default: 10 s. Requests may take longer: a lease is
+    /// renewed three times in this time, which costs one call to the store each.
     #[must_use]
     pub fn lease(self, lease: Duration) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { lease, ..self }
     }
 
-    /// What happens while the store does not answer. If nothing is said, each process lets in the limit by itself.
+    /// Sets how the layer decides while the store does not answer. By default each process applies the limit by itself.
     #[must_use]
     pub fn on_store_failure(self, on_store_failure: OnStoreFailure) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { on_store_failure, ..self }
     }
 
-    /// When those who are refused are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is out of its bounds, the name or the key is at fault, or something was
-    /// set that would have no effect.
+    /// Fails if a number is zero or too large, a duration is out of its bounds, the name or the key is invalid, or a
+    /// setting would have no effect.
     pub fn build(self) -> Result<SharedConcurrencyLayer, ConfigError> {
         let refuser = self.refuser.build()?;
         check_count("limit", self.limit, PERMIT_LIMIT_MAX)?;
@@ -181,7 +181,7 @@ impl fmt::Debug for SharedConcurrencyBuilder {
     }
 }
 
-/// Checks that where there is no key nothing is said of keys.
+/// Checks that nothing is set about keys if there is no key.
 fn check_keyless(keys: bool, missing_key: bool, too_many_requests: bool) -> Result<(), ConfigError> {
     for (field, is_said) in [("keys", keys), ("missing_key", missing_key), ("too_many_requests", too_many_requests)] {
         if is_said {

@@ -1,4 +1,4 @@
-//! What a shared concurrency layer is asked and told from outside.
+//! The handle of a shared concurrency layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,33 +11,34 @@ use super::{Shared, SharedPermit, Whose, holder, keyed, metrics};
 use crate::refusal::Refusal;
 use crate::switch::Switch;
 
-/// What a [`SharedConcurrencyLayer`](crate::SharedConcurrencyLayer) is asked and told from outside. Clones are of the same
-/// layer.
+/// Metrics, switch and permits of a [`SharedConcurrencyLayer`](crate::SharedConcurrencyLayer). Clones belong to the
+/// same layer.
 #[derive(Clone)]
 pub struct SharedConcurrencyHandle(Arc<Shared>);
 
-/// What became of the places of a layer, in this process.
+/// The counts of a layer in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedConcurrencyCounts {
-    /// Requests that are in progress now, with or without a place in the store.
+    /// Requests in progress now, with or without a permit in the store.
     pub in_flight: u64,
-    /// Requests, and others who asked for a place, that were refused: there was none, or they had no key.
+    /// Requests, and other attempts to acquire a permit, that were refused: no permit was free, or they had no key.
     pub refused: u64,
     /// Requests that passed in [`Mode::Shadow`](crate::Mode::Shadow) and would have been refused.
     pub would_refuse: u64,
-    /// Places that the store gave.
+    /// Permits that the store granted.
     pub acquired: u64,
     /// Leases that were renewed.
     pub renewed: u64,
-    /// Places whose lease had ended in the store while the request was in progress: somebody else may have had them.
+    /// Permits whose lease had ended in the store while the request was in progress: the store may have granted them
+    /// again.
     pub lost: u64,
-    /// Requests that were decided by the choice for a failed store: it did not answer, or this process was too busy to ask it in
-    /// time.
+    /// Requests that were decided by [`OnStoreFailure`](crate::OnStoreFailure): the store did not answer, or this
+    /// process was too busy to ask it in time.
     pub store_failures: u64,
     /// Renewals that the store did not answer. The request went on.
     pub renew_failures: u64,
-    /// Releases that the store did not answer: these places come back when their leases end.
+    /// Releases that the store did not answer: these permits come back when their leases end.
     pub release_failures: u64,
 }
 
@@ -68,32 +69,32 @@ impl Counters {
 }
 
 impl SharedConcurrencyHandle {
-    /// The content type of what [`SharedConcurrencyHandle::render`] makes.
+    /// The content type of [`SharedConcurrencyHandle::render`].
     pub const CONTENT_TYPE: &'static str = exposition::CONTENT_TYPE;
 
     pub(super) fn new(shared: Arc<Shared>) -> SharedConcurrencyHandle {
         SharedConcurrencyHandle(shared)
     }
 
-    /// The layer's name.
+    /// Returns the layer's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// How many may be in progress at once over all processes, of each key if there are keys.
+    /// Returns the limit over all processes, in requests, of each key if there are keys.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// Whether it acts, and what it has refused.
+    /// Returns the switch, which sets the mode and counts refusals.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// What became of the places of this layer, in this process.
+    /// Returns the counts of this layer in this process.
     #[must_use]
     pub fn counts(&self) -> SharedConcurrencyCounts {
         let counters = &self.0.counters;
@@ -110,32 +111,34 @@ impl SharedConcurrencyHandle {
         }
     }
 
-    /// [`SharedConcurrencyHandle::counts`] as Prometheus reads it (text format 0.0.4), in 13 series, however many keys there
-    /// are. It can stand on one page with [`StackHandle::render`](crate::StackHandle::render): no name is in both.
+    /// Renders [`SharedConcurrencyHandle::counts`] for Prometheus (text format 0.0.4), in 13 series, however many keys
+    /// there are. The text can be joined with that of [`StackHandle::render`](crate::StackHandle::render): they share
+    /// no names.
     #[must_use]
     pub fn render(&self) -> String {
         SharedConcurrencyHandle::render_all(std::slice::from_ref(self))
     }
 
-    /// The same for several layers, which need names of their own.
+    /// Renders the counts of several layers, which need different names, for Prometheus.
     #[must_use]
     pub fn render_all(layers: &[SharedConcurrencyHandle]) -> String {
         metrics::page(layers)
     }
 
-    /// Takes a place as a request would, for work that is no request. Whoever drops the future holds nothing. The switch has
-    /// no say: the place is counted in every mode.
+    /// Acquires a permit for work that is not a request. Dropping the future leaves nothing behind. The mode does not
+    /// matter: the permit is counted in every mode. If the limit is for each key, the permit is one of those without a
+    /// key.
     ///
     /// # Errors
-    /// If there is no place. For a limit for each key the place is one of those without.
+    /// Returns a refusal if no permit is free.
     pub async fn acquire(&self) -> Result<SharedPermit, Refusal> {
         holder::ask(&self.0, self.0.whose.of_nobody().clone()).await.map_err(|reason| self.0.refusal(reason))
     }
 
-    /// Takes a place of a key. For a limit for all it is one of all.
+    /// Acquires a permit of a key. If the limit has no keys, it is one of all permits.
     ///
     /// # Errors
-    /// If there is no place, or the key is too long.
+    /// Returns a refusal if no permit is free, or the key is too long.
     pub async fn acquire_of(&self, key: Key<'_>) -> Result<SharedPermit, Refusal> {
         let key = match &self.0.whose {
             Whose::All { key } => key.clone(),

@@ -1,7 +1,7 @@
-//! A place under a shared limit: a task of its own acquires it, renews it and releases it.
+//! A permit of a shared limit: a task of its own acquires, renews and releases it.
 //!
-//! The task outlives whoever asked for it. So a caller that leaves while the store is asked leaves no permit behind: the
-//! task hears the answer, finds that nobody waits for it, and releases. Dropping a permit waits for nothing.
+//! The task outlives the caller. So a caller that leaves while the store is being asked leaves no permit behind: the
+//! task gets the answer, finds that nobody waits for it, and releases the permit. Dropping a permit waits for nothing.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -23,10 +23,10 @@ use super::{Choice, Shared};
 use crate::bounds::{RELEASE_PAUSE, RENEWALS_PER_LEASE};
 use crate::refusal::Reason;
 
-/// A place under a shared limit. It is given back when this is dropped, by a task of its own.
+/// A permit of a shared limit. Dropping it makes its task release it.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct SharedPermit {
-    /// Nothing is ever sent: that it is gone is what the task hears.
+    /// Never sends: the task notices when it is dropped.
     _held: oneshot::Sender<Infallible>,
 }
 
@@ -36,10 +36,10 @@ impl fmt::Debug for SharedPermit {
     }
 }
 
-/// Waits for what a store says.
+/// Waits for the store's answer.
 pub struct Asked {
     told: oneshot::Receiver<Result<(), Reason>>,
-    /// Nothing without a runtime: there is no task that could ask.
+    /// `None` without a runtime: no task could ask.
     permit: Option<SharedPermit>,
 }
 
@@ -54,28 +54,28 @@ impl Future for Asked {
     }
 }
 
-/// Asks for a place.
+/// Asks for a permit.
 pub(super) fn ask(shared: &Arc<Shared>, key: KeyBuf) -> Asked {
     let (tell, told) = oneshot::channel();
     Asked { told, permit: start(shared, key, Hears::Caller(tell)) }
 }
 
-/// Asks for a place beside a request that is served meanwhile, and counts if there is none. If the store is asked about
-/// too many such requests already, nobody asks.
+/// Asks for a permit beside a request that is served meanwhile, and counts if there is none. Does nothing if the store
+/// is being asked about too many such requests already.
 pub(super) fn watch(shared: &Arc<Shared>, key: KeyBuf) -> Option<SharedPermit> {
     let watcher = Arc::clone(&shared.watchers).try_acquire_owned().ok()?;
     start(shared, key, Hears::Nobody(watcher))
 }
 
-/// Who hears what the store says.
+/// The receiver of the store's answer.
 enum Hears {
-    /// Who waits for it.
+    /// The caller, who waits for it.
     Caller(oneshot::Sender<Result<(), Reason>>),
-    /// In shadow mode nobody: it is counted, and one fewer is under way.
+    /// Nobody, in shadow mode: the answer is counted, and the number under way falls by one.
     Nobody(OwnedSemaphorePermit),
 }
 
-/// Starts the task that holds a place. Without a runtime there is none, and whoever waits hears so.
+/// Starts the task that holds a permit. Without a runtime there is none, and the caller gets an error.
 fn start(shared: &Arc<Shared>, key: KeyBuf, hears: Hears) -> Option<SharedPermit> {
     let Ok(runtime) = Handle::try_current() else {
         shared.counters.add(Counter::StoreFailures);
@@ -87,22 +87,22 @@ fn start(shared: &Arc<Shared>, key: KeyBuf, hears: Hears) -> Option<SharedPermit
     Some(SharedPermit { _held: held })
 }
 
-/// What the task knows.
+/// The state of the task.
 struct Holder {
     shared: Arc<Shared>,
     key: KeyBuf,
     id: String,
 }
 
-/// A request that is in progress.
+/// A request in progress.
 struct Place {
-    /// Whether the store has said that it knows the permit.
+    /// Whether the store has confirmed the permit.
     is_known: bool,
     _here: Option<Permit>,
     _in_flight: InFlight,
 }
 
-/// One of those in progress in this process.
+/// One of the requests in progress in this process.
 struct InFlight(Arc<Shared>);
 
 impl InFlight {
@@ -155,8 +155,8 @@ impl Holder {
         self.place(true, self.shared.on_store_failure.note(&self.key))
     }
 
-    /// What was chosen for when the store does not answer. In an overloaded process no local limit takes the place of a store
-    /// that may be healthy.
+    /// Decides while the store does not answer. In an overloaded process no local limit replaces a store that may be
+    /// healthy.
     fn on_store_failure(&self, error: &PermitError) -> Result<Place, Reason> {
         self.shared.counters.add(Counter::StoreFailures);
         match &self.shared.on_store_failure {
@@ -176,7 +176,7 @@ impl Holder {
         Place { is_known, _here: here, _in_flight: InFlight::new(&self.shared) }
     }
 
-    /// Keeps a place until nobody holds it any more.
+    /// Keeps a permit until its holder drops it.
     async fn hold(&self, place: Place, mut left: oneshot::Receiver<Infallible>) {
         let pause = self.shared.lease / RENEWALS_PER_LEASE;
         let mut is_known = place.is_known;
@@ -200,8 +200,8 @@ impl Holder {
         self.release(is_known).await;
     }
 
-    /// Makes a lease longer, or takes a place in the store for who has none there: it was let in while the store did not
-    /// answer, or its lease has ended. Tells whether the store knows it now.
+    /// Renews a lease, or acquires a permit in the store for a request that has none there: it was let in while the
+    /// store did not answer, or its lease has ended. Returns whether the store has it now.
     async fn renew(&self, is_known: bool) -> bool {
         let (counters, lease) = (&self.shared.counters, self.shared.lease);
         if is_known {
@@ -221,8 +221,8 @@ impl Holder {
         self.put(self.acquiring()).await.unwrap_or(false)
     }
 
-    /// Gives the permit back. Of one that the store is not known to have, a call without an answer may have been heard. An
-    /// overloaded process tries again until the lease has ended: nobody waits for this.
+    /// Releases the permit. Even if the store has not confirmed it, a call without an answer may have reached the
+    /// store. An overloaded process retries until the lease has ended: nobody waits for this.
     async fn release(&self, is_known: bool) {
         let ends = Instant::now() + self.shared.lease;
         let mut released = self.put(PermitOp::Release).await;

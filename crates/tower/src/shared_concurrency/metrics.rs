@@ -1,35 +1,35 @@
-//! What became of the places of layers, as Prometheus reads it.
+//! The counts of layers for Prometheus.
 //!
-//! Labels are the layer, a mode and a call to the store: never a key, since whoever sends requests chooses those.
+//! Labels are the layer, a mode and a call to the store: never a key, since clients choose those.
 
 use tidegate_engine::exposition::Page;
 
 use super::handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
 use crate::exposition::modes;
 
-/// A family of one series for each layer: its name, its kind, what it means, and its number.
+/// A family of one series for each layer: its name, type, help text and number.
 type Family = (&'static str, &'static str, &'static str, fn(&SharedConcurrencyCounts) -> u64);
 
 const FAMILIES: [Family; 6] = [
     (
         "tidegate_shared_concurrency_in_flight",
         "gauge",
-        "Requests in progress in this process, with or without a place in the store.",
+        "Requests in progress in this process, with or without a permit in the store.",
         |counts| counts.in_flight,
     ),
-    ("tidegate_shared_concurrency_acquired_total", "counter", "Places that the store gave.", |counts| counts.acquired),
+    ("tidegate_shared_concurrency_acquired_total", "counter", "Permits that were granted.", |counts| counts.acquired),
     ("tidegate_shared_concurrency_refused_total", "counter", "Requests that were refused.", |counts| counts.refused),
     (
         "tidegate_shared_concurrency_would_refuse_total",
         "counter",
-        "Requests that went on in shadow mode and would have been refused.",
+        "Requests that passed in shadow mode and would have been refused.",
         |counts| counts.would_refuse,
     ),
     ("tidegate_shared_concurrency_renewed_total", "counter", "Leases that were renewed.", |counts| counts.renewed),
     (
         "tidegate_shared_concurrency_lost_total",
         "counter",
-        "Places whose lease had ended while the request was in progress.",
+        "Permits whose lease had ended while the request was in progress.",
         |counts| counts.lost,
     ),
 ];
@@ -58,11 +58,11 @@ pub(super) fn page(layers: &[SharedConcurrencyHandle]) -> String {
             page.line(FAILURES, &[*label, ("call", call)], number);
         }
     }
-    page.head(LIMIT, "gauge", "Requests that may be in progress over all processes, of each key if there are keys.");
+    page.head(LIMIT, "gauge", "Concurrency limit over all processes, of each key if there are keys.");
     for (layer, label, _) in &layers {
         page.line(LIMIT, label, layer.limit());
     }
-    page.head(MODE, "gauge", "What the layer does now.");
+    page.head(MODE, "gauge", "Current mode of the layer.");
     for (layer, label, _) in &layers {
         modes(&mut page, MODE, label, layer.switch().mode());
     }

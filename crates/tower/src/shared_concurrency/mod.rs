@@ -1,12 +1,12 @@
-//! How many requests may be in progress at once over all processes that share a store: for all together, or for each key.
+//! Concurrency limits over all processes that share a store, for all requests together or for each key.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer, and whom a request counts on | `mod.rs` |
-//! | how it is set up | `builder.rs` |
-//! | a place: acquired, renewed, released | `holder.rs` |
-//! | its counts, its switch, and places without a service | `handle.rs` |
-//! | the counts as Prometheus reads them | `metrics.rs` |
+//! | the layer, and the key that a request counts on | `mod.rs` |
+//! | its builder | `builder.rs` |
+//! | a permit: acquired, renewed, released | `holder.rs` |
+//! | its counts, its switch, and permits for other work | `handle.rs` |
+//! | its metrics for Prometheus | `metrics.rs` |
 
 mod builder;
 mod handle;
@@ -38,12 +38,12 @@ pub use handle::{SharedConcurrencyCounts, SharedConcurrencyHandle};
 use holder::Asked;
 pub use holder::SharedPermit;
 
-/// Lets so many requests in at once, over all processes whose engines have the same store. The others are answered 503
-/// with Retry-After (UNAVAILABLE for gRPC).
+/// Limits the requests in progress over all processes whose engines use the same store. Further requests get 503 with
+/// Retry-After (UNAVAILABLE for gRPC).
 ///
-/// Each request holds a permit with a lease in the store, renewed while it runs, so that a process that died frees its
-/// places when their leases end. A place is free again when the body of the response has ended, or the caller has gone
-/// away. There is no queue: nobody tells a process that a place has become free in another one.
+/// Each request holds a permit with a lease in the store, renewed while it runs, so that the permits of a process that
+/// died come back when their leases end. A permit is released when the body of the response has ended or the caller has
+/// gone away. There is no queue: no process learns that a permit has become free in another one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -71,18 +71,18 @@ struct Shared {
     limit: u64,
     lease: Duration,
     on_store_failure: Choice,
-    /// What the names of this layer's permits begin with: nobody else can guess it.
+    /// The prefix of this layer's permit names: nobody can guess it.
     ids: Box<str>,
     next_id: AtomicU64,
-    /// Whether who is above the limit of its key hears 429 instead of 503.
+    /// Whether refusals are 429 instead of 503.
     too_many: bool,
     refuser: Refuser,
     counters: Counters,
-    /// How many requests in shadow mode the store may be asked about at once.
+    /// Bounds how many requests in shadow mode the store is asked about at the same time.
     watchers: Arc<tokio::sync::Semaphore>,
 }
 
-/// Which permits requests are counted on.
+/// The permits that requests count on.
 enum Whose {
     All {
         key: KeyBuf,
@@ -90,24 +90,24 @@ enum Whose {
     Each {
         by: Extractor,
         missing: MissingKey,
-        /// For those without a key together: no key can be mistaken for it.
+        /// The key of all requests without one: no client's key can be mistaken for it.
         nameless: KeyBuf,
     },
 }
 
-/// What happens while the store does not answer.
+/// The choice for when the store does not answer.
 enum Choice {
     Allow,
     Deny,
-    /// Those in progress in this process, for each key: all of them, so that those of the store count when it is gone.
-    /// Then so many may be in progress.
+    /// Counts all requests in progress in this process, by key, so that those that the store let in count when it
+    /// fails. Then the limit of this process holds.
     Local {
         here: Semaphore,
         most: u64,
     },
 }
 
-/// What a request counts on.
+/// The key that a request counts on.
 enum Counted {
     On(KeyBuf),
     Skipped,
@@ -115,14 +115,14 @@ enum Counted {
 }
 
 impl SharedConcurrencyLayer {
-    /// A layer to be set up: `limit` at once, in the default store of the engine, under a name that tells apart what has
-    /// nothing to do with each other. Layers of the same name count together; all should have the same limit.
+    /// Returns a builder of a layer that allows `limit` requests in progress, counted in the engine's default store
+    /// under a name. Layers with the same name count together, and should have the same limit.
     #[must_use]
     pub fn builder(engine: Arc<Engine>, name: impl Into<Box<str>>, limit: u64) -> SharedConcurrencyBuilder {
         SharedConcurrencyBuilder::new(engine, name.into(), limit)
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics, switch and permits.
     #[must_use]
     pub fn handle(&self) -> SharedConcurrencyHandle {
         SharedConcurrencyHandle::new(Arc::clone(&self.0))
@@ -150,7 +150,7 @@ impl Whose {
         }
     }
 
-    /// What work counts on that is no request.
+    /// The key of work that is not a request.
     fn of_nobody(&self) -> &KeyBuf {
         match self {
             Whose::All { key } | Whose::Each { nameless: key, .. } => key,
@@ -158,8 +158,8 @@ impl Whose {
     }
 }
 
-/// How long a key may be: beside it stands the name, each with its length in two bytes, and the engine needs a byte for
-/// itself.
+/// The longest key, in bytes, beside the name: each has its length before it in two bytes, and the engine needs one
+/// byte.
 fn key_max(name: &str) -> usize {
     KEY_BYTES_MAX.saturating_sub(name.len() + 5)
 }
@@ -181,7 +181,7 @@ impl Shared {
         self.refuser.refuse(reason, is_clients_own)
     }
 
-    /// Why somebody is refused who finds all places taken.
+    /// Why a request is refused when no permit is free.
     fn busy(&self) -> Reason {
         match self.whose {
             Whose::All { .. } => Reason::Busy,
@@ -191,7 +191,7 @@ impl Shared {
 }
 
 impl Choice {
-    /// Notes one that the store let in among those in progress here, if there is room for its key.
+    /// Counts a request that the store let in among those in progress here, if there is room for its key.
     fn note(&self, key: &KeyBuf) -> Option<Permit> {
         match self {
             Choice::Local { here, .. } => here.try_acquire(key.as_key()).ok(),

@@ -1,4 +1,4 @@
-//! How a shedding layer is set up.
+//! The builder of a shedding layer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::head::Head;
 use crate::refuser::RefuserConfig;
 use crate::stopwatch::Stopwatch;
 
-/// Sets a [`ShedLayer`] up.
+/// Builds a [`ShedLayer`].
 pub struct ShedBuilder {
     planned: Planned,
     class: ClassOf,
@@ -49,8 +49,8 @@ impl ShedBuilder {
         ShedBuilder { planned, class: Box::new(by_method), refuser: RefuserConfig::default(), seed: None }
     }
 
-    /// How much a request matters. If nothing is said: GET, HEAD, OPTIONS and TRACE read, all else writes, and nothing
-    /// is critical.
+    /// Sets how much a request matters. By default GET, HEAD, OPTIONS and TRACE are reads, everything else is a write,
+    /// and nothing is critical.
     #[must_use]
     pub fn class<F>(self, class: F) -> ShedBuilder
     where
@@ -59,29 +59,29 @@ impl ShedBuilder {
         ShedBuilder { class: Box::new(move |head| class(*head)), ..self }
     }
 
-    /// When those who are shed are told to come back: after a second, if nothing is said.
+    /// Sets the `Retry-After` of refusals. Default: 1 s.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> ShedBuilder {
         ShedBuilder { refuser: self.refuser.retry_after(after), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> ShedBuilder {
         ShedBuilder { refuser: self.refuser.mode(mode), ..self }
     }
 
-    /// What chance follows from, for tests. If nothing is said, it is another in each process. A fleet's shedder
-    /// needs no chance.
+    /// Sets the seed of the random numbers, for tests. By default it is different in each process. A fleet's shedder
+    /// uses none.
     #[must_use]
     pub fn seed(self, seed: u64) -> ShedBuilder {
         ShedBuilder { seed: Some(seed), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is out of its range.
+    /// Fails if a number is out of range.
     pub fn build(self) -> Result<ShedLayer, ConfigError> {
         let refuser = self.refuser.build()?;
         let dice = Dice::new(self.seed.unwrap_or_else(seed));

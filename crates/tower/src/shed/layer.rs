@@ -1,4 +1,4 @@
-//! The layer that sheds by class.
+//! The layer that sheds requests by class.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -22,13 +22,13 @@ use crate::refuser::Refuser;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
-/// Turns requests away by their class when there is too much, with 503 and Retry-After (UNAVAILABLE for gRPC), never
-/// with 429: the caller did nothing wrong.
+/// Sheds requests by class under overload, with 503 and Retry-After (UNAVAILABLE for gRPC), never with 429: the client
+/// is not at fault.
 ///
-/// Three kinds, of which a service may have several, each its own layer: [`ShedLayer::fleet`] keeps a share of the
-/// capacity for critical requests, [`ShedLayer::worker`] gives up classes one after another as the service gets busy,
-/// and [`ShedLayer::queue`] does so at once as a queue grows. A request is in progress until the body of its response
-/// has ended or is dropped.
+/// There are three kinds, each a layer of its own, and a service may have several: [`ShedLayer::fleet`] reserves a
+/// share of the capacity for critical requests, [`ShedLayer::worker`] sheds one class after another as the service gets
+/// busy, and [`ShedLayer::queue`] does so at once as a queue grows. A request is in progress until the body of its
+/// response has ended or is dropped.
 ///
 /// ```
 /// use tidegate_core::shed::{Criticality, Mode, WorkerShedderConfig};
@@ -67,44 +67,44 @@ pub(super) type ClassOf = Box<dyn Fn(&Head<'_>) -> Criticality + Send + Sync>;
 
 pub(super) type BacklogOf = Box<dyn Fn() -> Backlog + Send + Sync>;
 
-/// How long the queue before a limit is.
+/// The length of a limit's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// How many wait.
+    /// The number of waiting requests.
     pub waiting: u64,
-    /// How many may be in progress at once.
+    /// The most requests that may be in progress.
     pub limit: u64,
 }
 
 /// How busy a service is.
 ///
-/// The closures are called for each request, and so should only read what something else keeps up to date.
+/// The closures are called for each request, so they should only read values that are kept up to date elsewhere.
 #[non_exhaustive]
 pub enum Measure {
-    /// The requests in progress behind this layer, as a share of so many workers.
+    /// The requests in progress behind this layer, as a share of the workers.
     Busy {
-        /// How many can be worked on at once.
+        /// The number of requests that can be processed at the same time.
         workers: u64,
     },
-    /// What a closure tells, from 0 to 1: the use of the processors, of memory, or of anything else that can be full.
-    /// What is not a number counts for nothing.
+    /// The result of a closure, from 0 to 1: the utilisation of processors, memory, or anything else that can be full.
+    /// NaN counts as 0.
     Utilisation(Box<dyn Fn() -> f64 + Send + Sync>),
-    /// How long the first in a queue has been waiting, as a share of the longest time that is acceptable.
+    /// How long the first request in a queue has been waiting, as a share of the longest acceptable time.
     QueueDelay {
-        /// Tells the delay, such as [`ConcurrencyHandle::queue_delay`](crate::ConcurrencyHandle::queue_delay).
+        /// Returns the delay, such as [`ConcurrencyHandle::queue_delay`](crate::ConcurrencyHandle::queue_delay).
         delay: Box<dyn Fn() -> Duration + Send + Sync>,
-        /// The longest that is acceptable: there the queue counts as full.
+        /// The longest acceptable delay: from there on the queue counts as full.
         acceptable: Duration,
     },
 }
 
 impl Measure {
-    /// [`Measure::Utilisation`] of a closure.
+    /// Returns a [`Measure::Utilisation`] of a closure.
     pub fn utilisation(told: impl Fn() -> f64 + Send + Sync + 'static) -> Measure {
         Measure::Utilisation(Box::new(told))
     }
 
-    /// [`Measure::QueueDelay`] of a closure.
+    /// Returns a [`Measure::QueueDelay`] of a closure.
     pub fn queue_delay(delay: impl Fn() -> Duration + Send + Sync + 'static, acceptable: Duration) -> Measure {
         Measure::QueueDelay { delay: Box::new(delay), acceptable }
     }
@@ -131,23 +131,24 @@ impl fmt::Debug for Measure {
 }
 
 impl ShedLayer {
-    /// Of a service that bears `capacity` requests at once, the share `reserved` (0 to 1; 0.2 is common) is kept for
-    /// critical requests. The others are shed when they would use it; critical ones never are.
+    /// Starts a layer that reserves the share `reserved` (0 to 1; 0.2 is common) for critical requests, in a service
+    /// that can handle `capacity` requests at the same time. Other requests are shed when they would use the reserve;
+    /// critical ones never are.
     #[must_use]
     pub fn fleet(capacity: u64, reserved: f64) -> ShedBuilder {
         ShedBuilder::fleet(capacity, reserved)
     }
 
-    /// As the service gets busy, classes are given up one after another, slowly: test requests, reads, writes, and
-    /// critical ones never.
+    /// Starts a layer that sheds one class after another, slowly, as the service gets busy: test requests, reads,
+    /// writes, and never critical requests.
     #[must_use]
     pub fn worker(config: tidegate_core::shed::WorkerShedderConfig, measure: Measure) -> ShedBuilder {
         ShedBuilder::worker(config, measure)
     }
 
-    /// As the queue behind grows from twice to three times its limit, or as `config` says, classes are given up one
-    /// after another, at once and by the length of the queue alone: test requests, reads, writes, and at its end
-    /// critical ones too. The closure is called for each request.
+    /// Starts a layer that sheds one class after another as the queue behind grows from twice to three times its limit,
+    /// or as `config` sets: test requests, reads, writes, and in the end critical requests too. It reacts at once, and
+    /// to the length of the queue alone. The closure is called for each request.
     ///
     /// ```
     /// use std::time::Duration;
@@ -168,7 +169,7 @@ impl ShedLayer {
         ShedBuilder::queue(config, Box::new(backlog))
     }
 
-    /// What this layer is asked and told from outside.
+    /// Returns a handle with the layer's metrics and switch.
     #[must_use]
     pub fn handle(&self) -> ShedHandle {
         ShedHandle(Arc::clone(&self.0))
@@ -176,7 +177,7 @@ impl ShedLayer {
 }
 
 impl Shared {
-    /// Lets a request in, or not, as each kind says.
+    /// Lets a request in or not, as the kind of shedder decides.
     #[inline]
     fn try_enter(&self, class: Criticality) -> Option<Place> {
         let sheds = match &self.kind {
@@ -197,7 +198,7 @@ impl Shared {
         (!sheds).then(|| self.tally.enter())
     }
 
-    /// What becomes of one that is to be shed.
+    /// Handles a request that is to be shed.
     #[cold]
     #[inline(never)]
     fn shed(&self, mode: Mode, class: Criticality) -> Entered<ShedPermit, Infallible> {
@@ -222,7 +223,7 @@ impl Drop for Shared {
 impl Doorkeeper for ShedLayer {
     type Permit = ShedPermit;
     type Held = ShedPermit;
-    /// Nobody waits here.
+    /// No request waits here.
     type Wait = Infallible;
 
     #[inline]
@@ -260,31 +261,31 @@ impl fmt::Debug for ShedLayer {
     }
 }
 
-/// What a [`ShedLayer`] is asked and told from outside. Clones are of the same layer.
+/// Metrics and switch of a [`ShedLayer`]. Clones belong to the same layer.
 #[derive(Clone)]
 pub struct ShedHandle(Arc<Shared>);
 
 impl ShedHandle {
-    /// Whether it acts, and what it has shed.
+    /// Returns the switch, which sets the mode and counts refusals.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.refuser.switch
     }
 
-    /// How many of a class were shed, or would have been in [`Mode::Shadow`].
+    /// Returns how many requests of a class were shed, or would have been in [`Mode::Shadow`].
     #[must_use]
     pub fn shed(&self, class: Criticality) -> u64 {
         self.0.shed.get(class as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// How many are in progress behind this layer.
+    /// Returns the number of requests in progress behind this layer.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.0.tally.in_flight()
     }
 
-    /// For a worker's shedder: from 0, nothing is shed, to 3, all but critical requests are. Requests move it: while none
-    /// come it stays as it is.
+    /// Returns the level of a worker's shedder, from 0 (nothing is shed) to 3 (all but critical requests are), or
+    /// `None` for other kinds. It changes only when requests come.
     #[must_use]
     pub fn level(&self) -> Option<f64> {
         match &self.0.kind {
@@ -293,7 +294,8 @@ impl ShedHandle {
         }
     }
 
-    /// For a fleet's shedder: how many may be in progress besides critical requests.
+    /// Returns the most requests besides critical ones that may be in progress, or `None` unless this is a fleet's
+    /// shedder.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
         match &self.0.kind {
@@ -302,7 +304,7 @@ impl ShedHandle {
         }
     }
 
-    /// For a fleet's shedder: the fleet has grown or shrunk. Who is in stays.
+    /// Sets the capacity of a fleet's shedder, when the fleet has grown or shrunk. Requests in progress stay.
     pub fn set_capacity(&self, capacity: u64) {
         if let Kind::Fleet(fleet) = &self.0.kind {
             fleet.set_capacity(capacity);

@@ -1,14 +1,14 @@
-//! Load shedding: whom to turn away when there is too much.
+//! Load shedding: which requests to refuse under overload.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | the layer for services: the fleet's, the worker's and the queue's shedder | `layer.rs` |
-//! | how it is set up | `builder.rs` |
-//! | who is in progress behind it | `tally.rs` |
-//! | the worker's shedder, for many requests at once | `worker.rs` |
-//! | the layer for clients, which hold back when they are refused | `throttle.rs` |
+//! | its builder | `builder.rs` |
+//! | the count of requests in progress | `tally.rs` |
+//! | the worker's shedder under concurrent requests | `worker.rs` |
+//! | the layer for clients, which hold requests back after refusals | `throttle.rs` |
 //!
-//! A queue that has stood too long is shed by the queue itself: [`Queue::codel`](crate::Queue::codel).
+//! A queue with a high delay sheds by itself: [`Queue::codel`](crate::Queue::codel).
 
 mod builder;
 mod layer;
@@ -22,7 +22,7 @@ pub use throttle::{Throttle, ThrottleBuilder, ThrottleFuture, ThrottleLayer, Thr
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A seed that is another in each process.
+/// A seed that is different in each process.
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0u64)
 }

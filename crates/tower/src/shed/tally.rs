@@ -1,4 +1,4 @@
-//! Who is in progress behind a shedder.
+//! The requests in progress behind a shedder.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,10 +6,11 @@ use crate::spare::Spare;
 
 static SPARE: Spare<Tally> = Spare::new();
 
-/// How many are in progress, and how many of them a fleet's shedder counts: in one word, and in cache lines of its own.
+/// The number of requests in progress, and of those that a fleet's shedder counts: in one word, and in cache lines of
+/// its own.
 ///
-/// The lower half counts all, 31 bits above it those of the fleet. Neither can overflow: there is no memory for so many
-/// requests. The highest bit says that the layer is gone.
+/// The lower half counts all requests, 31 bits above it those of the fleet. Neither can overflow: there is no memory
+/// for so many requests. The highest bit is set once the layer is gone.
 #[repr(align(128))]
 pub(super) struct Tally(AtomicU64);
 
@@ -19,14 +20,14 @@ const FLEET_SHIFT: u32 = 32;
 const CLOSED: u64 = 1 << 63;
 
 impl Tally {
-    /// One with nobody in.
+    /// A tally with no requests.
     pub(super) fn new() -> &'static Tally {
         let tally = SPARE.take_or(|| Tally(AtomicU64::new(0)));
         tally.0.store(0, Ordering::Relaxed);
         tally
     }
 
-    /// How many are in progress.
+    /// The number of requests in progress.
     pub(super) fn in_flight(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & ((1 << FLEET_SHIFT) - 1)
     }
@@ -37,7 +38,7 @@ impl Tally {
         Place { tally: self, counted: ONE }
     }
 
-    /// The same as one of the fleet's, if as many as there are of those allow it.
+    /// Counts a request of the fleet, if `may` allows it at their present number.
     #[inline]
     pub(super) fn enter_fleet_if(&'static self, may: impl Fn(u64) -> bool) -> Option<Place> {
         let next = |word: u64| may(word >> FLEET_SHIFT).then(|| word + ONE_OF_FLEET);
@@ -45,7 +46,7 @@ impl Tally {
         entered.ok().map(|_| Place { tally: self, counted: ONE_OF_FLEET })
     }
 
-    /// The layer is gone: nobody enters any more.
+    /// Marks that the layer is gone: no requests enter any more.
     pub(super) fn close(&'static self) {
         if self.0.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
             SPARE.put(self);
@@ -53,10 +54,10 @@ impl Tally {
     }
 }
 
-/// One that is in progress until this is dropped.
+/// A request in progress until this is dropped.
 pub(super) struct Place {
     tally: &'static Tally,
-    /// What it is counted as.
+    /// The summand of the request in the word.
     counted: u64,
 }
 
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
     use crate::lock::lock;
 
-    /// What is spare is everybody's: who looks at a tally that has been put back must be alone.
+    /// Spare tallies are shared by all tests: a test that checks reuse must run alone.
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]

@@ -1,4 +1,4 @@
-//! The layer for clients: who is refused much asks less, before it costs the server anything.
+//! The layer for clients: it holds requests back when the server refuses many, before they cost the server anything.
 
 use std::fmt;
 use std::future::Future;
@@ -21,8 +21,9 @@ use crate::lock::lock;
 use crate::stopwatch::Stopwatch;
 use crate::switch::Switch;
 
-/// Holds a client's requests back when the server refuses many of them: as many more pass as the server accepts, and
-/// the rest fails here at once, with [`Throttled::HeldBack`]. One layer is for one server.
+/// Holds a client's requests back when the server refuses many of them: about [`k`](ClientThrottleConfig::k) times as
+/// many pass as the server accepts, and the others fail at once, with [`Throttled::HeldBack`]. Use one layer for each
+/// server.
 ///
 /// ```
 /// use tidegate_core::shed::ClientThrottleConfig;
@@ -41,29 +42,29 @@ struct Shared {
     switch: Switch,
 }
 
-/// What the client has sent, and the dice that hold it back. What is throttled crosses a network, so a lock is cheap enough.
+/// The client's counts, and the dice that decide. Throttled requests cross a network, so a lock is cheap enough.
 struct Counts {
     throttle: ClientThrottle,
     dice: Dice,
 }
 
-/// What the user takes for accepted.
+/// The user's judgement whether a request was accepted.
 type Accepted = Arc<dyn Fn(Ended<'_>) -> bool + Send + Sync>;
 
 impl ThrottleLayer {
-    /// A layer to be set up.
+    /// Returns a builder of a layer.
     #[must_use]
     pub fn builder(config: ClientThrottleConfig) -> ThrottleBuilder {
         ThrottleBuilder { config, accepted: None, mode: Mode::Enforce, seed: None }
     }
 
-    /// Whether it acts, and what it has held back.
+    /// Returns the switch, which sets the mode and counts the requests held back.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.0.switch
     }
 
-    /// How probably the next request is held back.
+    /// Returns the probability that the next request is held back, from 0 to 1.
     #[must_use]
     pub fn probability(&self) -> f64 {
         let mut counts = lock(&self.0.counts);
@@ -71,7 +72,7 @@ impl ThrottleLayer {
     }
 }
 
-/// Sets a [`ThrottleLayer`] up.
+/// Builds a [`ThrottleLayer`].
 pub struct ThrottleBuilder {
     config: ClientThrottleConfig,
     accepted: Option<Accepted>,
@@ -80,9 +81,9 @@ pub struct ThrottleBuilder {
 }
 
 impl ThrottleBuilder {
-    /// Whether the server has accepted a request, which is not whether it went well. If nothing is said: it has unless
-    /// it answered 429 or 503, or UNAVAILABLE or RESOURCE_EXHAUSTED for gRPC, or there was an error instead of an
-    /// answer. It is not asked about what was sent while the layer was off.
+    /// Sets whether the server accepted a request, which is not whether the request succeeded. By default it did unless
+    /// it answered 429 or 503, or UNAVAILABLE or RESOURCE_EXHAUSTED for gRPC, or there was an error instead of a
+    /// response. The closure is not called for requests sent while the layer was off.
     #[must_use]
     pub fn accepted<F>(self, accepted: F) -> ThrottleBuilder
     where
@@ -91,22 +92,22 @@ impl ThrottleBuilder {
         ThrottleBuilder { accepted: Some(Arc::new(accepted)), ..self }
     }
 
-    /// Whether it acts at first.
+    /// Sets the initial mode. Default: [`Mode::Enforce`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> ThrottleBuilder {
         ThrottleBuilder { mode, ..self }
     }
 
-    /// What chance follows from, for tests. If nothing is said, it is another in each process.
+    /// Sets the seed of the random numbers, for tests. By default it is different in each process.
     #[must_use]
     pub fn seed(self, seed: u64) -> ThrottleBuilder {
         ThrottleBuilder { seed: Some(seed), ..self }
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// If a number is out of its range.
+    /// Fails if a number is out of range.
     pub fn build(self) -> Result<ThrottleLayer, ConfigError> {
         let throttle = ClientThrottle::new(self.config)?;
         let counts = Mutex::new(Counts { throttle, dice: Dice::new(self.seed.unwrap_or_else(seed)) });
@@ -126,12 +127,12 @@ fn by_default(end: Ended<'_>) -> bool {
     }
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     HeldBack,
     Counted,
-    /// The layer is off: neither the request nor its answer counts.
+    /// The layer is off: neither the request nor its response counts.
     Uncounted,
 }
 
@@ -157,7 +158,7 @@ impl Shared {
         throttle.sheds(now, roll)
     }
 
-    /// Counts the answer to a request that counts, if the server has accepted it.
+    /// Counts the response to a counted request, if the server accepted it.
     fn answered(&self, end: Ended<'_>) {
         // The user's own code runs outside of the lock.
         if self.accepted.as_ref().map_or_else(|| by_default(end), |accepted| accepted(end)) {
@@ -182,14 +183,14 @@ pub struct Throttle<S> {
     shared: Arc<Shared>,
 }
 
-/// Why a request of a client has failed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Throttled<E> {
-    /// It was held back here: the server refuses too much. Nothing was sent.
+    /// The request was held back: the server refuses too many. It was not sent.
     #[error("held back: the server refuses too many requests; try again later")]
     HeldBack,
-    /// The client behind has failed.
+    /// The client behind failed.
     #[error(transparent)]
     Inner(E),
 }
@@ -218,7 +219,7 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Throttle`].
+    /// The future of a [`Throttle`].
     pub struct ThrottleFuture<F> {
         #[pin]
         state: Sent<F>,
@@ -279,12 +280,12 @@ mod tests {
         ThrottleLayer::builder(ClientThrottleConfig::default()).seed(3).mode(Mode::Shadow).build().unwrap()
     }
 
-    /// Has the server accept a request of this layer.
+    /// Makes the server accept a request of this layer.
     fn accept(layer: &ThrottleLayer) {
         layer.0.answered(Ended::of(&Ok::<_, String>(Response::new(()))));
     }
 
-    /// Counts do not go beyond a hundred thousand here, so that different ones have different probabilities.
+    /// Counts stay below a hundred thousand here, so that different ones have different probabilities.
     fn check_counts(layer: &ThrottleLayer, requests: u64, accepts: u64) {
         let expected = ClientThrottleConfig::default().probability(requests, accepts);
         assert_eq!(layer.probability(), expected, "{requests} requests, {accepts} accepts");

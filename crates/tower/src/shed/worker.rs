@@ -1,4 +1,4 @@
-//! A worker's shedder as many requests use it at once.
+//! A worker's shedder under concurrent requests.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use tidegate_core::{Dice, Time};
 
 use crate::lock::lock;
 
-/// While nothing is shed and the worker is not busy, a look at it moves nothing but the instant from which the next one
-/// counts. So that is kept apart, and only who finds it otherwise takes the lock.
+/// While nothing is shed and the worker is not busy, an observation only moves the instant from which the next one
+/// counts. So that instant is kept apart, and other cases take the lock.
 ///
-/// Looks of several threads at once may come in another order than their instants: what the lock guards never counts any
-/// time twice, and a ramp that begins may begin from the last calm look but one, a moment before. Who looks while it
-/// begins may still pass, as if it had come a moment before.
+/// Observations of several threads may arrive out of order: no time is counted twice under the lock, and a ramp may
+/// start from the calm observation before the last, a moment earlier. A request observed while the ramp starts may
+/// still pass, as if it had come a moment before.
 pub(super) struct Worker {
     config: WorkerShedderConfig,
     sheds_nothing: AtomicBool,
-    /// When it was last found calm, in nanoseconds; 0 if it never was.
+    /// When the worker was last calm, in nanoseconds; 0 if never.
     calm_at: AtomicU64,
     state: Mutex<State>,
 }
@@ -33,7 +33,7 @@ impl Worker {
         Ok(Worker { config, sheds_nothing: AtomicBool::new(true), calm_at: AtomicU64::new(0), state })
     }
 
-    /// Looks at a worker that is so busy now, and tells whether a request of this class is shed.
+    /// Observes the worker's utilisation, and returns whether a request of this class is shed.
     #[inline]
     pub(super) fn sheds(&self, class: Criticality, utilisation: f64, now: impl FnOnce() -> Time) -> bool {
         if self.sheds_nothing.load(Ordering::Relaxed) && !self.config.is_busy(utilisation) {
@@ -59,7 +59,7 @@ impl Worker {
         state.shedder.sheds(class, roll)
     }
 
-    /// From 0, nothing is shed, to 3, all but critical requests are.
+    /// The level, from 0 (nothing is shed) to 3 (all but critical requests are).
     pub(super) fn level(&self) -> f64 {
         lock(&self.state).shedder.level()
     }
@@ -71,17 +71,17 @@ mod tests {
 
     use super::*;
 
-    /// How busy it can be: around what the defaults call high and low, and beyond all sense.
+    /// Utilisations around the default thresholds, and far out of range.
     const UTILISATIONS: [f64; 12] =
         [0.0, 0.3, 0.7, 0.75, 0.8, 0.800_000_1, 0.9, 1.0, 7.0, -1.0, f64::NAN, f64::INFINITY];
 
-    /// One of so many, by chance.
+    /// A random index below `count`.
     fn one_of(dice: &mut Dice, count: usize) -> usize {
         usize::try_from(dice.roll() % count as u64).unwrap()
     }
 
-    /// One caller looks again and again: at each step the answer and the level are those of a shedder that observes each
-    /// look. Chance is the next number of the worker's dice for both.
+    /// One caller observes again and again: at each step the answer and the level are those of a shedder that takes
+    /// each observation. Both roll the same dice.
     fn check(seed: u64) {
         let mut chance = Dice::new(seed);
         let config = WorkerShedderConfig::default();
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(worker.level(), 1.0, "the first look by this clock only starts it");
     }
 
-    /// However many look at once, the level follows the time that has passed.
+    /// However many threads observe at the same time, the level follows the time that has passed.
     #[test]
     fn busy_looks_of_several_threads_count_no_time_twice() {
         let config = WorkerShedderConfig { ramp: Duration::from_secs(1), ..WorkerShedderConfig::default() };

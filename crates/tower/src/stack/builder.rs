@@ -1,4 +1,4 @@
-//! How a stack is set up, and what holds if nothing is said.
+//! The builder of a stack, and its defaults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{
     ConcurrencyLayer, ConfigError, FairBuilder, FairLayer, Head, Queue, RateLimitLayer, ShedBuilder, ShedLayer, Tenant,
 };
 
-/// Sets a [`StackLayer`] up.
+/// Builds a [`StackLayer`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct StackBuilder {
     limit: u64,
@@ -35,7 +35,7 @@ pub struct StackBuilder {
 
 enum Shed {
     Given(ShedLayer),
-    /// Made of the capacity, which is known when all else is.
+    /// Built from the capacity, which is known last.
     Planned(Box<dyn FnOnce(u64) -> ShedBuilder + Send>),
 }
 
@@ -66,13 +66,14 @@ impl StackBuilder {
         }
     }
 
-    /// The stack's name in metrics: `default` if nothing is said. Stacks of one process need names of their own.
+    /// Sets the stack's name in metrics. Default: `default`. Stacks of one process need different names.
     pub fn name(self, name: impl Into<Box<str>>) -> StackBuilder {
         StackBuilder { name: name.into(), ..self }
     }
 
-    /// How much a request matters. A fifth of all there is room for, in progress and waiting, is kept for critical
-    /// requests; the others are shed when they would use it. [`StackBuilder::shed`] is for those who want another shedder.
+    /// Adds a shedder, by how much a request matters. A fifth of the room, in progress and in queues, is reserved for
+    /// critical requests; the others are shed when they would use it. [`StackBuilder::shed`] adds another kind of
+    /// shedder.
     pub fn class<F>(self, class: F) -> StackBuilder
     where
         F: Fn(Head<'_>) -> Criticality + Send + Sync + 'static,
@@ -81,18 +82,18 @@ impl StackBuilder {
         StackBuilder { shed: Some(Shed::Planned(plan)), ..self }
     }
 
-    /// This shedder. What it counts as in progress waits for its turn too: give a fleet's shedder a capacity for both.
-    /// While turns are taken, the queue delay of the last part is zero.
+    /// Adds this shedder. It counts queued requests as in progress too: give a fleet's shedder a capacity for both. If
+    /// the stack has fair queues, the queue delay of the concurrency limit is zero.
     pub fn shed(self, layer: ShedLayer) -> StackBuilder {
         StackBuilder { shed: Some(Shed::Given(layer)), ..self }
     }
 
-    /// This limit, or these rules, on rates.
+    /// Adds this rate limit, by one limit or by rules.
     pub fn rate(self, layer: RateLimitLayer) -> StackBuilder {
         StackBuilder { rate: Some(layer), ..self }
     }
 
-    /// Who a request is from. Each tenant then waits in a line of its own. Requests without one are one tenant.
+    /// Adds fair queues, by the tenant of a request. Requests without one count as one tenant.
     pub fn tenant<F>(self, tenant: F) -> StackBuilder
     where
         F: for<'a> Fn(Head<'a>) -> Option<Tenant<'a>> + Send + Sync + 'static,
@@ -100,49 +101,51 @@ impl StackBuilder {
         StackBuilder { fair: Some(Fair::Planned(FairLayer::builder(self.limit, tenant))), ..self }
     }
 
-    /// These turns. If more are let in than the limit, the rest waits again, in one line for all.
+    /// Adds these fair queues. If they let in more than the concurrency limit, the rest waits again, in one queue for
+    /// all.
     pub fn fair(self, layer: FairLayer) -> StackBuilder {
         StackBuilder { fair: Some(Fair::Given(layer)), ..self }
     }
 
-    /// This limit on what is in progress, instead of one of the stack's limit with a line as long as that for turns. The
-    /// line stays empty while turns are taken, and is there for when those are switched off.
+    /// Replaces the stack's own concurrency limit. That one has the stack's limit, and a queue as long as the fair
+    /// queues together, which stays empty while they are active and takes over when they are switched off.
     pub fn concurrency(self, layer: ConcurrencyLayer) -> StackBuilder {
         StackBuilder { concurrency: Concurrency::Given(layer), ..self }
     }
 
-    /// No limit on what is in progress: a layer behind the stack holds it, such as an
-    /// [`AdaptiveLayer`](crate::AdaptiveLayer). The stack needs another part then: one of nothing cannot be built.
+    /// Leaves out the concurrency limit, if a layer behind the stack is one, such as an
+    /// [`AdaptiveLayer`](crate::AdaptiveLayer). The stack then needs another part: an empty one cannot be built.
     pub fn without_concurrency(self) -> StackBuilder {
         StackBuilder { concurrency: Concurrency::None, ..self }
     }
 
-    /// How many may wait, of each tenant and of all. If nothing is said: as many of each tenant as the limit lets in, and
-    /// of all ten times as many. Parts that were given keep their own.
+    /// Sets the queue bounds of each tenant and of all tenants. Default: as many requests of each tenant as the limit
+    /// lets in, and ten times as many of all. Parts that were passed in keep their own.
     pub fn queue(self, queue: FairConfig) -> StackBuilder {
         StackBuilder { queue: Some(queue), ..self }
     }
 
-    /// How long a request waits at most: a second, if nothing is said. Parts that were given keep their own.
+    /// Sets the longest wait of a request. Default: 1 s. Parts that were passed in keep their own.
     pub fn deadline(self, deadline: Duration) -> StackBuilder {
         StackBuilder { deadline, ..self }
     }
 
-    /// When those who are refused with 503 are told to come back: after a second, if nothing is said. Parts that were
-    /// given keep their own.
+    /// Sets the `Retry-After` of 503 responses. Default: 1 s. Parts that were passed in keep their own.
     pub fn retry_after(self, after: Duration) -> StackBuilder {
         StackBuilder { retry_after: after, ..self }
     }
 
-    /// What all parts do at first, also those that were given: [`Mode::Shadow`] to try the whole stack unfelt.
+    /// Sets the initial mode of all parts, also of those that were passed in: [`Mode::Shadow`] tries the whole stack
+    /// without effect on requests.
     pub fn mode(self, mode: Mode) -> StackBuilder {
         StackBuilder { mode: Some(mode), ..self }
     }
 
-    /// The layer.
+    /// Builds the stack.
     ///
     /// # Errors
-    /// If a number is zero or too large, a time is zero or too long, the name is empty or too long, or no part is left.
+    /// Fails if a number is zero or too large, a duration is zero or too long, the name is empty or too long, or no
+    /// part is left.
     pub fn build(self) -> Result<StackLayer, ConfigError> {
         check_name(&self.name)?;
         // Checked also where no layer of the stack holds it: the lines and the shedder follow from it.
@@ -187,7 +190,7 @@ impl StackBuilder {
     }
 }
 
-/// Lines that suit a limit: short enough that who waits at their end is still wanted when its turn comes.
+/// Queues that suit a limit: short enough that the callers of the last requests still wait when they are served.
 fn queue_for(limit: u64) -> FairConfig {
     let depth = usize::try_from(limit).unwrap_or(QUEUE_DEPTH_MAX).clamp(1, QUEUE_DEPTH_MAX);
     let total = depth.saturating_mul(STACK_WAITING_PER_PLACE).min(QUEUE_DEPTH_MAX);

@@ -1,7 +1,7 @@
-//! One request's way through the parts of a stack.
+//! A request's way through the parts of a stack.
 //!
-//! It is one way and not one layer behind another: so a request is looked at where it lies, and there is one future, one
-//! response and one permit for all parts.
+//! It is one function and not one layer behind another: so a request is read where it lies, and all parts share one
+//! future, one response and one permit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use crate::head::Head;
 use crate::rate::{Owed, StoreAsked};
 use crate::shed::ShedPermit;
 
-/// Who went on, of all that came. None ever shrinks: sums of them are counters as well.
+/// Requests that went on, of all that came. None ever decreases: sums of them are counters as well.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Past all parts at once, as nearly all do: so it costs one number and not one for each part.
+    /// Past all parts at once, as nearly all requests: one counter instead of one for each part.
     at_once: AtomicU64,
-    /// Behind each part, of those whom not all parts let go on at once.
+    /// Behind each part, for requests that some part did not let in at once.
     late: [AtomicU64; Part::ALL.len()],
 }
 
 impl Counts {
-    /// Who went on behind a part, in any mode. Where a closure panicked, nobody came.
+    /// Requests that went on behind a part, in any mode. A request whose closure panicked is not counted.
     pub(super) fn allowed(&self, part: Part) -> u64 {
         let late = self.late.get(part as usize).map_or(0, |late| late.load(Ordering::Relaxed));
         self.at_once.load(Ordering::Relaxed) + late
@@ -42,18 +42,18 @@ impl Counts {
     }
 }
 
-/// What a request has of each part, from within: fields are dropped in this order, so that who is let in at an outer part
-/// finds room at the inner ones.
+/// The permits that a request holds of each part, innermost first: fields are dropped in this order, so that a request
+/// let in by an outer part finds room at the inner ones.
 #[derive(Default)]
 pub struct StackPermit {
     concurrency: Option<ConcurrencyPermit>,
     fair: Option<FairPermit>,
-    /// Apart: most is moved without it, and who has it makes headers or counts again, which takes longer than a box.
+    /// Boxed: most requests have none, and for the others making headers or counting again takes longer than a box.
     rate: Option<Box<Owed>>,
     shed: Option<ShedPermit>,
 }
 
-/// What of it is held until the body of the response has ended.
+/// The part of the permit that is held until the body of the response has ended.
 #[derive(Debug)]
 pub struct StackHeld {
     _concurrency: Option<ConcurrencyPermit>,
@@ -68,7 +68,7 @@ impl From<StackPermit> for StackHeld {
     }
 }
 
-/// Where a request waits, and what it has of the parts before.
+/// The wait of a queued request, and the permits it holds of the parts before.
 pub struct StackWait {
     // Before the permit: who comes next, with what is given back, finds this line left.
     place: Place,
@@ -79,7 +79,7 @@ enum Place {
     Rate(StoreAsked),
     Fair(GateWait),
     Concurrency(GateWait),
-    /// It is refused, and the rate is still to be told.
+    /// The request is refused, and the rate limit still adds its headers.
     Refused(Answer),
 }
 
@@ -143,7 +143,7 @@ impl Doorkeeper for StackLayer {
 impl<E> Learns<E> for StackLayer {}
 
 impl Parts {
-    /// One that a part does not let go on at once. The parts before it did.
+    /// A request that a part does not let in at once. The parts before it did.
     #[cold]
     #[inline(never)]
     fn kept_out<W>(
@@ -163,8 +163,8 @@ impl Parts {
     }
 }
 
-/// Waits where a request waits, and then at each part behind that has it wait again. Who is refused behind the rate may
-/// get back what it took there.
+/// Waits where a request waits, and then passes the parts behind. A request refused behind the rate limit may get back
+/// what it took there.
 async fn go_on(parts: Arc<Parts>, wait: StackWait, request: RequestParts) -> Waited<StackPermit> {
     let StackWait { mut permit, place } = wait;
     let (request, told) = pass(&parts, &mut permit, place, request).await;
@@ -230,7 +230,7 @@ async fn pass(
     (request, Ok(()))
 }
 
-/// What comes of a part, after a wait if it has the request wait.
+/// The result of a part, after a wait if it queues the request.
 async fn through<D: Doorkeeper>(
     part: &D,
     entered: Entered<D::Permit, D::Wait>,

@@ -1,4 +1,4 @@
-//! What a stack is asked and told from outside.
+//! The handle of a stack.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::{ConcurrencyHandle, FairHandle, ShedHandle, Switch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Part {
-    /// What matters least is turned away.
+    /// Sheds the least important requests under load.
     Shed,
-    /// Who asks too often is told so.
+    /// Limits the rate.
     Rate,
-    /// Tenants take turns.
+    /// Queues the requests of tenants in turn.
     Fair,
-    /// The total is held.
+    /// Limits the requests in progress.
     Concurrency,
 }
 
 impl Part {
-    /// All of them, in the order in which a request passes them.
+    /// All parts, in the order in which a request passes them.
     pub const ALL: [Part; 4] = [Part::Shed, Part::Rate, Part::Fair, Part::Concurrency];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,25 +39,25 @@ impl Part {
     }
 }
 
-/// What a [`StackLayer`](crate::StackLayer) is asked and told from outside. Clones are of the same stack.
+/// Metrics and switches of a [`StackLayer`](crate::StackLayer). Clones belong to the same stack.
 #[derive(Clone)]
 pub struct StackHandle(Arc<Parts>);
 
 impl StackHandle {
-    /// The content type of what [`StackHandle::render`] makes.
+    /// The content type of [`StackHandle::render`].
     pub const CONTENT_TYPE: &'static str = exposition::CONTENT_TYPE;
 
     pub(super) fn new(parts: Arc<Parts>) -> StackHandle {
         StackHandle(parts)
     }
 
-    /// The stack's name.
+    /// Returns the stack's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The switch of a part, if the stack has it: the kill switch and shadow mode.
+    /// Returns the switch of a part, if the stack has it: the kill switch and shadow mode.
     ///
     /// ```
     /// use tidegate_tower::{Mode, Part, StackLayer};
@@ -78,31 +78,31 @@ impl StackHandle {
         }
     }
 
-    /// Switches all parts.
+    /// Sets the mode of all parts.
     pub fn set_mode(&self, mode: Mode) {
         Part::ALL.into_iter().filter_map(|part| self.switch(part)).for_each(|switch| switch.set_mode(mode));
     }
 
-    /// The handle of the shedder, if there is one.
+    /// Returns the handle of the shedder, if there is one.
     #[must_use]
     pub fn shed(&self) -> Option<ShedHandle> {
         self.0.shed.as_ref().map(crate::ShedLayer::handle)
     }
 
-    /// The handle of the turns, if there are any.
+    /// Returns the handle of the fair queues, if there are any.
     #[must_use]
     pub fn fair(&self) -> Option<FairHandle> {
         self.0.fair.as_ref().map(crate::FairLayer::handle)
     }
 
-    /// The handle of the limit on what is in progress, if there is one.
+    /// Returns the handle of the concurrency limit, if there is one.
     #[must_use]
     pub fn concurrency(&self) -> Option<ConcurrencyHandle> {
         self.0.concurrency.as_ref().map(crate::ConcurrencyLayer::handle)
     }
 
-    /// What all parts have done, and how they stand. Numbers are read one after another while requests go on, so that sums
-    /// may be off by those under way.
+    /// Returns the counts and the current state of all parts. The numbers are read one after another while requests go
+    /// on, so sums may be off by the requests under way.
     #[must_use]
     pub fn stats(&self) -> StackStats {
         let parts = &*self.0;
@@ -130,14 +130,14 @@ impl StackHandle {
         }
     }
 
-    /// [`StackHandle::stats`] as Prometheus reads it (text format 0.0.4). There are at most 36 series, however many
-    /// tenants there are.
+    /// Renders [`StackHandle::stats`] for Prometheus (text format 0.0.4), in at most 36 series, however many tenants
+    /// there are.
     #[must_use]
     pub fn render(&self) -> String {
         StackHandle::render_all(std::slice::from_ref(self))
     }
 
-    /// The same for several stacks, which need names of their own.
+    /// Renders the metrics of several stacks, which need different names, for Prometheus.
     #[must_use]
     pub fn render_all(stacks: &[StackHandle]) -> String {
         let stacks: Vec<_> = stacks.iter().map(|stack| (stack.name(), stack.stats())).collect();
@@ -151,48 +151,48 @@ impl fmt::Debug for StackHandle {
     }
 }
 
-/// What the parts of a stack have done, and how they stand. Parts that a stack does not have are nothing.
+/// The counts and the current state of a stack's parts; `None` for parts that the stack does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackStats {
     /// The shedder.
     pub shed: Option<PartStats>,
-    /// The limits on rates.
+    /// The rate limit.
     pub rate: Option<PartStats>,
-    /// The turns among tenants.
+    /// The fair queues.
     pub fair: Option<PartStats>,
-    /// The limit on what is in progress.
+    /// The concurrency limit.
     pub concurrency: Option<PartStats>,
-    /// How many of each class were shed, or would have been in [`Mode::Shadow`].
+    /// Requests of each class that were shed, or would have been in [`Mode::Shadow`].
     pub shed_by_class: Option<[(Criticality, u64); 4]>,
 }
 
 impl StackStats {
-    /// The parts that the stack has, in the order in which a request passes them.
+    /// Returns the parts that the stack has, in the order in which a request passes them.
     pub fn parts(&self) -> impl Iterator<Item = &PartStats> {
         [&self.shed, &self.rate, &self.fair, &self.concurrency].into_iter().flatten()
     }
 }
 
-/// What a part of a stack has done, and how it stands.
+/// The counts and the current state of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartStats {
-    /// Which.
+    /// The part.
     pub part: Part,
-    /// Whether it acts.
+    /// The mode.
     pub mode: Mode,
     /// Requests that went on to the next part, or to the service, in any mode.
     pub allowed: u64,
-    /// Requests that it refused.
+    /// Requests that the part refused.
     pub refused: u64,
-    /// Requests that went on in [`Mode::Shadow`] and would have been refused, or would have had to wait.
+    /// Requests that passed in [`Mode::Shadow`] and would have been refused or queued.
     pub would_refuse: u64,
-    /// Requests that are behind it now. Nothing for rates.
+    /// Requests behind the part now; `None` for the rate limit.
     pub in_flight: Option<u64>,
-    /// Requests that wait before it now. Nothing where nobody waits.
+    /// Requests in the part's queue now; `None` if it has none.
     pub queued: Option<u64>,
-    /// How many may be behind it. For a shedder: besides critical requests. Nothing where no number is fixed.
+    /// The most requests behind the part, for a shedder besides critical ones; `None` if there is no fixed number.
     pub limit: Option<u64>,
 }
 

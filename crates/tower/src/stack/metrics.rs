@@ -1,13 +1,13 @@
-//! What stacks have done, as Prometheus reads it (text format 0.0.4).
+//! The metrics of stacks for Prometheus (text format 0.0.4).
 //!
-//! Labels are the stack, its part, a mode and a class: never a tenant, since whoever sends requests chooses those.
+//! Labels are the stack, its part, a mode and a class: never a tenant, since clients choose those.
 
 use tidegate_engine::exposition::Page;
 
 use super::handle::{PartStats, StackStats};
 use crate::exposition::modes;
 
-/// A family of series: its name, its kind, what it means, and its number, where a part has one.
+/// A family of series: its name, type, help text and number, if a part has one.
 type Family = (&'static str, &'static str, &'static str, fn(&PartStats) -> Option<u64>);
 
 const FAMILIES: [Family; 6] = [
@@ -16,15 +16,15 @@ const FAMILIES: [Family; 6] = [
     (
         "tidegate_stack_would_refuse_total",
         "counter",
-        "Requests that went on in shadow mode and would have been refused or would have had to wait.",
+        "Requests that passed in shadow mode and would have been refused or queued.",
         |part| Some(part.would_refuse),
     ),
     ("tidegate_stack_in_flight", "gauge", "Requests behind the part.", |part| part.in_flight),
-    ("tidegate_stack_queued", "gauge", "Requests that wait before the part.", |part| part.queued),
+    ("tidegate_stack_queued", "gauge", "Requests in the queue of the part.", |part| part.queued),
     (
         "tidegate_stack_limit",
         "gauge",
-        "Requests that may be behind the part, for shed besides critical ones.",
+        "Limit on requests behind the part, besides critical ones for the shedder.",
         |part| part.limit,
     ),
 ];
@@ -43,7 +43,7 @@ pub(super) fn page(stacks: &[(&str, StackStats)]) -> String {
             }
         }
     }
-    page.head(MODE, "gauge", "What the part does now.");
+    page.head(MODE, "gauge", "Current mode of the part.");
     for (stack, part) in parts() {
         modes(&mut page, MODE, &[("stack", stack), ("part", part.part.name())], part.mode);
     }

@@ -1,12 +1,12 @@
-//! The layers of this crate in one, in the order in which they belong: shed, rate, fair, concurrency.
+//! The layers of this crate combined into one, in the right order: shed, rate, fair, concurrency.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the layer, and why it has this order | `mod.rs` |
-//! | how it is set up, and what holds if nothing is said | `builder.rs` |
-//! | one request's way through the parts, and who is counted | `door.rs` |
-//! | its switches, and what it tells of itself | `handle.rs` |
-//! | that as Prometheus reads it | `metrics.rs` |
+//! | the layer, and the reasons for its order | `mod.rs` |
+//! | its builder and defaults | `builder.rs` |
+//! | a request's way through the parts, and its counts | `door.rs` |
+//! | its switches and statistics | `handle.rs` |
+//! | its metrics for Prometheus | `metrics.rs` |
 
 mod builder;
 mod door;
@@ -27,15 +27,16 @@ pub use handle::{Part, PartStats, StackHandle, StackStats};
 
 /// All that protects a service, as one layer. A request passes:
 ///
-/// 1. **Shed**: what matters least is turned away when there is too much of everything. It comes first because it costs
-///    the least, and because what it turns away must not cost the caller any of its rate.
-/// 2. **Rate**: who asks too often is told so, before it takes a place in any line.
-/// 3. **Fair**: when all places are taken, each tenant waits in a line of its own, and places go to the tenants in turn.
-///    Before it there is no line that one tenant could fill for all.
-/// 4. **Concurrency**: the total, held by a semaphore of this process. It asks nobody: with a shared store gone, and with
-///    fairness switched off, no more are in progress than the service bears.
+/// 1. **Shed**: refuses the least important requests when the service is overloaded. It comes first because it costs
+///    the least, and because a request that is shed must not use up the caller's rate.
+/// 2. **Rate**: denies requests over their rate limit, before they take a slot in any queue.
+/// 3. **Fair**: queues the requests of each tenant separately when all slots are taken, and serves the tenants in turn.
+///    No queue before it could be filled by one tenant for all.
+/// 4. **Concurrency**: limits the requests in progress, by a semaphore of this process. It depends on nothing else:
+///    with the shared store gone and the fair queues switched off, no more requests are in progress than the service
+///    can handle.
 ///
-/// Each part can be left out, and each has a switch of its own; [`StackLayer::handle`] reaches them all.
+/// Each part can be left out, and each has a switch of its own; [`StackLayer::handle`] has them all.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -51,7 +52,7 @@ pub use handle::{Part, PartStats, StackHandle, StackStats};
 /// let app: Router = Router::new()
 ///     .route("/", get(async || "hello"))
 ///     .layer(stack)
-///     // After the stack, which does not stand before it: who is overloaded still tells so.
+///     // Added after the stack, which does not guard it: an overloaded service still serves its metrics.
 ///     .route("/metrics", get(async move || handle.render()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,13 +72,14 @@ struct Parts {
 }
 
 impl StackLayer {
-    /// A stack to be set up, for a service that bears `limit` requests at once. Without further words it holds that
-    /// limit: the others wait in a line, and who finds no room there, or waits for more than a second, hears 503.
+    /// Returns a builder of a stack for a service that can handle `limit` requests at the same time. The stack enforces
+    /// that limit without further settings: other requests wait in a queue, and get 503 if it is full or after a
+    /// second.
     pub fn builder(limit: u64) -> StackBuilder {
         StackBuilder::new(limit)
     }
 
-    /// What this stack is asked and told from outside.
+    /// Returns a handle with the stack's metrics and switches.
     #[must_use]
     pub fn handle(&self) -> StackHandle {
         StackHandle::new(Arc::clone(&self.0))

@@ -283,7 +283,7 @@ fn mistakes_are_named() {
     let (_, builder) = limit("1/minute", KeyBy::path());
     let error = builder.keys(0).build().unwrap_err();
     assert!(matches!(&error, ConfigError::Capacity(_)));
-    assert_eq!(error.to_string(), "keys: 0 leaves no room; use at least 1");
+    assert_eq!(error.to_string(), "keys: 0 is too small; use at least 1");
     let on_store = || {
         let store = Arc::new(MemoryStore::builder().keys(10).build().unwrap());
         RateLimitLayer::limit("1/minute".parse().unwrap(), KeyBy::path()).store(store)

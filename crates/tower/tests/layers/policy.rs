@@ -305,13 +305,13 @@ domains:
 fn mistakes_are_named() {
     let engine = engine(RULES, &FakeClock::new());
     let error = RateLimitLayer::policy(Arc::clone(&engine), "apy").build().unwrap_err();
-    assert_eq!(error.to_string(), "domain: no rules stand under `apy`; use one of the policy: `api`");
+    assert_eq!(error.to_string(), "domain: there are no rules for `apy`; use one of the policy: `api`");
     let domains: String = (0..20).map(|n| format!("  d{n}: {{rules: [{{name: r, limit: 1/s}}]}}\n")).collect();
     let twenty = self::engine(&format!("domains:\n{domains}"), &FakeClock::new());
     assert_eq!(
         RateLimitLayer::policy(twenty, "x".repeat(100)).build().unwrap_err().to_string(),
         format!(
-            "domain: no rules stand under `{}`; use one of the policy: `d0`, `d1`, `d10`, `d11`, `d12`, `d13`, `d14`, `d15` \
+            "domain: there are no rules for `{}`; use one of the policy: `d0`, `d1`, `d10`, `d11`, `d12`, `d13`, `d14`, `d15` \
              and 12 more",
             "x".repeat(40)
         )
@@ -319,7 +319,7 @@ fn mistakes_are_named() {
     let none = Arc::new(Engine::new(Options::default()).unwrap());
     assert_eq!(
         RateLimitLayer::policy(none, "api").build().unwrap_err().to_string(),
-        "domain: no rules stand under `api`; use a policy that has it: this one has no domains"
+        "domain: there are no rules for `api`; use a policy that has it: this one has no domains"
     );
     let many = (0..=DESCRIPTORS_MAX).fold(RateLimitLayer::policy(Arc::clone(&engine), "api"), |builder, _| {
         builder.descriptor([("user", KeyBy::header("x-user"))])

@@ -203,7 +203,7 @@ async fn each_key_has_its_own_limit() {
     assert_eq!((refused.status().as_u16(), reason), (400, Reason::KeyTooLong { max: 4087 }));
     assert_eq!(status(&skips, &slow, &[("client", &long[..4087])]).await, 200);
     let over = skips.handle().acquire_of(Key::new(&long[..4088]).unwrap()).await.unwrap_err();
-    let words = "what tells who the request is from is too long: use at most 4087 bytes";
+    let words = "the client key is too long; use at most 4087 bytes";
     assert_eq!((over.status().as_u16(), over.to_string().as_str()), (400, words));
     let denies = keyed(MissingKey::Deny).build().unwrap();
     assert_eq!(status(&denies, &slow, &[]).await, 400);

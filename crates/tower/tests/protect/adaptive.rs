@@ -250,7 +250,7 @@ fn bad_configurations_are_refused() {
     for (built, expected) in [
         (
             aimd(1).partitions([0.5, 0.6], |_| None).build(),
-            "shares: they add up to 1.1, more than the whole; use shares whose sum is at most 1",
+            "shares: the sum is 1.1; use shares with a sum of at most 1",
         ),
         (
             aimd(1).partitions([], |_| None).build(),

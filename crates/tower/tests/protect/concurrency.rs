@@ -222,7 +222,7 @@ fn bad_configurations_are_refused() {
         ),
         (
             ConcurrencyLayer::builder(1).queue(two_minds).build(),
-            "codel: its numbers are not those of adaptive_lifo; give both the same",
+            "codel: its numbers differ from those of adaptive_lifo; give both the same numbers",
         ),
     ] {
         assert_eq!(built.unwrap_err().to_string(), expected);
@@ -230,7 +230,7 @@ fn bad_configurations_are_refused() {
     for (built, expected) in [
         (keyed(0).build(), "limit: 0 is out of range; use 1 to 2147483647"),
         (keyed(1 << 31).build(), "limit: 2147483648 is out of range; use 1 to 2147483647"),
-        (keyed(1).keys(0).build(), "keys: 0 leaves no room; use at least 1"),
+        (keyed(1).keys(0).build(), "keys: 0 is too small; use at least 1"),
         (keyed(1).queue(line(0, 1)).build(), "queue depth: 0 is out of range; use 1 to 1048576"),
         (keyed(1).queue(line(1, 1)).keys(0).build(), "keys: 0 is out of range; use 1 to 4294967296"),
         (

@@ -69,7 +69,7 @@ async fn routes_of_tonic_are_told_in_grpc() {
     let refused = service.oneshot(call()).await.unwrap();
     assert_eq!((refused.status().as_u16(), status(&refused)), (200, "14".parse().unwrap()));
     let told = tonic::Status::from_header_map(refused.headers()).unwrap();
-    assert_eq!((told.code(), told.message()), (tonic::Code::Unavailable, "as many requests are in progress as may be"));
+    assert_eq!((told.code(), told.message()), (tonic::Code::Unavailable, "the concurrency limit is reached"));
     assert_eq!(told.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
     assert!(refused.body().is_end_stream(), "a status alone");
 }

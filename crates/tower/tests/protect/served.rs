@@ -38,7 +38,7 @@ async fn axum_gives_places_back_and_tells_why_there_is_none() {
     for header in ["content-type: application/problem+json", "cache-control: no-store", "retry-after: 1"] {
         assert!(refused.contains(&format!("{header}\r\n")), "{refused}");
     }
-    assert!(refused.ends_with("\"detail\":\"as many requests are in progress as may be\"}"), "{refused}");
+    assert!(refused.ends_with("\"detail\":\"the concurrency limit is reached\"}"), "{refused}");
 }
 
 /// A call that streams holds its place until it has ended, and trailers come through.
@@ -53,7 +53,7 @@ async fn a_stream_of_tonic_holds_its_place() {
     assert_eq!(handle.in_flight(), 1);
     let status = client.check(HealthCheckRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable);
-    assert_eq!(status.message(), "as many requests are in progress as may be");
+    assert_eq!(status.message(), "the concurrency limit is reached");
     assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
     drop(watched);
     until_in_flight(&handle, 0).await;

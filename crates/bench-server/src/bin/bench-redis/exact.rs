@@ -110,7 +110,7 @@ pub(crate) fn run(server: &RedisServer, args: &Args) {
         }
     }
     bar.finish_and_clear();
-    println!("Redis CPU seconds per million decisions (decisions a second), medians of {} rounds", args.rounds);
+    println!("Redis CPU seconds per million decisions (decisions per second); medians of {} rounds", args.rounds);
     println!("| in flight | {} | tidegate / plain |", SUBJECTS.map(|(_, name)| name).join(" | "));
     println!("|---|---|---|---|---|");
     for (depth, of_depth) in DEPTHS.iter().zip(costs) {

@@ -107,8 +107,11 @@ async fn wait_for_links(store: &RedisStore, links: usize) -> usize {
 /// Measures, and prints a table.
 pub(crate) fn run(server: &RedisServer, args: &Args) {
     let bar = progress(DEPTHS.len() * LINKS.len() * args.rounds as usize, "links");
-    println!("Redis CPU seconds per million decisions of {THREADS} threads, medians of {} rounds", args.rounds);
-    println!("| in flight | {} links | {} links | ratio | wanted |\n|---|---|---|---|---|", LINKS[0], LINKS[1]);
+    println!("Redis CPU seconds per million decisions of {THREADS} threads; medians of {} rounds", args.rounds);
+    println!(
+        "| in flight | {} connections | {} connections | ratio | target |\n|---|---|---|---|---|",
+        LINKS[0], LINKS[1]
+    );
     for depth in DEPTHS {
         let mut costs = LINKS.map(|_| Vec::new());
         for round in 0..args.rounds {

@@ -17,23 +17,23 @@ use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidegate_bench_server::RedisServer;
 
-/// Measure Redis as the store
+/// Measure what Tidegate's store costs Redis: CPU, memory and calls
 #[derive(Parser)]
 #[command(after_help = EXAMPLES)]
 struct Args {
-    /// Interleaved rounds, of which medians are reported
+    /// Interleaved rounds; medians are reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Decisions of each subject in a round, in thousands
+    /// Decisions per subject and round, in thousands
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     thousands: u64,
-    /// Seconds of the run with leases and of the one with replicas. The hottest key has spent its burst after 60
+    /// Seconds of the leased run and of the async run; the hottest key has used up its burst after 60
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(90..=3600))]
     seconds: u64,
-    /// Requests a second in those runs, of all nodes together
+    /// Requests per second in these runs, of all nodes together
     #[arg(long, default_value_t = 100_000)]
     rate: u64,
-    /// Measure this part alone; may be repeated
+    /// Measure only this part; can be repeated
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
 }
@@ -47,17 +47,17 @@ const EXAMPLES: &str = r#"Examples:
 /// What can be measured alone.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// CPU of exact decisions, beside a plain script and INCR
+    /// CPU of exact decisions, compared with a plain script and INCR
     Exact,
-    /// CPU of the scripts, beside those from before names and states became short
+    /// CPU of the scripts, compared with older versions that had longer names and states
     Scripts,
-    /// CPU of the same load over 8 links and over 2
+    /// CPU of the same load over 8 connections and over 2
     Links,
-    /// Memory that a key takes, beside a plain counter
+    /// Memory per key, compared with a plain counter
     Memory,
-    /// Four nodes with leases
+    /// Four nodes with consistency: leased
     Leased,
-    /// Four nodes with replicas
+    /// Four nodes with consistency: async
     Async,
 }
 

@@ -110,8 +110,8 @@ pub(crate) fn run() {
     let (by_store, name) = measure(count_by_store, &bar);
     let (plain, plain_name) = measure(count_plainly, &bar);
     bar.finish_and_clear();
-    println!("{}: bytes of used_memory a key, of {KEYS}", about(&start_redis()));
-    println!("| | bytes | wanted | such as |\n|---|---|---|---|");
+    println!("{}: bytes of used_memory per key, with {KEYS} keys", about(&start_redis()));
+    println!("| | bytes | target | example |\n|---|---|---|---|");
     println!("| tidegate, fixed_window | {by_store:.1} | ≤ 130 | `{name}` |");
     println!("| INCRBY and EXPIRE | {plain:.1} | | `{plain_name}` |");
 }

@@ -90,13 +90,20 @@ pub(crate) fn run(server: &RedisServer, args: &Args, consistency: &'static str) 
     });
     bar.finish_and_clear();
     let seconds = start.elapsed().as_secs_f64();
-    tell(args, consistency, &counts, per_minute, seconds, (server.script_calls() - before, server.cpu_seconds() - cpu));
+    report(
+        args,
+        consistency,
+        &counts,
+        per_minute,
+        seconds,
+        (server.script_calls() - before, server.cpu_seconds() - cpu),
+    );
     let (from, before) = settled;
     let rate = (counts[0].1.load(Relaxed) - before) as f64 / (args.seconds as f64 - from);
-    let wanted = per_minute as f64 / 60.0;
+    let limit = per_minute as f64 / 60.0;
     println!(
-        "  long run: the hottest key got {rate:.1} a second of {wanted:.1} ({:+.2} %); answered without the store: {}",
-        (rate / wanted - 1.0) * 100.0,
+        "  long run: the hottest key got {rate:.1} of {limit:.1} units per second ({:+.2} %); answered without the store: {}",
+        (rate / limit - 1.0) * 100.0,
         failed.load(Relaxed)
     );
 }
@@ -121,7 +128,7 @@ async fn ask(engine: &Engine, key: usize, counts: &[(AtomicU64, AtomicU64)], fai
     failed.fetch_add(u64::from(!by_store), Relaxed);
 }
 
-fn tell(
+fn report(
     args: &Args,
     consistency: &str,
     counts: &[(AtomicU64, AtomicU64)],
@@ -142,16 +149,16 @@ fn tell(
         }
     }
     println!(
-        "{consistency}: {NODES} nodes, {KEYS} keys, {offered} requests in {seconds:.0} s, {per_minute}/minute a key ({} asked for)",
+        "{consistency}: {NODES} nodes, {KEYS} keys, {offered} requests in {seconds:.0} s ({} per second requested), limit {per_minute}/minute per key",
         args.rate
     );
     println!(
-        "  calls to Redis: {calls}, {:.1} times fewer; Redis CPU {:.2} s per million requests",
+        "  calls to Redis: {calls}, {:.1} times fewer than requests; Redis CPU {:.2} s per million requests",
         offered as f64 / calls.max(1) as f64,
         cpu * 1e6 / offered as f64
     );
     println!(
-        "  above the limit: {over}; keys above their limit got {admitted} of {ideal} ({:.2} % less); others were denied {denied_below}",
+        "  admitted above the limit: {over}; keys above their limit got {admitted} of {ideal} ({:.2} % less); denials of other keys: {denied_below}",
         (1.0 - admitted as f64 / ideal.max(1) as f64) * 100.0
     );
 }

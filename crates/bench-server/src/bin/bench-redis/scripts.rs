@@ -155,8 +155,8 @@ pub(crate) fn run(server: &RedisServer, args: &Args) {
     let subjects: Vec<&Subject> =
         pairs.iter().flat_map(|pair| [&pair.before, &pair.today]).chain(std::iter::once(&plain)).collect();
     let bar = progress(DEPTHS.len() * subjects.len() * args.rounds as usize, "scripts");
-    println!("Redis CPU seconds per million calls of a script, medians of {} rounds", args.rounds);
-    println!("| in flight | script | before | today | today / before | wanted |\n|---|---|---|---|---|---|");
+    println!("Redis CPU seconds per million calls of a script; medians of {} rounds", args.rounds);
+    println!("| in flight | script | older | current | current / older | target |\n|---|---|---|---|---|---|");
     for (place, (depth, fewer)) in DEPTHS.into_iter().enumerate() {
         let mut costs = vec![Vec::new(); subjects.len()];
         for round in 0..args.rounds {

@@ -31,31 +31,31 @@ use round::Round;
 use scenarios::{Scenario, scenarios};
 use servers::Servers;
 
-/// Measure Tidegate's server beside others, and with its store in Redis
+/// Compare Tidegate's server with others, and its stores in memory and in Redis
 #[derive(Parser)]
 #[command(name = "bench-server", after_help = EXAMPLES)]
 struct Options {
-    /// Where the built binaries are
+    /// Directory of the release build
     #[arg(long, value_name = "DIR", default_value = "target/release")]
     built: PathBuf,
-    /// Where throttlecrab-server is
+    /// Path of throttlecrab-server
     #[arg(long, value_name = "PATH", default_value = "target/peers/bin/throttlecrab-server")]
     throttlecrab: PathBuf,
-    /// Serving threads of each Tidegate [default: one for each core that servers have]
+    /// Worker threads of each Tidegate [default: one per core of the servers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// Interleaved rounds, of which medians are reported
+    /// Interleaved rounds; medians are reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Requests a round and server, in thousands
+    /// Requests per round and server, in thousands
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1000))]
     thousands: u64,
-    /// Only scenarios whose name contains this text, in any case
+    /// Run only scenarios whose name contains this text, ignoring case
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
-/// Requests that are not measured yet.
+/// Requests before the measurement.
 const WARM_UP: u64 = 20_000;
 
 const EXAMPLES: &str = r#"Examples:
@@ -78,7 +78,7 @@ impl Options {
         if chosen.is_empty() {
             let names: Vec<&str> = others.iter().map(|scenario| scenario.name).collect();
             let problem = format!(
-                "--only {:?}: no scenario has this in its name; there are:\n  {}",
+                "--only {:?}: no scenario has this text in its name; the scenarios are:\n  {}",
                 self.only,
                 names.join("\n  ")
             );
@@ -97,7 +97,7 @@ fn main() {
     let steps: u64 = scenarios.iter().map(|scenario| scenario.subjects.len() as u64 * options.rounds).sum();
     let style = ProgressStyle::with_template("{elapsed_precise} [{wide_bar}] {pos}/{len} {msg}").unwrap();
     let progress = ProgressBar::new(steps).with_style(style);
-    println!("CPU seconds of the server for a million decisions; medians of {} interleaved rounds", options.rounds);
+    println!("CPU seconds of the server per million decisions; medians of {} interleaved rounds", options.rounds);
     for scenario in scenarios {
         let mut rounds: Vec<Vec<Round>> = scenario.subjects.iter().map(|_| Vec::new()).collect();
         // All of them run, and have met the load, before the first is measured.

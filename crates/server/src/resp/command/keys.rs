@@ -1,6 +1,8 @@
 //! DEL, EXISTS, TTL: what Redis clients do to keys, for the keys of CL.THROTTLE. What configured rules count is theirs
 //! alone, and is reset over HTTP.
 
+use std::time::Duration;
+
 use tidegate_core::bounds::{NANOS_PER_SECOND, SPAN_NANOS_MAX};
 use tidegate_core::{Limit, LimitError, Op, Rate};
 use tidegate_engine::RequestError;
@@ -14,14 +16,37 @@ fn widest() -> Result<Limit, LimitError> {
     Limit::gcra(Rate::per_second(1)?, SPAN_NANOS_MAX / NANOS_PER_SECOND)
 }
 
-/// Nanoseconds until a key is as if never seen; 0 if it already is.
-async fn left(context: &Context<'_>, key: &[u8], limit: &Limit) -> Result<u64, RequestError> {
-    match context.door.service.engine.administer(key, limit, Op::Peek).await {
-        Ok(decision) => Ok(u64::try_from(decision.reset_after().as_nanos()).unwrap_or(u64::MAX)),
-        // A key that is too short or too long was never seen.
-        Err(RequestError::Key(_)) => Ok(0),
-        Err(error) => Err(error),
+/// How long a key may still be limited.
+enum Left {
+    /// So many nanoseconds; none if it is as if never seen.
+    Exactly(u64),
+    /// About so many: the store in memory is full, and cannot delete the key.
+    About(u64),
+}
+
+impl Left {
+    fn nanos(&self) -> u64 {
+        let (Left::Exactly(nanos) | Left::About(nanos)) = self;
+        *nanos
     }
+}
+
+/// How long a key may still be limited, whatever limit wrote it.
+async fn left(context: &Context<'_>, key: &[u8], limit: &Limit) -> Result<Left, RequestError> {
+    let engine = &context.door.service.engine;
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let decision = match engine.administer(key, limit, Op::Peek).await {
+        Ok(decision) => decision,
+        // A key that is too short or too long was never seen.
+        Err(RequestError::Key(_)) => return Ok(Left::Exactly(0)),
+        Err(error) => return Err(error),
+    };
+    if decision.reset_after().is_zero()
+        && let Ok(Some(about)) = engine.approximate_left(key)
+    {
+        return Ok(Left::About(nanos(about)));
+    }
+    Ok(Left::Exactly(nanos(decision.reset_after())))
 }
 
 pub(super) async fn delete(context: &mut Context<'_>, command: &Command<'_>) {
@@ -31,14 +56,24 @@ pub(super) async fn delete(context: &mut Context<'_>, command: &Command<'_>) {
 
 async fn delete_all(context: &Context<'_>, command: &Command<'_>) -> Result<i64, String> {
     let limit = widest().map_err(told)?;
-    let mut deleted = 0;
+    let (mut deleted, mut kept) = (0, 0);
     for key in command.from(1) {
-        if left(context, key, &limit).await.map_err(told)? > 0 {
-            context.door.service.engine.administer(key, &limit, Op::Reset).await.map_err(told)?;
-            deleted += 1;
+        match left(context, key, &limit).await.map_err(told)? {
+            Left::Exactly(0) => {}
+            Left::Exactly(_) => {
+                context.door.service.engine.administer(key, &limit, Op::Reset).await.map_err(told)?;
+                deleted += 1;
+            }
+            Left::About(_) => kept += 1,
         }
     }
-    Ok(deleted)
+    match kept {
+        0 => Ok(deleted),
+        kept => Err(format!(
+            "{kept} of the keys not deleted, since the store in memory is full and counts them approximately; try again \
+             later, or give the store more keys"
+        )),
+    }
 }
 
 pub(super) async fn exists(context: &mut Context<'_>, command: &Command<'_>) {
@@ -50,7 +85,7 @@ async fn count(context: &Context<'_>, command: &Command<'_>) -> Result<i64, Stri
     let limit = widest().map_err(told)?;
     let mut found = 0;
     for key in command.from(1) {
-        found += i64::from(left(context, key, &limit).await.map_err(told)? > 0);
+        found += i64::from(left(context, key, &limit).await.map_err(told)?.nanos() > 0);
     }
     Ok(found)
 }
@@ -61,7 +96,7 @@ pub(super) async fn time_left(context: &mut Context<'_>, command: &Command<'_>, 
         Ok(limit) => left(context, command.get(1), &limit).await.map_err(told),
         Err(error) => Err(told(error)),
     };
-    reply(context, left.map(|left| if left == 0 { -2 } else { whole(left.div_ceil(unit)) }));
+    reply(context, left.map(|left| if left.nanos() == 0 { -2 } else { whole(left.nanos().div_ceil(unit)) }));
 }
 
 fn told(error: impl std::fmt::Display) -> String {

@@ -61,11 +61,10 @@ fn judge(sample: &Sample, notes: &mut Notes) {
     let ((offset, is_ahead), error) = (sample.offset(), sample.round_trip() / 2);
     let direction = if is_ahead { "ahead of" } else { "behind" };
     let millis = |time: Duration| time.as_micros().div_ceil(1_000);
-    let message =
-        format!("the server is {} ms {direction} this machine, give or take {} ms", offset.as_millis(), millis(error));
+    let message = format!("the server is {} ms {direction} this machine (±{} ms)", offset.as_millis(), millis(error));
     // What the round trip could explain says nothing about the clocks.
     if offset.saturating_sub(error) > OFFSET_MAX {
-        let fix = "synchronise both clocks (NTP): reset times and calendar windows go by that of the server";
+        let fix = "synchronise both clocks (NTP): reset times and calendar windows use the clock of the server";
         notes.warning(Topic::Clock, message, fix);
     } else {
         notes.ok(Topic::Clock, message);
@@ -97,15 +96,12 @@ mod tests {
     #[test]
     fn an_offset_is_a_warning_if_the_round_trip_does_not_explain_it() {
         let of = |severity, message: &str| (severity, format!("the server is {message}"));
-        assert_eq!(judged(1_001, 1_000, 1_002), of(Severity::Ok, "0 ms ahead of this machine, give or take 1 ms"));
-        assert_eq!(judged(1_101, 1_000, 1_002), of(Severity::Ok, "100 ms ahead of this machine, give or take 1 ms"));
-        assert_eq!(
-            judged(1_103, 1_000, 1_002),
-            of(Severity::Warning, "102 ms ahead of this machine, give or take 1 ms")
-        );
-        assert_eq!(judged(800, 1_000, 1_000), of(Severity::Warning, "200 ms behind this machine, give or take 0 ms"));
-        assert_eq!(judged(1_400, 1_000, 1_600), of(Severity::Ok, "100 ms ahead of this machine, give or take 300 ms"));
-        assert_eq!(judged(1_390, 1_000, 1_600), of(Severity::Ok, "90 ms ahead of this machine, give or take 300 ms"));
+        assert_eq!(judged(1_001, 1_000, 1_002), of(Severity::Ok, "0 ms ahead of this machine (±1 ms)"));
+        assert_eq!(judged(1_101, 1_000, 1_002), of(Severity::Ok, "100 ms ahead of this machine (±1 ms)"));
+        assert_eq!(judged(1_103, 1_000, 1_002), of(Severity::Warning, "102 ms ahead of this machine (±1 ms)"));
+        assert_eq!(judged(800, 1_000, 1_000), of(Severity::Warning, "200 ms behind this machine (±0 ms)"));
+        assert_eq!(judged(1_400, 1_000, 1_600), of(Severity::Ok, "100 ms ahead of this machine (±300 ms)"));
+        assert_eq!(judged(1_390, 1_000, 1_600), of(Severity::Ok, "90 ms ahead of this machine (±300 ms)"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a server says about itself.
+//! Facts that a server reports about itself.
 
 use std::collections::HashMap;
 
@@ -24,9 +24,9 @@ impl Facts {
             Reply::Error(error) => notes.warning(
                 Topic::Permissions,
                 format!(
-                    "unknown: version, clients, memory, eviction, persistence and replicas: INFO is refused: {error}"
+                    "unknown: version, clients, memory, eviction, persistence and replicas: INFO was refused: {error}"
                 ),
-                "grant the user +info for this check, or look at `redis-cli INFO` as an administrator",
+                "grant the user +info for this check, or run `redis-cli INFO` as an administrator",
             ),
             reply => facts.info = read_info(reply.text().unwrap_or_default()),
         }
@@ -36,8 +36,8 @@ impl Facts {
                     let names = SETTINGS.join(", ");
                     notes.warning(
                         Topic::Permissions,
-                        format!("unknown: the settings {names}: CONFIG GET is refused: {error}"),
-                        "grant the user +config|get for this check, or look at them as an administrator",
+                        format!("unknown: the settings {names}: CONFIG GET was refused: {error}"),
+                        "grant the user +config|get for this check, or check them as an administrator",
                     );
                     break;
                 }

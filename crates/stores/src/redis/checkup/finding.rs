@@ -1,28 +1,28 @@
-//! What a look at a store reports.
+//! Findings of a checkup.
 
 use super::super::link::Why;
 
-/// One thing that was looked at, and how it is.
+/// A property of a store that was checked, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The address of the primary, where the URL does not say it.
+    /// The address of the primary, if the URL does not name it.
     pub node: Option<String>,
-    /// What was looked at.
+    /// The property.
     pub topic: Topic,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// How it is. It begins with `unknown` if that could not be found out.
+    /// The result. It begins with `unknown` if the property could not be checked.
     pub message: String,
-    /// What to do about it; nothing if it is as it should be.
+    /// A fix, or `None` if none is needed.
     pub fix: Option<String>,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It is as it should be.
+    /// The property is fine.
     Ok,
-    /// Limits hold, but a failure or more load would hurt them.
+    /// Limits hold, but a failure or more load would harm them.
     Warning,
     /// Limits do not hold, or the store cannot be used.
     Error,
@@ -40,7 +40,7 @@ impl Severity {
     }
 }
 
-/// What a finding is about.
+/// A property of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topic {
@@ -52,9 +52,9 @@ pub enum Topic {
     Clients,
     /// How full the memory is.
     Memory,
-    /// What is thrown away when the memory is full.
+    /// The eviction policy when the memory is full.
     Eviction,
-    /// What is left after a restart.
+    /// The data that remains after a restart.
     Persistence,
     /// The role of the node, and its replicas.
     Replication,
@@ -68,7 +68,7 @@ pub enum Topic {
     Writes,
     /// The scripts of the store.
     Scripts,
-    /// How long answers take.
+    /// The time of answers.
     Latency,
 }
 
@@ -145,28 +145,28 @@ pub(super) fn plain(why: &Why) -> String {
 }
 
 const HUNG_UP: &str =
-    "write rediss:// if the port has TLS; set tls-auth-clients no if it asks clients for certificates";
+    "use rediss:// if the port has TLS; set tls-auth-clients no if the server requires client certificates";
 
 /// What may help against a failure to connect, by words of the system, of TLS and of Redis; the first that is found counts.
 const REMEDIES: [(&str, &str); 21] = [
     ("WRONGPASS", "correct the user and the password in the URL"),
-    ("NOAUTH", "write the password into the URL, as in redis://user:password@HOST or redis://:password@HOST"),
-    ("login refused", "correct the user and the password in the URL; leave them out if the server has none"),
-    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster has database 0 alone"),
-    ("NOPERM", "grant the user what the section Permissions of docs/src/shared-store.md lists"),
-    ("cluster support disabled", "write redis:// without +cluster: the server is no Cluster"),
+    ("NOAUTH", "add the password to the URL: redis://user:password@HOST or redis://:password@HOST"),
+    ("login refused", "correct the user and the password in the URL; remove them if the server has none"),
+    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster only has database 0"),
+    ("NOPERM", "grant the user the permissions that docs/src/shared-store.md lists"),
+    ("cluster support disabled", "use redis:// without +cluster: the server is not a Cluster"),
     ("no primary named", "correct the name after the / of the URL; `redis-cli -p 26379 SENTINEL MASTERS` lists them"),
-    ("command 'SENTINEL'", "write redis:// without +sentinel: the server is no Sentinel"),
-    ("max number of clients", "raise maxclients, or find out which clients keep connections"),
-    ("InvalidContentType", "write redis:// if the port has no TLS, or correct the port"),
-    ("CaUsedAsEndEntity", "make a certificate with basicConstraints=CA:FALSE; docs/src/shared-store.md shows how"),
-    ("NotValidForName", "make a certificate that names the host of the URL as subjectAltName"),
-    ("UnknownIssuer", "name the authority of the certificate with ?ca=/path.pem"),
-    ("not connected within", "check host, port and firewalls, and write redis:// if the port has no TLS"),
-    ("TLS", "check the certificate of the server, and the authority that ?ca= names"),
-    ("ca ", "correct the path that ?ca= gives"),
+    ("command 'SENTINEL'", "use redis:// without +sentinel: the server is not a Sentinel"),
+    ("max number of clients", "raise maxclients, or find the clients that keep connections open"),
+    ("InvalidContentType", "use redis:// if the port has no TLS, or correct the port"),
+    ("CaUsedAsEndEntity", "create a certificate with basicConstraints=CA:FALSE, as in docs/src/shared-store.md"),
+    ("NotValidForName", "create a certificate with the host of the URL as subjectAltName"),
+    ("UnknownIssuer", "add the authority of the certificate to the URL: ?ca=/path.pem"),
+    ("not connected within", "check host, port and firewalls; use redis:// if the port has no TLS"),
+    ("TLS", "check the certificate of the server and the authority in ?ca="),
+    ("ca ", "correct the path in ?ca="),
     ("refused", "start the server, or correct the host and the port"),
-    ("lookup", "correct the host: its name is not known"),
+    ("lookup", "correct the host: its name cannot be resolved"),
     ("closed", HUNG_UP),
     ("reset by peer", HUNG_UP),
     ("roken pipe", HUNG_UP),
@@ -174,5 +174,5 @@ const REMEDIES: [(&str, &str); 21] = [
 
 fn remedy(message: &str) -> &'static str {
     let found = REMEDIES.iter().find(|(words, _)| message.contains(words));
-    found.map_or("check host, port and firewalls, and whether the server is busy", |(_, remedy)| remedy)
+    found.map_or("check host, port and firewalls, and whether the server is overloaded", |(_, remedy)| remedy)
 }

@@ -73,7 +73,7 @@ pub(super) async fn measure(
         for ((script, name, args), trips) in calls.iter().zip([&mut *of_bucket, &mut *of_window]) {
             let begin = Instant::now();
             if let Reply::Error(error) = connection.run(script, &[name], args).await? {
-                let fix = "check again: the scripts ran a moment ago";
+                let fix = "run the check again: the same script worked a moment ago";
                 notes.error(Topic::Scripts, format!("a script failed: {error}"), fix);
                 return Ok(());
             }
@@ -106,21 +106,21 @@ fn judge([ping, bucket, window]: &[RoundTrips; 3], budget: Duration, notes: &mut
     // Twice what was seen, so that a slower moment fits too.
     let enough = (worst * 2).max(median * 4).as_millis().saturating_add(1).min(BUDGET_MAX.as_millis());
     let fix = format!(
-        "write ?timeout={enough}ms into the URL, put both closer together, or look for what slows the server (`redis-cli --latency`)"
+        "set ?timeout={enough}ms in the URL, move Tidegate and the server closer together, or find out what slows the server down (`redis-cli --latency`)"
     );
     if median > budget {
-        notes.error(Topic::Latency, format!("most calls take longer than timeout; {measured}"), fix);
+        notes.error(Topic::Latency, format!("most calls take longer than the timeout; {measured}"), fix);
     } else if late > 0 {
         notes.warning(
             Topic::Latency,
-            format!("{late} of {} calls took longer than timeout; {measured}", 2 * count),
+            format!("{late} of {} calls took longer than the timeout; {measured}", 2 * count),
             fix,
         );
     } else if median > budget / 2 {
-        let message = format!("calls take more than half of timeout, so a node sends few at once; {measured}");
+        let message = format!("calls take more than half of the timeout, so a node can send few at once; {measured}");
         notes.warning(Topic::Latency, message, fix);
     } else if median > ping.median() + SCRIPT_TIME_MAX {
-        let fix = "give the server a core of its own, or look for commands that hold it up (`redis-cli SLOWLOG GET`)";
+        let fix = "give the server a core of its own, or look for commands that block it (`redis-cli SLOWLOG GET`)";
         notes.warning(Topic::Latency, format!("scripts are slow on this server; {measured}"), fix);
     } else {
         notes.ok(Topic::Latency, measured);
@@ -132,9 +132,9 @@ pub(super) fn judge_statistics(facts: &Facts, notes: &mut Notes) {
     let Some(line) = facts.info("cmdstat_evalsha") else { return };
     let number = |name| field(line, name).and_then(|value| value.split('.').next()?.parse::<u64>().ok());
     let Some((calls, micros)) = number("calls").zip(number("usec_per_call")) else { return };
-    let message = format!("EVALSHA takes {micros} µs in the server on average, over {calls} calls of all clients");
+    let message = format!("EVALSHA takes {micros} µs on the server on average ({calls} calls of all clients)");
     if Duration::from_micros(micros) > SCRIPT_TIME_MAX {
-        let fix = "look for slow scripts of other programs, or give limits a Redis of their own";
+        let fix = "look for slow scripts of other programs, or use a separate Redis for limits";
         notes.warning(Topic::Latency, message, fix);
     } else {
         notes.ok(Topic::Latency, message);
@@ -155,15 +155,16 @@ pub(super) async fn ask_slow_log(
     let slow = entries.iter().filter_map(slow_command);
     let slow: Vec<_> = slow.filter(|(at, took, _)| at + SLOW_SINCE_SECONDS > now && *took > target.budget()).collect();
     let Some((_, took, name)) = slow.iter().max_by_key(|(_, took, _)| *took) else {
-        notes.ok(Topic::Latency, "SLOWLOG has no command of the last day that took longer than timeout");
+        notes.ok(Topic::Latency, "SLOWLOG has no command that took longer than the timeout in the last day");
         return Ok(());
     };
     let (count, noun) = (slow.len(), if slow.len() == 1 { "command" } else { "commands" });
     let message = format!(
-        "{count} {noun} of the last day took longer than timeout and held up all others; the slowest is {name} with {} ms",
+        "{count} {noun} took longer than the timeout in the last day and blocked all others; the slowest is {name} with {} ms",
         millis(*took)
     );
-    notes.warning(Topic::Latency, message, "avoid it (`redis-cli SLOWLOG GET`), or give limits a Redis of their own");
+    let fix = "avoid it (see `redis-cli SLOWLOG GET`), or use a separate Redis for limits";
+    notes.warning(Topic::Latency, message, fix);
     Ok(())
 }
 
@@ -202,9 +203,9 @@ mod tests {
         for (window, severity, words) in [
             ([90, 100, 9_000], Severity::Ok, "median of 3 calls: gcra 0.06 ms (worst 4.00), fixed_window 0.10 ms"),
             ([90, 1_100, 9_000], Severity::Warning, "scripts are slow"),
-            ([90, 5_500, 9_000], Severity::Warning, "more than half of timeout"),
-            ([90, 100, 10_001], Severity::Warning, "1 of 6 calls took longer than timeout"),
-            ([90, 10_001, 10_001], Severity::Error, "most calls take longer than timeout"),
+            ([90, 5_500, 9_000], Severity::Warning, "more than half of the timeout"),
+            ([90, 100, 10_001], Severity::Warning, "1 of 6 calls took longer than the timeout"),
+            ([90, 10_001, 10_001], Severity::Error, "most calls take longer than the timeout"),
         ] {
             let finding = judged(&quick, &quick, &window);
             assert_eq!(finding.severity, severity, "{finding:?}");

@@ -6,7 +6,7 @@ use super::finding::{Notes, Topic};
 /// The share of the memory, in percent, from which on a flood of new keys may fill the rest.
 const USED_PERCENT_MAX: u64 = 80;
 
-const GIVE_ROOM: &str = "raise maxmemory; counts expire by themselves, so what stays may be keys of other programs";
+const GIVE_ROOM: &str = "raise maxmemory; counts expire by themselves, so keys that stay may belong to other programs";
 
 pub(super) fn judge(facts: &Facts, notes: &mut Notes) {
     let (Some(limit), Some(used)) = (facts.number("maxmemory"), facts.number("used_memory")) else { return };
@@ -18,12 +18,11 @@ pub(super) fn judge(facts: &Facts, notes: &mut Notes) {
 
 fn judge_room(used: u64, limit: u64, notes: &mut Notes) {
     if limit == 0 {
-        let message =
-            format!("maxmemory is not set, {} are used: the system may kill a Redis that grows", mebibytes(used));
+        let message = format!("maxmemory is not set ({} in use): the system may kill a growing Redis", mebibytes(used));
         return notes.warning(
             Topic::Memory,
             message,
-            "set maxmemory to less than the machine has, with maxmemory-policy noeviction",
+            "set maxmemory below the memory of the machine, and maxmemory-policy noeviction",
         );
     }
     let percent = used.saturating_mul(100) / limit;
@@ -31,21 +30,21 @@ fn judge_room(used: u64, limit: u64, notes: &mut Notes) {
     match percent {
         ..USED_PERCENT_MAX => notes.ok(Topic::Memory, message),
         USED_PERCENT_MAX..100 => notes.warning(Topic::Memory, message, GIVE_ROOM),
-        _ => notes.error(Topic::Memory, format!("{message}: new keys are refused, or others are evicted"), GIVE_ROOM),
+        _ => notes.error(Topic::Memory, format!("{message}: new keys are refused or other keys evicted"), GIVE_ROOM),
     }
 }
 
 fn judge_eviction(policy: &str, limit: u64, evicted: u64, notes: &mut Notes) {
     let keeps_counts = matches!(policy, "noeviction" | "volatile-ttl");
-    let so_far = if evicted > 0 { format!("; {evicted} keys were evicted since the start") } else { String::new() };
+    let so_far = if evicted > 0 { format!("; {evicted} keys were evicted since Redis started") } else { String::new() };
     if !keeps_counts && limit > 0 {
         let message = format!(
-            "maxmemory-policy is {policy}: a client whose count is evicted starts fresh, and a flood of new keys evicts counts{so_far}"
+            "maxmemory-policy is {policy}: a client whose count is evicted gets its whole limit again, and a flood of new keys evicts counts{so_far}"
         );
-        notes.error(Topic::Eviction, message, "set maxmemory-policy noeviction, or volatile-ttl");
+        notes.error(Topic::Eviction, message, "set maxmemory-policy noeviction or volatile-ttl");
     } else if !keeps_counts {
-        let message = format!("maxmemory-policy is {policy}: it evicts counts once maxmemory is set");
-        notes.warning(Topic::Eviction, message, "set maxmemory-policy noeviction, or volatile-ttl");
+        let message = format!("maxmemory-policy is {policy}: counts will be evicted once maxmemory is set");
+        notes.warning(Topic::Eviction, message, "set maxmemory-policy noeviction or volatile-ttl");
     } else if evicted > 0 {
         notes.warning(Topic::Eviction, format!("maxmemory-policy is {policy}{so_far}"), GIVE_ROOM);
     } else {

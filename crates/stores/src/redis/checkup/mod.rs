@@ -1,4 +1,4 @@
-//! Looks at a shared store for what would hurt a rate limiter there, and says how to fix it.
+//! Checks a shared store for settings that would harm a rate limiter, and suggests fixes.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -42,17 +42,17 @@ use finding::Notes;
 use permissions::Access;
 use scratch::Scratch;
 
-/// Everything that was found out about a store.
+/// The result of a checkup.
 #[derive(Clone, Debug)]
 pub struct Checkup {
     /// The URL of the store, without passwords.
     pub store: String,
-    /// What was found, in the order in which it was looked for.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
 impl Checkup {
-    /// Connects to a store and looks at each primary. It takes some seconds at most for each of them.
+    /// Connects to a store and checks each primary. This takes at most some seconds for each of them.
     pub async fn of(target: &Target) -> Checkup {
         let mut findings = Vec::new();
         look(target, &mut findings).await;
@@ -78,10 +78,10 @@ async fn look(target: &Target, findings: &mut Vec<Finding>) {
     let located = dialer.locate().await;
     for why in &located.silent {
         if located.primaries.is_ok() {
-            let fix = "start it, or leave it out of the URL: it is needed when the others fail";
+            let fix = "start it, or remove it from the URL; it is needed when the others fail";
             notes.warning(
                 Topic::Connection,
-                format!("a host of the URL does not answer: {}", finding::plain(why)),
+                format!("a host of the URL does not respond: {}", finding::plain(why)),
                 fix,
             );
         }

@@ -138,17 +138,18 @@ impl Tried {
     }
 
     fn report(self, target: &Target, notes: &mut Notes) {
-        let guide = "docs/src/shared-store.md lists all that is needed";
+        let guide = "docs/src/shared-store.md lists all permissions";
         let user = target.login.user.as_deref().unwrap_or("default");
         let grant = |rights: &str| format!("run `ACL SETUSER {user} {rights}` as an administrator; {guide}");
         if self.are_keys_denied {
             let pattern = format!("~{}{{*", target.prefix().unwrap_or(PREFIX));
-            let message = format!("the user {user} may not use the keys of this store, {pattern}");
+            let message = format!("the user {user} has no permission for the keys of this store, {pattern}");
             notes.error(Topic::Permissions, message, grant(&pattern));
         }
         if !self.denied.is_empty() {
             let mut denied = self.denied.join(" ");
-            let message = format!("the user {user} may not use commands that scripts or connections need: {denied}");
+            let message =
+                format!("the user {user} has no permission for commands that scripts or connections need: {denied}");
             if self.denied.contains(&"+set") {
                 // They were not tried.
                 denied.push_str(" +hset +zadd");
@@ -156,20 +157,22 @@ impl Tried {
             notes.error(Topic::Permissions, message, grant(&denied));
         }
         for (right, words) in &self.unknown {
-            let message = format!("the server does not have the command of {right}: {words}");
-            notes.error(Topic::Permissions, message, "undo rename-command, or use a server that has it");
+            let message = format!("the server lacks the command of {right}: {words}");
+            notes.error(Topic::Permissions, message, "undo rename-command, or use a server that supports it");
         }
         if !self.denied_courtesies.is_empty() {
             let denied = self.denied_courtesies.join(" ");
-            let message = format!("the user {user} may not use {denied}: connections have no name, or probes say less");
+            let message = format!(
+                "the user {user} has no permission for {denied}: connections are unnamed, or probes report less"
+            );
             notes.warning(Topic::Permissions, message, grant(&denied));
         }
         if self.denied.is_empty() && self.unknown.is_empty() && !self.are_keys_denied {
-            notes.ok(Topic::Permissions, format!("the user {user} may use every command and key that is needed"));
+            notes.ok(Topic::Permissions, format!("the user {user} has all required permissions"));
         }
         match &self.refused {
-            Some(error) => notes.error(Topic::Writes, format!("a write is refused: {error}"), remedy(error)),
-            None if self.has_key => notes.ok(Topic::Writes, "a write is accepted"),
+            Some(error) => notes.error(Topic::Writes, format!("writes are refused: {error}"), remedy(error)),
+            None if self.has_key => notes.ok(Topic::Writes, "writes are accepted"),
             None => {}
         }
     }
@@ -178,15 +181,17 @@ impl Tried {
 /// What to do about a write that was refused.
 fn remedy(error: &ServerError) -> &'static str {
     match error.code() {
-        "OOM" => "raise maxmemory, or give limits a Redis of their own",
-        "MISCONF" => "look at the log of Redis, and for room on its disk",
-        "NOREPLICAS" => "start the replicas, or set min-replicas-to-write lower",
-        "READONLY" => "write the primary into the URL, or redis+sentinel:// to have it found",
-        "MOVED" | "ASK" => "write redis+cluster:// if the URL names one node; else check again after slots have moved",
-        "CLUSTERDOWN" | "TRYAGAIN" => "look at `redis-cli CLUSTER NODES`, and start the nodes that failed",
+        "OOM" => "raise maxmemory, or use a separate Redis for limits",
+        "MISCONF" => "check the log of Redis and the free space on its disk",
+        "NOREPLICAS" => "start the replicas, or lower min-replicas-to-write",
+        "READONLY" => "use the URL of the primary, or redis+sentinel:// to find it",
+        "MOVED" | "ASK" => {
+            "use redis+cluster:// if the URL names one node; otherwise check again after slots have moved"
+        }
+        "CLUSTERDOWN" | "TRYAGAIN" => "start the nodes that failed; `redis-cli CLUSTER NODES` lists them",
         "LOADING" => "wait until the server has loaded its data",
         "WRONGTYPE" => "choose another prefix (?prefix=): another program writes these keys",
-        _ => "look at the log of the server",
+        _ => "check the log of the server",
     }
 }
 

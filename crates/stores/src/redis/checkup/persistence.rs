@@ -1,4 +1,4 @@
-//! What is left of the counts after a restart, and whether the disk keeps writes from being taken.
+//! Counts that remain after a restart, and disk failures that block writes.
 
 use super::facts::Facts;
 use super::finding::{Notes, Topic};
@@ -15,36 +15,37 @@ pub(super) fn judge(facts: &Facts, notes: &mut Notes) {
 
 fn judge_aof(facts: &Facts, notes: &mut Notes) {
     let failed = |name| facts.info(name).is_some_and(|status| status != "ok");
-    let fix = "look at the log of Redis, and for room on its disk";
+    let fix = "check the log of Redis and the free space on its disk";
     if failed("aof_last_write_status") {
         let message = "the last write to the append-only file failed: writes are refused";
         notes.error(Topic::Persistence, message, fix);
     } else if failed("aof_last_bgrewrite_status") {
-        let message = "the append-only file could not be rewritten: it grows";
+        let message = "the last rewrite of the append-only file failed: it keeps growing";
         notes.warning(Topic::Persistence, message, fix);
     } else if facts.setting("appendfsync") == Some("always") {
         let message = "appendonly is yes with appendfsync always: every call waits for the disk";
-        notes.warning(Topic::Persistence, message, "set appendfsync everysec: a crash forgets a second");
+        notes.warning(Topic::Persistence, message, "set appendfsync everysec: a crash then loses about one second");
     } else {
-        notes.ok(Topic::Persistence, "appendonly is yes: a restart keeps counts");
+        notes.ok(Topic::Persistence, "appendonly is yes: counts survive a restart");
     }
 }
 
 fn judge_rdb(facts: &Facts, notes: &mut Notes) {
     match facts.setting("save") {
         None => {
-            let message = "unknown: appendonly is no, and whether snapshots are taken is not known";
-            notes.warning(Topic::Persistence, message, "grant +config|get, or look at `save` by hand");
+            let message = "unknown: appendonly is no, and the setting for snapshots (save) cannot be read";
+            let fix = "grant the user +config|get for this check, or check `save` as an administrator";
+            notes.warning(Topic::Persistence, message, fix);
         }
         Some("") => {
-            let message = "appendonly is no and save is empty: a restart forgets all counts";
-            let fix = "set appendonly yes if a limit is longer than a restart may be forgotten for, as of a day";
+            let message = "appendonly is no and save is empty: a restart loses all counts";
+            let fix = "set appendonly yes if limits with long periods, such as a day, must survive a restart";
             notes.warning(Topic::Persistence, message, fix);
         }
         Some(save) => {
             notes.ok(
                 Topic::Persistence,
-                format!("snapshots are taken (save {save}): a crash forgets counts since the last one"),
+                format!("snapshots are on (save {save}): a crash loses the counts since the last one"),
             );
         }
     }
@@ -55,7 +56,7 @@ fn judge_last_save(facts: &Facts, notes: &mut Notes) {
         return;
     }
     let (saves, stops) = (facts.setting("save"), facts.setting("stop-writes-on-bgsave-error"));
-    let fix = "look at the log of Redis, and for room on its disk; or set stop-writes-on-bgsave-error no";
+    let fix = "check the log of Redis and the free space on its disk, or set stop-writes-on-bgsave-error no";
     match (saves, stops) {
         (Some(""), _) | (_, Some("no")) => notes.warning(Topic::Persistence, "the last snapshot failed", fix),
         (Some(_), Some(_)) => {

@@ -21,10 +21,10 @@ fn judge_replica(facts: &Facts, target: &Target, notes: &mut Notes) {
     let host = facts.info("master_host").unwrap_or("unknown");
     let port = facts.info("master_port").unwrap_or("unknown");
     let fix = match target.place {
-        Place::Server(_) | Place::Socket(_) => "write the primary into the URL, or redis+sentinel:// to have it found",
+        Place::Server(_) | Place::Socket(_) => "use the URL of the primary, or redis+sentinel:// to find it",
         Place::Sentinel { .. } | Place::Cluster(_) => "check again after the failover",
     };
-    let message = format!("the node is a replica of {host} port {port}: it refuses writes, or what it counts is lost");
+    let message = format!("the node is a replica of {host} port {port}: it refuses writes, or loses its counts");
     notes.error(Topic::Replication, message, fix);
 }
 
@@ -38,15 +38,15 @@ fn judge_replicas(facts: &Facts, target: &Target, notes: &mut Notes) {
     let has_failover = !matches!(target.place, Place::Server(_) | Place::Socket(_));
     if let Some(line) = lines.iter().find(is_late) {
         let (host, port) = (field(line, "ip").unwrap_or("unknown"), field(line, "port").unwrap_or("unknown"));
-        let fix = "look at the log of the replica: a failover to it would forget what it does not have yet";
-        notes.warning(Topic::Replication, format!("the replica {host} port {port} is behind"), fix);
+        let fix = "check the log of the replica: a failover to it would lose the counts it does not have yet";
+        notes.warning(Topic::Replication, format!("the replica {host} port {port} lags behind"), fix);
     }
     if count == 0 && has_failover {
-        let fix = "add a replica: without one nothing takes over when this node fails";
-        notes.warning(Topic::Replication, "it is the primary and has no replica", fix);
+        let fix = "add a replica: without one, no node takes over if this one fails";
+        notes.warning(Topic::Replication, "the node is a primary without replicas", fix);
     } else {
         let noun = if count == 1 { "replica" } else { "replicas" };
-        notes.ok(Topic::Replication, format!("it is the primary, with {count} {noun}"));
+        notes.ok(Topic::Replication, format!("the node is a primary with {count} {noun}"));
     }
     judge_quorum(facts, target, count, notes);
 }
@@ -59,12 +59,11 @@ fn judge_quorum(facts: &Facts, target: &Target, count: u64, notes: &mut Notes) {
     // INFO counts them only if it matters.
     let good = facts.number("min_slaves_good_slaves").unwrap_or(count);
     if needed > 0 && lag > 0 && good < needed {
-        let message = format!("min-replicas-to-write is {needed}, and {good} are there: writes are refused");
-        notes.error(Topic::Replication, message, "start the replicas, or set min-replicas-to-write lower");
+        let message = format!("min-replicas-to-write is {needed}, but {good} are connected: writes are refused");
+        notes.error(Topic::Replication, message, "start the replicas, or lower min-replicas-to-write");
     } else if needed == 0 && count > 0 && matches!(target.place, Place::Sentinel { .. }) {
-        let message = "min-replicas-to-write is 0: a primary that is cut off goes on counting by itself";
-        let fix =
-            "set min-replicas-to-write 1 and min-replicas-max-lag 1, which refuses writes while no replica is there";
+        let message = "min-replicas-to-write is 0: a primary that is cut off keeps counting on its own";
+        let fix = "set min-replicas-to-write 1 and min-replicas-max-lag 1, which refuses writes while no replica is connected";
         notes.warning(Topic::Replication, message, fix);
     }
 }
@@ -75,7 +74,7 @@ pub(super) fn judge_coverage(primaries: &[Primary], notes: &mut Notes) {
     let covered: usize = ranges.map(ExactSizeIterator::len).sum();
     let found = format!("{} primaries have {covered} of {SLOTS} slots", primaries.len());
     if covered < usize::from(SLOTS) {
-        let fix = "assign the others (`redis-cli --cluster fix HOST:PORT`): calls for their keys fail";
+        let fix = "assign the missing slots (`redis-cli --cluster fix HOST:PORT`): calls for their keys fail";
         notes.error(Topic::Cluster, found, fix);
     } else {
         notes.ok(Topic::Cluster, found);
@@ -86,8 +85,12 @@ pub(super) fn judge_coverage(primaries: &[Primary], notes: &mut Notes) {
 pub(super) async fn ask_state(connection: &mut DirectConnection, notes: &mut Notes) -> Result<(), Why> {
     let reply = connection.ask(&[b"CLUSTER", b"INFO"]).await?;
     if let Reply::Error(error) = &reply {
-        let message = format!("unknown: the state of the Cluster: CLUSTER INFO is refused: {error}");
-        notes.warning(Topic::Cluster, message, "grant the user +cluster|info for this check, or look at it by hand");
+        let message = format!("unknown: the state of the Cluster: CLUSTER INFO was refused: {error}");
+        notes.warning(
+            Topic::Cluster,
+            message,
+            "grant the user +cluster|info for this check, or check it as an administrator",
+        );
         return Ok(());
     }
     let text = reply.text().unwrap_or_default();
@@ -96,11 +99,11 @@ pub(super) async fn ask_state(connection: &mut DirectConnection, notes: &mut Not
     let number = |name| line(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
     let failing = number("cluster_slots_pfail") + number("cluster_slots_fail");
     if state != "ok" {
-        let fix = "start the nodes that failed, or assign their slots to others; `redis-cli CLUSTER NODES` names them";
+        let fix = "start the nodes that failed, or assign their slots to others; `redis-cli CLUSTER NODES` lists them";
         notes.error(Topic::Cluster, format!("cluster_state is {state}: calls are refused"), fix);
     } else if failing > 0 {
-        let fix = "look for a node that does not answer: `redis-cli CLUSTER NODES` names it";
-        notes.warning(Topic::Cluster, format!("the primaries of {failing} slots do not answer"), fix);
+        let fix = "look for a node that does not respond; `redis-cli CLUSTER NODES` lists all nodes";
+        notes.warning(Topic::Cluster, format!("the primaries of {failing} slots do not respond"), fix);
     } else {
         notes.ok(Topic::Cluster, "cluster_state is ok");
     }

@@ -28,11 +28,7 @@ pub(super) async fn rehearse(
     let limits = match limits() {
         Ok(limits) => limits,
         Err(error) => {
-            notes.error(
-                Topic::Scripts,
-                format!("the scripts cannot be tried: {error}"),
-                "report this as a defect of Tidegate",
-            );
+            notes.error(Topic::Scripts, format!("cannot run the scripts: {error}"), "report this as a bug in Tidegate");
             return Ok(false);
         }
     };
@@ -63,11 +59,11 @@ pub(super) async fn rehearse(
     rehearsal.run("permits", &SCRIPTS.permits, &["permits"], &args, |reply| decode::permits(reply).map(drop)).await?;
     let Rehearsal { problems, count, .. } = rehearsal;
     for (name, problem) in &problems {
-        let fix = "check that the server runs Lua scripts as Redis 6.0 and later do";
+        let fix = "check that the server runs Lua scripts like Redis 6.0 or later";
         notes.error(Topic::Scripts, format!("the script {name} failed: {problem}"), fix);
     }
     if problems.is_empty() {
-        notes.ok(Topic::Scripts, format!("all scripts run: {count} calls gave the right answers"));
+        notes.ok(Topic::Scripts, format!("all scripts work: {count} calls returned the right answers"));
     }
     Ok(problems.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the server is, and how many clients it has.
+//! The software of a server, and its number of clients.
 
 use super::super::url::{Place, Target};
 use super::facts::Facts;
@@ -20,11 +20,11 @@ pub(super) fn judge(facts: &Facts, target: &Target, notes: &mut Notes) -> bool {
     let is_single = matches!(target.place, Place::Server(_) | Place::Socket(_) | Place::Sentinel { .. });
     match facts.info("redis_mode").or(facts.info("server_mode")) {
         Some("sentinel") => {
-            notes.error(Topic::Connection, "the server is a Sentinel", "write redis+sentinel://HOST:PORT/NAME");
+            notes.error(Topic::Connection, "the server is a Sentinel", "use redis+sentinel://HOST:PORT/NAME");
             false
         }
         Some("cluster") if is_single => {
-            let fix = "write redis+cluster://HOST:PORT: calls for keys of other nodes fail now";
+            let fix = "use redis+cluster://HOST:PORT: calls for keys of other nodes fail";
             notes.error(Topic::Connection, "the server is a node of a Cluster", fix);
             false
         }
@@ -45,27 +45,27 @@ fn judge_version(facts: &Facts, notes: &mut Notes) {
     match major {
         Some(major) if (major, minor) < VERSION_MIN => notes.error(
             Topic::Version,
-            format!("{software} {version} is too old: it has no SET with KEEPTTL, which the scripts use"),
+            format!("{software} {version} is too old: it lacks SET with KEEPTTL, which the scripts use"),
             format!("use Redis {least_major}.{least_minor} or later, or Valkey"),
         ),
         Some(_) if software == "Dragonfly" => {
-            let fix = "use Redis or Valkey, on which the tests of Tidegate run, or test your limits on it";
+            let fix = "use Redis or Valkey, which Tidegate is tested with, or test your limits on it";
             notes.warning(Topic::Version, format!("{software} {version} is not tested"), fix);
         }
         Some(_) => notes.ok(Topic::Version, format!("{software} {version}")),
         None => notes.warning(
             Topic::Version,
-            format!("unknown: the server says {software} {version}"),
-            format!("check by hand that it does what Redis {least_major}.{least_minor} does"),
+            format!("unknown: the server reports {software} {version}"),
+            format!("make sure that it supports what Redis {least_major}.{least_minor} does"),
         ),
     }
 }
 
 fn judge_clients(facts: &Facts, notes: &mut Notes) {
     let Some((connected, most)) = facts.number("connected_clients").zip(facts.number("maxclients")) else { return };
-    let message = format!("{connected} of at most {most} connections");
+    let message = format!("{connected} of {most} connections in use");
     if connected * 100 >= most * CLIENTS_PERCENT_MAX {
-        notes.warning(Topic::Clients, message, "raise maxclients: a server that finds no room has no shared store");
+        notes.warning(Topic::Clients, message, "raise maxclients: a Tidegate that cannot connect has no shared store");
     } else {
         notes.ok(Topic::Clients, message);
     }

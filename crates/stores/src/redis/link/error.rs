@@ -1,4 +1,4 @@
-//! What is known when a call fails: whether it may have been applied.
+//! Errors of calls, and whether a failed call may have been applied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::error::{Cause, Certainty, Remedy};
 
 use super::bounds::{REDIRECTIONS_MAX, WAITING_MAX};
 
-/// Why there is no answer to a call. The store is named without its password.
+/// Why a call was not answered. It names the store without its password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -17,7 +17,7 @@ pub enum CallError {
     NotSent {
         /// The store.
         store: Arc<str>,
-        /// What stood in the way.
+        /// What prevented the call.
         why: Why,
     },
     /// The call was sent and may have been applied, once.
@@ -25,7 +25,7 @@ pub enum CallError {
     Unknown {
         /// The store.
         store: Arc<str>,
-        /// What became of the answer.
+        /// What happened to the answer.
         why: Why,
     },
     /// The server answered with an error.
@@ -33,13 +33,13 @@ pub enum CallError {
     Refused {
         /// The store.
         store: Arc<str>,
-        /// What the server said, its code first.
+        /// The message of the server, its code first.
         error: Box<str>,
     },
 }
 
 impl CallError {
-    /// The code that an error of a server begins with, such as `WRONGTYPE`.
+    /// Returns the code with which an error of a server begins, such as `WRONGTYPE`.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -48,7 +48,7 @@ impl CallError {
         }
     }
 
-    /// Whether the server does not let us in, or not do what was asked: somebody has to correct that.
+    /// Returns whether the server denies access, to itself or to a command: an operator must correct that.
     #[must_use]
     pub fn is_access_denied(&self) -> bool {
         match self {
@@ -76,19 +76,19 @@ impl From<CallError> for StoreError {
     }
 }
 
-/// Whether an error with this code is about who asks.
+/// Whether an error with this code is about access.
 pub(super) fn is_of_access(code: &str) -> bool {
     matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")
 }
 
-/// What went wrong on the way to a server or back.
+/// The reason of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
     /// There is no connection, and the last attempt to make one failed.
     #[error("no connection: {0}")]
     NoConnection(Arc<str>),
-    /// There is no connection, because the server does not let us in.
+    /// There is no connection, because the server denies access.
     #[error("no connection: {0}")]
     AccessDenied(Arc<str>),
     /// There is no connection yet.
@@ -100,7 +100,7 @@ pub enum Why {
     /// Calls failed so often that none is sent until a probe succeeds.
     #[error("the breaker is open: the server did not answer in time and is probed")]
     BreakerOpen,
-    /// As many calls wait for their turn as may.
+    /// The queue of calls is full.
     #[error("the node is overloaded: {WAITING_MAX} calls wait on this connection")]
     QueueFull,
     /// The call did not get its turn in time, or would not have.
@@ -112,19 +112,19 @@ pub enum Why {
     /// The server did not answer an earlier call in time.
     #[error("an earlier call got no answer within {0:?}")]
     Away(Duration),
-    /// The budget ran out.
+    /// The time budget ran out.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(Arc<str>),
-    /// The server asked to try again until the budget ran out.
+    /// The server asked to retry until the time budget ran out.
     #[error("the server is not ready: {0}")]
     NotReady(Box<str>),
-    /// Nodes sent the call back and forth.
+    /// Nodes redirected the call too often.
     #[error("more than {REDIRECTIONS_MAX} redirections: the last was {0}")]
     Redirected(Box<str>),
-    /// The URL says that the server is alone.
+    /// The URL is for a single server, and this one is a node of a Cluster.
     #[error("it is a node of a Cluster ({0}); write redis+cluster://")]
     OfCluster(Box<str>),
     /// No node is known to have the slot.
@@ -139,7 +139,7 @@ impl Why {
     }
 }
 
-/// Why a store cannot be used at all: the file, and what is wrong with it.
+/// Why a store cannot be used at all: the file, and the problem with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{store}: {reason}")]
 pub struct OpenError {
