@@ -86,6 +86,6 @@ mod tests {
             room.look(&engine).await;
         }
         assert_eq!(lines().len(), 1, "{:?}", lines());
-        assert!(lines()[0].contains("set log_entries of the store higher"), "{:?}", lines());
+        assert!(lines()[0].contains("raise log_entries of the store"), "{:?}", lines());
     }
 }

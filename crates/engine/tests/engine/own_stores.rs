@@ -245,7 +245,7 @@ fn a_limit_that_its_store_does_not_know_is_refused() {
     nature.algorithms = &[Algorithm::Gcra];
     let rule = "store: own, limit: {algorithm: sliding_log, rate: 5/minute}";
     let refused = try_engine(&[("own", &Own::new(nature))], rule).unwrap_err().to_string();
-    assert_eq!(refused, "rule far: store own does not know sliding_log; use another store or algorithm");
+    assert_eq!(refused, "rule far: store own does not support sliding_log; use another store or algorithm");
 }
 
 #[tokio::test]

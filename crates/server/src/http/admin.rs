@@ -133,8 +133,7 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     let duration = duration(&mut fields)?;
     fields.finish("block")?;
     let Asked::Rules(subject) = &asked else {
-        let remedy = "name a domain and descriptors; a limit that comes with a request cannot be blocked";
-        return Err(Failure::bad("key", "only keys of rules can be blocked", remedy));
+        return Err(Failure::bad("key", "only keys of rules can be blocked", "send domain and descriptors instead"));
     };
     let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, duration).await?)?);
     log(admin, "block", &asked, limits);

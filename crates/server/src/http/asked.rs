@@ -195,7 +195,7 @@ fn descriptor(value: Raw<'_>) -> Result<Entries<'_>, Failure> {
 /// The entries of a descriptor in the form of Envoy's JSON, which has no other field with an effect here.
 fn envoy_entries<'a>(fields: &[(Cow<'a, str>, Raw<'a>)], entries: Raw<'a>) -> Result<Entries<'a>, Failure> {
     if let Some((other, _)) = fields.iter().find(|(name, _)| name != "entries") {
-        let problem = "not together with a list of entries";
+        let problem = "not allowed together with a list of entries";
         return Err(Failure::bad(format_args!("descriptors.{}", quote(other)), problem, "leave it out"));
     }
     let entries = rls::json::entries(entries)?;

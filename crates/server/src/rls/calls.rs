@@ -134,7 +134,7 @@ impl Limits {
             Some(number) if !(self.refunds || peer.is_certified || peer.address.is_loopback()) => {
                 Err(Status::permission_denied(format!(
                     "descriptors[{number}].is_negative_hits: this client may not give units back; use a client \
-                     certificate, ask from this machine, or start the server with --grpc-refunds"
+                     certificate, connect from this machine, or start the server with --grpc-refunds"
                 )))
             }
             _ => Ok(()),

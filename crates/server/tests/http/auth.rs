@@ -56,8 +56,8 @@ async fn what_a_client_adds_is_not_believed() {
         bench.ask("GET /v1/auth?domain=web", &[LOGIN[0], LOGIN[1], "x-forwarded-uri: /other"], "").await;
     assert_eq!(
         wrong(&contradicting),
-        "400 x-original-uri: /login?a=b is not /other; have the proxy set one of x-forwarded-uri, x-original-uri, \
-         x-original-url and drop the others"
+        "400 x-original-uri: /login?a=b is not /other; let the proxy set one of x-forwarded-uri, x-original-uri, \
+         x-original-url and remove the others"
     );
 }
 

@@ -44,8 +44,8 @@ async fn strangers_give_nothing_back() {
     let afar = server.afar(RlsOptions::default(), None).await;
     assert_eq!(
         left_after_a_refund(connect(afar).await).await,
-        Err("descriptors[1].is_negative_hits: this client may not give units back; show a client certificate, ask from \
-             this machine, or start the server with --grpc-refunds"
+        Err("descriptors[1].is_negative_hits: this client may not give units back; use a client certificate, connect \
+             from this machine, or start the server with --grpc-refunds"
             .to_owned())
     );
 }
