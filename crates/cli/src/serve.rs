@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Token for admin calls, sent as `Authorization: Bearer TOKEN`; without one, only clients on loopback can make them
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true, value_parser = secret)]
     admin_token: Option<String>,
-    /// Password that Redis clients must send with AUTH; without one, they need none
+    /// Password that Redis clients must send with AUTH; without one, no password is needed
     #[arg(long, value_name = "PASSWORD", env = "TIDEGATE_PASSWORD", hide_env_values = true, value_parser = secret)]
     password: Option<String>,
     #[command(flatten)]

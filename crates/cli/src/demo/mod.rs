@@ -103,7 +103,7 @@ fn seam(screen: &mut Screen) -> io::Result<()> {
     timeline.play(screen)?;
     screen.line("")?;
     screen.line("   The fixed window lets twice its limit pass within 200 ms. The sliding log does not:")?;
-    screen.line("   it counts the requests of the last second before each request.")?;
+    screen.line("   it counts the requests in the second before each request.")?;
     screen.pause(2 * SECOND)
 }
 

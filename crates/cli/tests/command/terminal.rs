@@ -44,8 +44,8 @@ fn shown(mut command: Command) -> String {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const CONFIGURATION: &str = "domains: {api: {rules: [{name: x, limt: 5/minute}]}}\n";
-const PLAIN: &str = "rules.yaml:1:34: error: rule `x`: unknown field `limt`; did you mean `limit`?\n";
-const COLOURED: &str = "\x1b[1mrules.yaml:1:34\x1b[0m: \x1b[1m\x1b[31merror\x1b[0m: \
+const PLAIN: &str = "rules.yaml:1:35: error: rule `x`: unknown field `limt`; did you mean `limit`?\n";
+const COLOURED: &str = "\x1b[1mrules.yaml:1:35\x1b[0m: \x1b[1m\x1b[31merror\x1b[0m: \
                         rule `x`: unknown field `limt`; did you mean `limit`?\n";
 const TOTALS: &str = "1 file, 1 domain, 1 rule: 1 error, 0 warnings\n";
 
