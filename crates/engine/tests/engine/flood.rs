@@ -151,7 +151,7 @@ fn a_reset_is_true_or_says_that_it_is_not() {
         "{algorithm: calendar_window, rate: 5/day, time_zone: UTC}",
     ] {
         let (engine, _clock) = engine(&format!(
-            "domains: {{api: {{rules: [{{name: r, key: {{entry: user}}, limit: {limit}, for: 2d}}]}}}}"
+            "domains: {{api: {{rules: [{{name: r, key: {{entry: user}}, limit: {limit}, penalty: 2d}}]}}}}"
         ));
         (0..6 * KEYS).for_each(|user| while check(&engine, &format!("old{user}"), None) {});
         let (mut forgotten, mut kept) = (0, 0);
