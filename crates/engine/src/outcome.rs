@@ -303,13 +303,13 @@ impl Outcome {
     fn judgement(&self, judged: &Judged) -> Judgement<'_> {
         let rule = judged.rule.and_then(|id| self.active.rule(id));
         let limit = rule.and_then(|rule| rule.limits.get(judged.limit as usize));
-        let told_as = rule.and_then(|rule| rule.told_as.as_ref()).map(|told_as| told_as.shown);
+        let report_as = rule.and_then(|rule| rule.report_as.as_ref()).map(|report_as| report_as.shown);
         Judgement {
             descriptor: judged.descriptor as usize,
             rule,
             limit,
             own: judged.own.as_ref().and_then(|own| own.limit),
-            shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(told_as),
+            shown: judged.own.as_ref().map(|own| own.shown).or(limit.map(|limit| limit.shown)).or(report_as),
             phase: judged.phase,
             texts: judged.rule.and_then(|id| self.active.texts(id, judged.limit)),
             answer: judged.answer,

@@ -232,7 +232,7 @@ mod tests {
             ("{name: r, limit: 3/minute, mode: \"off\"}", false),
             ("{name: r, limit: 3/minute, quota: true}", false),
             ("{name: r, limit: 3/minute, count_denied: true}", false),
-            ("{name: r, limit: 3/minute, for: 10s}", false),
+            ("{name: r, limit: 3/minute, penalty: 10s}", false),
             ("{name: r, limit: 3/minute, metrics: {by_entries: [a]}}", false),
             ("{name: r, limit: 3/minute, cost: 'int(entries.a)'}", false),
             ("{name: r, limit: 3/minute, count: 'int(entries.a) > 1'}", false),

@@ -1,5 +1,5 @@
-//! Who the client is, behind proxies. What a header says is believed only as far as your own proxies wrote it: they
-//! append on the right, so addresses are told from the right, and what a client wrote itself is never reached.
+//! The address of the client behind proxies. Only addresses that trusted proxies added to a header are used: proxies append on
+//! the right, so addresses are read from the right, and those that a client wrote are never reached.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,33 +8,33 @@ use crate::network::truncate;
 use crate::networks::Networks;
 use crate::schema::AddressHeader;
 
-/// How the address of the client is found.
+/// How to find the address of the client.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAddress {
     pub(crate) trust: Trust,
     pub(crate) header: AddressHeader,
 }
 
-/// Whose headers are believed.
+/// The proxies whose headers are trusted.
 #[derive(Debug, Default)]
 pub(crate) enum Trust {
-    /// Nobody's: the peer is the client.
+    /// None: the peer is the client.
     #[default]
     Nobody,
-    /// Those of so many proxies in front.
+    /// A number of proxies in front.
     Hops(usize),
-    /// Those of proxies in these networks.
+    /// Proxies in these networks.
     Networks(Networks),
 }
 
 impl ClientAddress {
-    /// The client's address; the peer's where the header does not tell.
+    /// Returns the address of the client, or that of the peer if the header has none.
     pub(crate) fn find(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
         let name = self.header_name();
         self.find_in(peer, headers.iter().rev().filter(|(key, _)| *key == name).map(|(_, line)| *line))
     }
 
-    /// The same, from the lines of the header alone, the last one first.
+    /// Returns the address of the client from the lines of the header, the last one first.
     fn find_in<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a str>) -> IpAddr {
         let peer = peer.to_canonical();
         let found = match &self.trust {
@@ -43,7 +43,7 @@ impl ClientAddress {
             Trust::Networks(networks) if networks.contain(peer) => self
                 .walk(lines)
                 .take(FORWARDED_ADDRESSES_MAX)
-                // What cannot be read is where the walk ends: nobody knows whether it is one of the proxies.
+                // The search ends at an invalid address: it may be that of a proxy or not.
                 .find(|address| address.is_none_or(|address| !networks.contain(address)))
                 .flatten(),
             Trust::Networks(_) => None,
@@ -51,7 +51,7 @@ impl ClientAddress {
         found.unwrap_or(peer)
     }
 
-    /// Whether any header is believed.
+    /// Whether any header is trusted.
     pub(crate) fn reads_headers(&self) -> bool {
         !matches!(self.trust, Trust::Nobody)
     }
@@ -63,7 +63,7 @@ impl ClientAddress {
         }
     }
 
-    /// The addresses of the header from right to left; nothing in the place of one that cannot be read.
+    /// Returns the addresses of the header from right to left, with `None` for an invalid one.
     fn walk<'a, L: Iterator<Item = &'a str>>(&self, lines: L) -> impl Iterator<Item = Option<IpAddr>> + use<'a, L> {
         let header = self.header;
         let elements = lines.flat_map(|line| Backwards { rest: Some(line), separator: b',' });
@@ -74,11 +74,11 @@ impl ClientAddress {
     }
 }
 
-/// Who clients are, for those who count them without a policy.
+/// Finds client addresses, for callers that count clients without a policy.
 #[derive(Debug)]
 pub struct Clients {
     address: ClientAddress,
-    /// Bits of IPv4 and IPv6 addresses that tell clients apart.
+    /// Prefix lengths that IPv4 and IPv6 addresses are cut to.
     lengths: (u8, u8),
 }
 
@@ -87,26 +87,25 @@ impl Clients {
         Clients { address, lengths }
     }
 
-    /// The header that tells of addresses, in lower case.
+    /// Returns the name of the header with addresses, in lower case.
     #[must_use]
     pub fn header_name(&self) -> &'static str {
         self.address.header_name()
     }
 
-    /// The bits of IPv4 and IPv6 addresses that tell clients apart, if the peer always is the client.
+    /// Returns the prefix lengths that IPv4 and IPv6 addresses are cut to, if the peer always is the client; else `None`.
     #[must_use]
     pub fn peer_lengths(&self) -> Option<(u8, u8)> {
         matches!(self.address.trust, Trust::Nobody).then_some(self.lengths)
     }
 
-    /// The address that a client is counted on, without the bits that do not tell clients apart. `lines` are the values
-    /// of the header, the last one first.
+    /// Returns the address of a client, cut to its prefix length. `lines` are the values of the header, the last one first.
     pub fn address<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a str>) -> IpAddr {
         truncate(self.address.find_in(peer, lines), self.lengths.0, self.lengths.1)
     }
 }
 
-/// The `for` of an element of `Forwarded`.
+/// Returns the `for` of an element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<&str> {
     let pairs = Backwards { rest: Some(element), separator: b';' };
     pairs
@@ -115,7 +114,7 @@ fn forwarded_for(element: &str) -> Option<&str> {
         .map(|pair| pair.1)
 }
 
-/// Reads an address, which may be quoted, bracketed and have a port. `unknown` and made-up names are none.
+/// Reads an address, which may have quotes, brackets and a port. `unknown` and obfuscated names give `None`.
 fn read_node(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -124,8 +123,8 @@ fn read_node(text: &str) -> Option<IpAddr> {
     address.map(|address| address.to_canonical())
 }
 
-/// Text cut at a separator outside of quotes, from right to left: so what a stranger wrote on the left, even a quote
-/// that never ends, changes nothing of what stands on the right of it.
+/// Splits text at a separator outside of quotes, from right to left: text that a client wrote on the left, even an unclosed
+/// quote, does not change the parts on the right.
 struct Backwards<'a> {
     rest: Option<&'a str>,
     separator: u8,
@@ -150,7 +149,7 @@ impl<'a> Iterator for Backwards<'a> {
     }
 }
 
-/// Whether an odd number of backslashes stands before a place.
+/// Whether an odd number of backslashes precedes an index.
 fn is_escaped(bytes: &[u8], place: usize) -> bool {
     let before = bytes.get(..place).unwrap_or_default();
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
@@ -217,7 +216,7 @@ mod tests {
         check(&client, "10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.1");
         check(&client, "10.0.0.1", &["1.2.3.4, unknown, 10.0.0.2"], "10.0.0.1");
         check(&client, "10.0.0.1", &[], "10.0.0.1");
-        // A stranger who comes directly may write what he likes.
+        // Headers of other peers are ignored.
         check(&client, "5.5.5.5", &["1.2.3.4"], "5.5.5.5");
         let long = vec!["10.0.0.2"; FORWARDED_ADDRESSES_MAX].join(",");
         check(&client, "10.0.0.1", &["1.2.3.4", &long], "10.0.0.1");
@@ -235,12 +234,12 @@ mod tests {
         check(&one, "10.0.0.1", &["for=unknown"], "10.0.0.1");
         check(&one, "10.0.0.1", &["for=_hidden"], "10.0.0.1");
         check(&one, "10.0.0.1", &["by=1.2.3.4"], "10.0.0.1");
-        // A quote that never ends hides nothing of what the proxy appended.
+        // An unclosed quote does not hide what the proxy appended.
         check(&one, "10.0.0.1", &["for=\", for=1.2.3.4"], "1.2.3.4");
         check(&one, "10.0.0.1", &["for=\"\\, for=1.2.3.4"], "1.2.3.4");
         let past = networks(&["10.0.0.0/8"], AddressHeader::Forwarded);
         check(&past, "10.0.0.1", &["for=6.6.6.6, for=1.2.3.4;proto=http, for=\"10.0.0.2:8080\""], "1.2.3.4");
-        // The other header is not looked at.
+        // The other header is ignored.
         assert_eq!(
             one.find(IpAddr::from([10, 0, 0, 1]), &[("x-forwarded-for", "1.2.3.4")]),
             IpAddr::from([10, 0, 0, 1])

@@ -1,11 +1,11 @@
-//! What many values begin or end with. All that fit a value are found by a binary search over their lengths, with one
-//! look into a hash table for each step: a few, however many there are.
+//! Prefixes and suffixes of values. All that match a value are found by a binary search over their lengths, with one lookup in
+//! a hash table for each step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
-/// At which end of a value an affix stands.
+/// The end of a value that an affix is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
     #[default]
@@ -14,7 +14,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// So many bytes of a value at this end.
+    /// Returns the bytes of a value at this end.
     #[inline]
     fn of(self, value: &[u8], length: usize) -> Option<&[u8]> {
         match self {
@@ -24,20 +24,20 @@ impl End {
     }
 }
 
-/// Prefixes or suffixes, and the numbers of the rules that each stands for.
+/// Prefixes or suffixes, with the numbers of their rules.
 #[derive(Debug, Default)]
 pub(crate) struct Affixes {
     end: End,
     /// All lengths, ascending.
     lengths: Box<[usize]>,
-    /// Every affix, and what the search looks at on its way to each: with the place of the longest affix that it has.
+    /// Every affix and every text that the search visits on the path to one, with the index of the longest affix in it.
     marks: HashMap<Box<[u8]>, Option<u32>, RandomState>,
     nodes: Box<[Node]>,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// The place of the longest other affix that this one has.
+    /// The index of the longest other affix of this one.
     within: Option<u32>,
     rules: Box<[u32]>,
 }
@@ -73,7 +73,7 @@ impl Affixes {
         Affixes { end, lengths, marks, nodes }
     }
 
-    /// Tells the rules of all affixes that a value has.
+    /// Calls `found` with the rules of all affixes of a value.
     #[inline]
     pub(crate) fn of(&self, value: &[u8], found: &mut impl FnMut(&[u32])) {
         let mut longest = None;
@@ -89,7 +89,7 @@ impl Affixes {
     }
 }
 
-/// Halves the lengths until none is left: on to longer ones where `is_mark`, else to shorter ones.
+/// Searches the lengths: continues with longer ones if `is_mark`, else with shorter ones.
 #[inline]
 fn search(lengths: &[usize], mut is_mark: impl FnMut(usize) -> bool) {
     let mut rest = lengths;

@@ -1,14 +1,14 @@
-//! Anchors: by which of its conditions a rule is looked up. The index asks each request only for the anchors it has.
+//! Anchors: the condition by which a rule is looked up. The index only looks up the anchors that a request has.
 
 use crate::matching::{Entries, Matching, Named};
 use crate::network::Network;
 use crate::pattern::{Glob, Pattern, Set};
 use crate::schema::PathCase;
 
-/// Something that a request has whenever a rule applies to it. Those that cost less to look up come first.
+/// A property of every request that a rule matches. Those that are cheaper to look up come first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Anchor {
-    /// Exactly these keys of entries in this order, and these values of some of them.
+    /// The exact list of keys of entries, with the values of some of them.
     Sequence(Box<[Known]>),
     Exact(Place, Box<[u8]>),
     Prefix(Place, Box<[u8]>),
@@ -18,10 +18,10 @@ pub(crate) enum Anchor {
     Always,
 }
 
-/// The key of an entry, and its value if that is known.
+/// The key of an entry, with its value if known.
 pub(crate) type Known = (Box<str>, Option<Box<[u8]>>);
 
-/// Where a value stands.
+/// The part of a request that has a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Place {
     Entry(Box<str>),
@@ -31,11 +31,11 @@ pub(crate) enum Place {
     Method,
     Host,
     Path,
-    /// The path without the difference between capital and small letters.
+    /// The path in lower case.
     FoldedPath,
 }
 
-/// The ways to look a rule up: of each, a request has at least one anchor whenever the rule applies to it.
+/// Returns the ways to look up a rule. A request that the rule matches has at least one anchor of each way.
 pub(crate) fn ways(matching: &Matching) -> Vec<Vec<Anchor>> {
     let mut ways = vec![vec![Anchor::Always]];
     match &matching.entries {

@@ -1,124 +1,123 @@
-//! Every bound of what `compile` and `json` accept, each with its reason.
+//! Bounds of configurations and JSON, each with its reason.
 
 use std::time::Duration;
 
 use tidegate_core::bounds::KEY_BYTES_MAX;
 
-/// Longest name of a domain, a rule or a limit, in bytes. Three of them stand before each key, and a key of 4,096 bytes
-/// needs room for what it is about.
+/// Maximum length of the name of a domain, rule or limit in bytes. Three names precede each key, and all of it must fit into
+/// 4,096 bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// Longest key of a rule or of a limit that a request brings, in bytes, that is kept as it is. Longer ones are counted under
-/// their digest: no store keeps names of many kilobytes, and nobody escapes a limit by sending a longer value.
+/// Maximum length of a key in bytes that is stored as it is. Longer keys are counted under their digest: no store keeps names
+/// of many kilobytes, and a longer value must not evade a limit.
 pub const KEY_BYTES_KEPT_MAX: usize = 1000;
 
-/// Bytes of a name's length in a namespace.
+/// Bytes for the length of a name in a namespace.
 const NAME_LENGTH_BYTES: usize = 2;
 
 const _: () = assert!(
     1 + 3 * (NAME_LENGTH_BYTES + NAME_BYTES_MAX) + KEY_BYTES_KEPT_MAX <= KEY_BYTES_MAX,
-    "the longest names leave room for a key, after the byte that tells what is counted"
+    "the longest names leave room for a key after the byte for the purpose"
 );
 
-/// Most rules of all domains together. A rule takes about a kilobyte, and a reload reads all of them.
+/// Maximum number of rules of all domains. A rule takes about a kilobyte, and a reload reads all of them.
 pub const RULES_MAX: usize = 100_000;
 
-/// Most domains: each has an index of its own, and a tenant each is what the largest have.
+/// Maximum number of domains. Each has its own index; the largest configurations have a domain for each tenant.
 pub const DOMAINS_MAX: usize = 10_000;
 
-/// Most stores: each has its own memory.
+/// Maximum number of stores. Each has its own memory.
 pub const STORES_MAX: usize = 16;
 
-/// Most limits of a rule: a request charges all of them at once, and a transaction holds 16 charges.
+/// Maximum number of limits of a rule: a request charges all of them at once, and a transaction holds 16 charges.
 pub const LIMITS_MAX: usize = 8;
 
-/// Most parts of a key: all of them are looked up for each request, and stand in a key of 4,096 bytes.
+/// Maximum number of parts of a key. All of them are looked up for each request.
 pub const KEY_PARTS_MAX: usize = 16;
 
-/// Most conditions of one kind (entries, headers and so on) of a rule: a request that meets all but the last is held
-/// against each of them.
+/// Maximum number of conditions of one kind (entries, headers and so on) of a rule: in the worst case, a request is compared
+/// with each of them.
 pub const CONDITIONS_MAX: usize = 32;
 
-/// Longest pattern or value to be matched, in bytes: longer than any path or token that is matched by hand.
+/// Maximum length of a pattern or value in bytes: longer than any path or token that is written by hand.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
-/// Most stars in a pattern: each may search the whole value once.
+/// Maximum number of `*` in a pattern: each may search the whole value once.
 pub const STARS_MAX: usize = 16;
 
-/// Most values that `match` lists for one condition, or excepts from it: as many as there may be rules, for who keeps a
-/// list instead.
+/// Maximum number of values or exceptions in one condition: as many as there may be rules, because a list can replace them.
 pub const VALUES_MAX: usize = 100_000;
 
-/// Most values and patterns of all rules together: a reload holds them beside those in use.
+/// Maximum number of values and patterns of all rules: a reload holds them in addition to the current ones.
 pub const VALUES_TOTAL_MAX: usize = 1_000_000;
 
-/// Most networks of a list: a large cloud has about as many, and a lookup stays a short search.
+/// Maximum number of networks in a list: a large cloud has about as many, and a lookup is still fast.
 pub const NETWORKS_MAX: usize = 10_000;
 
-/// Most names in `replaces` and in `metrics.by_entries`: each is looked for in every request that the rule applies to.
+/// Maximum number of names in `replaces` and in `metrics.by_entries`: each is looked up in every request that matches.
 pub const NAMES_MAX: usize = 16;
 
-/// Longest metadata of a rule as JSON, in bytes: Envoy is sent it with each answer.
+/// Maximum size of the metadata of a rule as JSON in bytes: it is sent to Envoy with each response.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 
-/// Longest penalty: a year is as good as for ever, and a slip in the unit is caught.
+/// Maximum length of a penalty: a year is as good as forever, and a wrong unit is noticed.
 pub const PENALTY_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// Longest jitter of `Retry-After`: beyond it, clients that were told to wait a second would be gone.
+/// Maximum jitter of `Retry-After`: beyond it, clients that have to wait a second would have given up.
 pub const RETRY_JITTER_MAX: Duration = Duration::from_secs(3600);
 
-/// Longest host name that is looked at, in bytes: DNS knows none that is longer.
+/// Maximum length of a host name in bytes: the maximum of DNS.
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// Most addresses of `X-Forwarded-For` or `Forwarded` that are walked over: nobody has more proxies, and a client must
-/// not make each request walk a long list.
+/// Maximum number of addresses of `X-Forwarded-For` or `Forwarded` that are read: nobody has more proxies, and a client must
+/// not cause work with a long list.
 pub const FORWARDED_ADDRESSES_MAX: usize = 64;
 
-/// Longest expression, in bytes: evaluating one is linear in its length.
+/// Maximum length of an expression in bytes: evaluation is linear in it.
 pub const EXPRESSION_BYTES_MAX: usize = 1024;
 
-/// Deepest nesting of brackets and operators in an expression: parser and interpreter call themselves for each level.
+/// Maximum nesting of brackets and operators in an expression: parser and interpreter are recursive.
 pub const EXPRESSION_DEPTH_MAX: usize = 32;
 
-/// Longest text that an expression sees or makes, in bytes: comparing and searching are linear in it.
+/// Maximum length of a text in an expression in bytes: comparing and searching are linear in it.
 pub const EXPRESSION_TEXT_MAX: usize = 8192;
 
-/// Most additions in an expression: each may copy all texts so far, which makes about a megabyte at the most.
+/// Maximum number of additions in an expression: each may copy all texts so far, about a megabyte in total.
 pub const EXPRESSION_JOINS_MAX: usize = 16;
 
-/// Most memory of a regular expression, in bytes: matching is linear in its size too.
+/// Maximum memory of a regular expression in bytes: matching is linear in its size.
 pub const REGEX_BYTES_MAX: usize = 64 << 10;
 
-/// Most entries of a map that an expression sees, such as headers: the map is made anew for each request.
+/// Maximum number of entries of a map in an expression, such as headers: the map is made for each request.
 pub const EXPRESSION_MAP_MAX: usize = 256;
 
-/// Most units that a request to rules can ask for: it says so, an expression makes them, an administrator gives them back.
-/// Up to this every reader of JSON keeps whole numbers as they are, and a sum over all limits of a request stays below 64
-/// bits. Envoy's `hits_addend` can carry more, and is refused then. The HTTP API holds those to it who bring a limit too.
-/// CL.THROTTLE takes any quantity, as redis-cell does, and so do `tidegate decide` and the engine's own calls for limits
-/// that callers bring: nothing is summed up there.
+/// Maximum number of units of a request to rules: as its cost, as the result of an expression, or as a refund by an
+/// administrator. Every JSON parser keeps whole numbers up to this exactly, and a sum over all limits of a request fits into
+/// 64 bits. A larger `hits_addend` of Envoy is refused. The HTTP API applies it to limits of requests too. `CL.THROTTLE`,
+/// `tidegate decide` and the engine's calls for limits of callers accept any quantity, because they add nothing up.
 pub const COST_MAX: u64 = 1 << 53;
 
-/// Most fields of one JSON object and most items of one list: as many as a request may have descriptors, and twice the entries
-/// of a descriptor. Finding a field looks at all of them.
+/// Maximum number of fields of a JSON object and of items of a list: the maximum number of descriptors of a request, and twice
+/// that of entries of a descriptor. The search for a field is linear.
 pub const JSON_FIELDS_MAX: usize = 128;
 
-/// Most characters of a value that an error repeats, so that it stays short whatever came in.
+/// Maximum number of characters of a value that an error repeats, so that messages stay short.
 pub const QUOTE_CHARS_MAX: usize = 60;
 
-/// Units that a limit has at least for slices of it to be leased: several nodes must find two each.
+/// Minimum number of units of a limit that can be leased: several nodes must get two each.
 pub const LEASED_UNITS_MIN: u64 = 8;
 
-/// How long a bucket takes to fill up at least for that: a lease lasts a small part of it, and longer than a few calls.
+/// Minimum time that a bucket takes to refill if it can be leased: a lease lasts a small part of it, but longer than a few
+/// calls.
 pub const LEASED_SPAN_MIN: Duration = Duration::from_millis(300);
 
-/// The shortest window for that: a lease ends with it.
+/// Minimum length of a window that can be leased: a lease ends with it.
 pub const LEASED_WINDOW_MIN: Duration = Duration::from_millis(50);
 
-/// Most parts that a limit is divided into while its store does not answer: fleets of more nodes than that let every node
-/// have one unit.
+/// Maximum number of parts that a limit is divided into while its store does not answer. In a larger fleet, each node has one
+/// unit.
 pub const SHARE_PARTS_MAX: u64 = 1_000;
 
-/// Keys of a store for each one that is taken to use up a limit that keeps a log: with room for fewer full logs, `check`
-/// warns.
+/// Keys of a store for each key that is expected to reach a limit that keeps a log: `check` warns if there is room for fewer
+/// full logs.
 pub const KEYS_A_FULL_LOG: usize = 10;

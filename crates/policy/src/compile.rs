@@ -1,4 +1,4 @@
-//! From what people write to a [`Policy`], with everything told that is wrong.
+//! From a configuration to a [`Policy`], with all problems reported.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ use crate::bounds::{
 };
 use crate::diagnostic::Diagnostics;
 use crate::digest::Digest;
-use crate::duration::read_duration;
+use crate::duration::{duration_problem, read_duration, without_unit, write_one_of};
 use crate::expression::Purpose;
 use crate::json::quote;
 use crate::key::Part;
@@ -24,12 +24,12 @@ use crate::networks::Networks;
 use crate::pattern::Set;
 use crate::policy::{DomainId, Guide, Policy, StoreSpec};
 use crate::request::Shown;
-use crate::rule::{Local, OnStoreFailure, ResponseOptions, Rule, RuleLimit, Share, ToldAs};
+use crate::rule::{Local, OnStoreFailure, ReportAs, ResponseOptions, Rule, RuleLimit, Share};
 use crate::schema::{self, Action, CountedBy};
 use crate::stores::Outside;
 
-/// Compiles a configuration. Whatever is wrong is told to `diagnostics`; if that has errors, the policy is not whole and
-/// must not be used.
+/// Compiles a configuration and adds all problems to `diagnostics`. If there are errors, the policy is incomplete and must
+/// not be used.
 pub fn compile(config: &schema::Config, outside: &Outside, diagnostics: &mut Diagnostics<'_>) -> Policy {
     let mut policy = Compiler::new(outside, diagnostics).config(config);
     if !diagnostics.has_errors() {
@@ -39,24 +39,24 @@ pub fn compile(config: &schema::Config, outside: &Outside, diagnostics: &mut Dia
     policy
 }
 
-/// Compiles how clients are told apart, for those who count them without a policy. Whatever is wrong is told to
-/// `diagnostics`; if that has errors, the result must not be used.
+/// Compiles how client addresses are found and cut, for callers that count clients without a policy. Adds all problems to
+/// `diagnostics`; if there are errors, the result must not be used.
 pub fn compile_clients(written: &schema::ClientAddress, diagnostics: &mut Diagnostics<'_>) -> Clients {
     let mut compiler = Compiler::new(&Outside::default(), diagnostics);
     let address = compiler.client_address(written);
     Clients::new(address, compiler.lengths)
 }
 
-/// What is known while rules are compiled.
+/// State of the compiler.
 pub(crate) struct Compiler<'d, 'l> {
     pub(crate) diagnostics: &'d mut Diagnostics<'l>,
     pub(crate) expression_errors: Arc<AtomicU64>,
-    /// Lists of exceptions by where they stand in memory.
+    /// Lists of exceptions, by their address in memory.
     pub(crate) excepts: HashMap<(usize, usize, u8), Arc<Set>>,
-    /// Values and patterns so far.
+    /// The number of values and patterns so far.
     pub(crate) values: usize,
     pub(crate) stores: Vec<StoreSpec>,
-    /// Bits of addresses that tell clients apart.
+    /// Prefix lengths that addresses are cut to: IPv4, IPv6.
     lengths: (u8, u8),
     pub(crate) outside: Outside,
 }
@@ -82,7 +82,7 @@ impl Compiler<'_, '_> {
         let mut policy = Policy { client_address, ..Policy::default() };
         let rules: usize = config.domains.values().map(|domain| domain.rules.len()).sum();
         if rules > RULES_MAX || config.domains.len() > DOMAINS_MAX {
-            let message = format!("{rules} rules in {} domains are too many", config.domains.len());
+            let message = format!("too many rules or domains: {rules} rules in {} domains", config.domains.len());
             let hint = format!("use at most {RULES_MAX} rules in at most {DOMAINS_MAX} domains");
             self.diagnostics.error("/domains", message, hint);
             return policy;
@@ -105,11 +105,11 @@ impl Compiler<'_, '_> {
         let networks = self.networks(&written.trusted_networks, &child(pointer, "trusted_networks"));
         let hops = written.trusted_hops as usize;
         if hops > 0 && !written.trusted_networks.is_empty() {
-            let message = "trusted_hops: trusted_networks says already whom to believe";
-            self.diagnostics.error(&child(pointer, "trusted_hops"), message, "leave one of them out");
+            let message = "trusted_hops: cannot be combined with trusted_networks";
+            self.diagnostics.error(&child(pointer, "trusted_hops"), message, "remove one of them");
         }
         if hops > FORWARDED_ADDRESSES_MAX {
-            let message = format!("trusted_hops: {hops} are too many");
+            let message = format!("trusted_hops: {hops} is too large");
             let hint = format!("use at most {FORWARDED_ADDRESSES_MAX}");
             self.diagnostics.error(&child(pointer, "trusted_hops"), message, hint);
         }
@@ -132,15 +132,15 @@ impl Compiler<'_, '_> {
 
     fn domain(&mut self, name: &str, domain: &schema::Domain, rules: &mut Vec<Rule>) {
         let pointer = child("/domains", name);
-        self.check_name("the name of a domain", name, &pointer);
+        self.check_name("domain name", name, &pointer);
         let response = self.response(&domain.response, ResponseOptions::default(), &child(&pointer, "response"));
         let mut names: HashSet<&str> = HashSet::with_capacity(domain.rules.len());
         let pointer = child(&pointer, "rules");
         for (place, rule) in domain.rules.iter().enumerate() {
             let pointer = child(&pointer, &place.to_string());
             if !names.insert(&rule.name) {
-                let message = format!("name: there is another rule `{}` in this domain", quote(&rule.name));
-                self.diagnostics.error(&child(&pointer, "name"), message, "give each rule a name of its own");
+                let message = format!("name: another rule of this domain is named `{}`", quote(&rule.name));
+                self.diagnostics.error(&child(&pointer, "name"), message, "give each rule a unique name");
             }
             let rule = self.rule(name, rule, response, &pointer);
             rules.push(rule);
@@ -162,12 +162,12 @@ impl Compiler<'_, '_> {
             missing: rule.missing.unwrap_or_default(),
             limits: limits.into(),
             count_denied: rule.count_denied,
-            penalty: self.duration("for", rule.penalty.as_deref(), PENALTY_MAX, &at("for")),
+            penalty: self.duration("penalty", rule.penalty.as_deref(), PENALTY_MAX, &at("penalty")),
             on_store_failure: self.on_store_failure(rule.on_store_failure.as_ref(), &at("on_store_failure")),
             penalties: of_first(CountedFor::Penalty),
             blocks: of_first(CountedFor::Block),
             response: self.response(&rule.response, response, &at("response")),
-            told_as: self.told_as(rule, &at("told_as")),
+            report_as: self.report_as(rule, &at("report_as")),
             quota: rule.quota,
             consistency: rule.consistency.into(),
             hash_tag: self.hash_tag(rule.hash_tag.as_deref(), &at("hash_tag")),
@@ -195,19 +195,23 @@ impl Compiler<'_, '_> {
         match (rule.action, rule.limit.is_some(), written.len()) {
             (Action::Limit, _, 0) if may_have_none => (),
             (Action::Limit, _, 0) => {
-                self.diagnostics.error(pointer, "limit: missing", "add limit: 100/minute or the like")
+                self.diagnostics.error(pointer, "limit: missing", "add one, like limit: 100/minute")
             }
             (Action::Limit, true, 2..) => {
-                self.diagnostics.error(&at("limits"), "limits: limit is there too", "write all of them under limits");
+                self.diagnostics.error(
+                    &at("limits"),
+                    "limits: cannot be combined with limit",
+                    "write all limits under limits",
+                );
             }
             (Action::Limit, _, count) if count > LIMITS_MAX => {
-                let message = format!("limits: {count} are too many");
+                let message = format!("limits: {count} limits are too many");
                 self.diagnostics.error(&at("limits"), message, format!("use at most {LIMITS_MAX}"));
             }
             (Action::Block | Action::Unlimited, is_one, 1..) => {
                 let field = if is_one { "limit" } else { "limits" };
-                let message = format!("{field}: a rule that blocks or does not limit has none");
-                self.diagnostics.error(&at(field), message, format!("leave out {field} or action"));
+                let message = format!("{field}: not allowed with action: {}", action_name(rule.action));
+                self.diagnostics.error(&at(field), message, format!("remove {field} or action"));
             }
             _ => (),
         }
@@ -224,8 +228,8 @@ impl Compiler<'_, '_> {
                 self.check_name("name", own, &child(&pointer, "name"));
             }
             if !names.insert(name) {
-                let message = format!("name: another limit of this rule is called `{}`", quote(name));
-                let hint = "give each limit a name, like name: daily (without one it has the rule's)";
+                let message = format!("name: another limit of this rule is named `{}`", quote(name));
+                let hint = "give each limit a unique name, like name: daily; the default is the name of the rule";
                 self.diagnostics.error(&pointer, message, hint);
             }
             if let Some((limit, shown)) = self.limit("limit", limit, "action: block without a limit", &pointer) {
@@ -238,7 +242,7 @@ impl Compiler<'_, '_> {
         limits
     }
 
-    /// The limit of a field of this name; `none` is what to write if nothing may pass.
+    /// Reads the limit in the field `whole`. `none` is the remedy for a limit that admits nothing.
     fn limit(&mut self, whole: &str, written: &schema::Limit, none: &str, pointer: &str) -> Option<(Limit, Shown)> {
         let diagnostics = &*self.diagnostics;
         match read_limit_of(written, &|field| !diagnostics.is_left_out(&child(pointer, field))) {
@@ -258,24 +262,33 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn told_as(&mut self, rule: &schema::Rule, pointer: &str) -> Option<ToldAs> {
-        let written = rule.told_as.as_ref()?;
-        let action = child(pointer.strip_suffix("/told_as").unwrap_or(pointer), "action");
+    fn report_as(&mut self, rule: &schema::Rule, pointer: &str) -> Option<ReportAs> {
+        let written = rule.report_as.as_ref()?;
+        let action = child(pointer.strip_suffix("/report_as").unwrap_or(pointer), "action");
         if rule.action != Action::Block && !self.diagnostics.is_left_out(&action) {
-            let message = "told_as: only a rule that blocks is told of in this way";
-            self.diagnostics.error(pointer, message, "leave out told_as, or set action: block");
+            let message = "report_as: only allowed with action: block";
+            self.diagnostics.error(pointer, message, "remove report_as, or set action: block");
         }
         if let Some(name) = &written.name {
             self.check_name("name", name, &child(pointer, "name"));
         }
-        // Periods are written as in rates.
+        // Periods have the same form as in rates.
         let Ok(rate) = format!("1/{}", written.per).parse::<Rate>() else {
-            let message = format!("per: `{}` is no period", quote(&written.per));
-            self.diagnostics.error(&child(pointer, "per"), message, "write second, minute, hour, day or the like");
+            let (problem, hint) = match without_unit(&written.per) {
+                Some(all) => (format!("{} has no unit", quote(&written.per)), write_one_of(all)),
+                None => {
+                    let hint = "write second, minute, hour, day, week, month, year or a length like 10s";
+                    (format!("unknown period `{}`", quote(&written.per)), hint.to_owned())
+                }
+            };
+            self.diagnostics.error(&child(pointer, "per"), format!("per: {problem}"), hint);
             return None;
         };
         let period_ns = u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX);
-        Some(ToldAs { name: written.name.as_deref().unwrap_or_default().into(), shown: Shown { units: 0, period_ns } })
+        Some(ReportAs {
+            name: written.name.as_deref().unwrap_or_default().into(),
+            shown: Shown { units: 0, period_ns },
+        })
     }
 
     fn key(&mut self, rule: &schema::Rule, pointer: &str) -> Box<[Part]> {
@@ -334,7 +347,7 @@ impl Compiler<'_, '_> {
     fn share(&mut self, written: &schema::Share, pointer: &str) -> Option<Share> {
         let text = &*written.share;
         let parts = || {
-            // A sign is no digit, though numbers may be parsed with one.
+            // A number may be parsed with a sign, which is not allowed here.
             let digits = text.strip_prefix("1/").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
             digits.parse().ok().filter(|parts| (2..=SHARE_PARTS_MAX).contains(parts))
         };
@@ -343,7 +356,7 @@ impl Compiler<'_, '_> {
         }
         let share = parts().and_then(NonZeroU64::new).map(Share::OneOf);
         if share.is_none() {
-            let message = format!("share: `{}` is not a share", quote(text));
+            let message = format!("share: cannot read `{}`", quote(text));
             self.diagnostics.error(pointer, message, format!("write auto, or 1/2 to 1/{SHARE_PARTS_MAX}"));
         }
         share
@@ -352,7 +365,7 @@ impl Compiler<'_, '_> {
     fn response(&mut self, written: &schema::Response, above: ResponseOptions, pointer: &str) -> ResponseOptions {
         let at = child(pointer, "retry_jitter");
         let jitter = match written.retry_jitter.as_deref() {
-            // Nothing is what turns the domain's off.
+            // Zero switches off the jitter of the domain.
             Some("0" | "0s" | "0ms") => Some(Duration::ZERO),
             jitter => self.duration("retry_jitter", jitter, RETRY_JITTER_MAX, &at),
         };
@@ -368,20 +381,15 @@ impl Compiler<'_, '_> {
         let text = text?;
         match read_duration(text) {
             Some(duration) if !duration.is_zero() && duration <= max => Some(duration),
-            Some(_) => {
-                let message = format!("{field}: `{}` is out of bounds", quote(text));
-                self.diagnostics.error(pointer, message, format!("use 1ms to {}s", max.as_secs()));
-                None
-            }
-            None => {
-                let message = format!("{field}: cannot read `{}`", quote(text));
-                self.diagnostics.error(pointer, message, "write numbers with units, like 90s, 10m or 1h30m");
+            _ => {
+                let (problem, hint) = duration_problem(text, max);
+                self.diagnostics.error(pointer, format!("{field}: {problem}"), hint);
                 None
             }
         }
     }
 
-    /// What only needs to be short and named.
+    /// Checks lists of names, and the length of metadata.
     fn check_lists(&mut self, rule: &schema::Rule, limits: &[RuleLimit], pointer: &str) {
         let lists = [("replaces", &rule.replaces), ("metrics/by_entries", &rule.metrics.by_entries)];
         for (field, list) in lists {
@@ -394,15 +402,19 @@ impl Compiler<'_, '_> {
                 let pointer = child(&pointer, &place.to_string());
                 self.check_name(field, name, &pointer);
                 if field == "replaces" && limits.iter().any(|limit| *limit.name == **name) {
-                    let message = format!("replaces: `{}` is a limit of this rule itself", quote(name));
+                    let message = format!("replaces: `{}` is a limit of the same rule", quote(name));
                     self.diagnostics.error(&pointer, message, "name a limit of another rule");
                 }
             }
         }
         let length = rule.metadata.as_ref().map_or(0, |metadata| metadata.to_string().len());
         if length > METADATA_BYTES_MAX {
-            let message = format!("metadata: {length} bytes of JSON are too many");
-            self.diagnostics.error(&child(pointer, "metadata"), message, format!("use at most {METADATA_BYTES_MAX}"));
+            let message = format!("metadata: {length} bytes of JSON are too long");
+            self.diagnostics.error(
+                &child(pointer, "metadata"),
+                message,
+                format!("use at most {METADATA_BYTES_MAX} bytes"),
+            );
         }
     }
 
@@ -411,9 +423,9 @@ impl Compiler<'_, '_> {
             (format!("{field}: empty"), "give it a name".to_owned())
         } else if name.len() > NAME_BYTES_MAX {
             let message = format!("{field}: `{}` has {} bytes", quote(name), name.len());
-            (message, format!("use at most {NAME_BYTES_MAX} bytes"))
+            (message, format!("use at most {NAME_BYTES_MAX}"))
         } else if name.contains(char::is_control) {
-            (format!("{field}: `{}` has control characters", quote(name)), "leave them out".to_owned())
+            (format!("{field}: `{}` contains control characters", quote(name)), "remove them".to_owned())
         } else {
             return;
         };
@@ -421,7 +433,7 @@ impl Compiler<'_, '_> {
     }
 }
 
-/// The JSON pointer to something in what `pointer` points to.
+/// Returns the JSON pointer to the field or item `name` of the value at `pointer`.
 pub(crate) fn child(pointer: &str, name: &str) -> String {
     match name.contains(['~', '/']) {
         true => format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")),
@@ -429,8 +441,8 @@ pub(crate) fn child(pointer: &str, name: &str) -> String {
     }
 }
 
-/// What states of a rule belong to: its domain and name, and the name of the limit. Rules from files of
-/// envoyproxy/ratelimit share one for all of their domain, which no rule with a name has.
+/// Returns the namespace of states of a rule: its domain and name, and the name of the limit. Rules from files of
+/// envoyproxy/ratelimit share one namespace for each domain, which no rule with a name has.
 fn namespace(purpose: CountedFor, domain: &str, rule: &schema::Rule, limit: Option<&str>) -> Namespace {
     match rule.counted_by {
         Some(_) => Namespace::named(purpose, &[domain, ""]),
@@ -438,8 +450,8 @@ fn namespace(purpose: CountedFor, domain: &str, rule: &schema::Rule, limit: Opti
     }
 }
 
-/// The key of a rule from a file of envoyproxy/ratelimit: the unit, then each entry with the length of its key before it, a
-/// letter for what follows, and the value or the pattern with its length. Distinct entries give distinct bytes.
+/// Returns the key of a rule from a file of envoyproxy/ratelimit: the unit, then each entry: its key with its length, `p` or
+/// `v`, and the pattern or value with its length. Distinct entries give distinct bytes.
 fn counted_parts(counted_by: &CountedBy) -> Box<[Part]> {
     let mut parts = Vec::new();
     let mut fixed = Vec::new();
@@ -464,18 +476,27 @@ fn counted_parts(counted_by: &CountedBy) -> Box<[Part]> {
     parts.into()
 }
 
-/// A text with its length in two bytes before it. Names of files are shorter than that, or told to be too long.
+/// Appends a text after its length in two bytes. Longer names are refused elsewhere.
 fn push_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Whether a rule matches as those in files of the reference server do.
+/// Returns an action as it is written in a configuration.
+fn action_name(action: Action) -> &'static str {
+    match action {
+        Action::Limit => "limit",
+        Action::Block => "block",
+        Action::Unlimited => "unlimited",
+    }
+}
+
+/// Whether a rule matches a list of entries, as rules from files of envoyproxy/ratelimit do.
 fn has_exact_entries(rule: &schema::Rule) -> bool {
     matches!(&rule.matching.entries, schema::Entries::Exactly(all) if !all.is_empty())
 }
 
-/// `key` or `key_value` of each entry of an exact sequence, as the reference server calls its metrics.
+/// Returns `key` or `key_value` for each entry of a list, as envoyproxy/ratelimit names its metrics.
 fn metric_path(rule: &schema::Rule) -> Box<[Box<str>]> {
     if !rule.metrics.path.is_empty() {
         return rule.metrics.path.iter().map(|level| level.as_str().into()).collect();

@@ -1,4 +1,4 @@
-//! The conditions of a rule, from what people write to what requests are held against.
+//! The conditions of a rule: from the configuration to the form that requests are matched against.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::path;
 use crate::pattern::{Glob, Pattern, Set};
 use crate::schema;
 
-/// How a value is made comparable.
+/// How the case of a value is handled.
 #[derive(Clone, Copy)]
 enum Case {
     Kept,
     Upper,
     Lower,
-    /// As paths are folded.
+    /// Case-folded like paths.
     Folded,
 }
 
@@ -58,8 +58,8 @@ impl Compiler<'_, '_> {
                     if entry.is_empty() && self.diagnostics.is_left_out_within(&place) {
                         continue;
                     }
-                    let message = format!("entries: an element of the list has {} entries", entry.len());
-                    self.diagnostics.error(&place, message, "write one entry in each, like `- user: \"*\"`");
+                    let message = format!("entries: an item of the list has {} entries", entry.len());
+                    self.diagnostics.error(&place, message, "write one entry in each item, like `- user: \"*\"`");
                 }
                 let entries = all.iter().flatten().map(|(name, value)| (&**name, value));
                 Entries::Exactly(self.named(entries, pointer))
@@ -79,7 +79,7 @@ impl Compiler<'_, '_> {
     pub(crate) fn check_header(&mut self, name: &str, pointer: &str) {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !name.bytes().all(is_token) {
-            let message = format!("`{}` cannot be the name of a header", quote(name));
+            let message = format!("`{}` is not a valid header name", quote(name));
             self.diagnostics.error(pointer, message, "use letters, digits and dashes, like x-api-key");
         }
     }
@@ -92,7 +92,7 @@ impl Compiler<'_, '_> {
             named.push(Named { name: name.into(), value: self.pattern(value, Case::Kept, &at) });
         }
         if named.len() > CONDITIONS_MAX {
-            let message = format!("{} conditions of one kind are too many", named.len());
+            let message = format!("{} conditions of this kind are too many", named.len());
             self.diagnostics.error(pointer, message, format!("use at most {CONDITIONS_MAX}"));
         }
         named.into()
@@ -109,7 +109,7 @@ impl Compiler<'_, '_> {
         }
     }
 
-    /// Many rules may share one list of exceptions: it is kept once.
+    /// Returns a set of exceptions. Many rules may share one list, which is kept once.
     fn except(&mut self, list: &Arc<[String]>, case: Case, pointer: &str) -> Arc<Set> {
         let identity = (list.as_ptr().addr(), list.len(), case as u8);
         if let Some(set) = self.excepts.get(&identity) {
@@ -122,7 +122,7 @@ impl Compiler<'_, '_> {
 
     fn set(&mut self, list: &[String], case: Case, pointer: &str) -> Set {
         match list.len() {
-            0 => self.diagnostics.error(pointer, "a list without values fits nothing", "add a value or leave it out"),
+            0 => self.diagnostics.error(pointer, "an empty list matches nothing", "add a value, or remove the list"),
             1..=VALUES_MAX => (),
             count => {
                 let message = format!("{count} values are too many");
@@ -145,7 +145,7 @@ impl Compiler<'_, '_> {
     fn check_pattern(&mut self, text: &str, pointer: impl Fn() -> String) {
         self.values += 1;
         if self.values == VALUES_TOTAL_MAX + 1 {
-            let message = "the rules have too many values together";
+            let message = "too many values in all rules together";
             self.diagnostics.error(&pointer(), message, format!("use at most {VALUES_TOTAL_MAX}"));
         }
         if text.len() > PATTERN_BYTES_MAX {
@@ -154,7 +154,7 @@ impl Compiler<'_, '_> {
         }
         let stars = text.bytes().filter(|byte| *byte == b'*').count();
         if stars > STARS_MAX {
-            let message = format!("`{}`: {stars} stars are too many", quote(text));
+            let message = format!("`{}`: {stars} wildcards are too many", quote(text));
             self.diagnostics.error(&pointer(), message, format!("use at most {STARS_MAX}"));
         }
     }
@@ -174,10 +174,10 @@ impl Compiler<'_, '_> {
                     let (message, hint) = match error {
                         NetworkError::Unreadable => (
                             format!("`{}` is not a network", quote(text)),
-                            "write an address and a length, like 10.0.0.0/8 or 2001:db8::/32".to_owned(),
+                            "write an address and a prefix length, like 10.0.0.0/8 or 2001:db8::/32".to_owned(),
                         ),
                         NetworkError::Beyond(network) => {
-                            (format!("`{text}` has bits beyond its length"), format!("write {network}"))
+                            (format!("`{text}` has bits set beyond the prefix length"), format!("write {network}"))
                         }
                     };
                     self.diagnostics.error(&at, message, hint);

@@ -1,39 +1,39 @@
-//! What is wrong with a configuration, where, and what would do.
+//! Problems of a configuration, with their locations and remedies.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// A problem in a file.
+/// A problem in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether it can be used all the same.
+    /// Whether the configuration can still be used.
     pub severity: Severity,
-    /// Where.
+    /// The location of the problem.
     pub location: Location,
-    /// What is wrong, with the name of the field and its value.
+    /// The problem, with the field and its value.
     pub message: String,
-    /// What would do.
+    /// A remedy.
     pub hint: String,
 }
 
-/// Whether a configuration can be used all the same.
+/// Whether a configuration with the problem can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It cannot.
+    /// The configuration cannot be used.
     Error,
-    /// It can, but it is probably not what was meant.
+    /// The configuration can be used, but probably contains a mistake.
     Warning,
 }
 
-/// A place in a file. Lines and columns count from 1; a line of 0 means the file as a whole.
+/// A location in a file. Line and column count from 1. Line 0 means the whole file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The file, as it was named.
+    /// The path of the file, as given.
     pub file: Arc<str>,
-    /// The line.
+    /// The line, from 1, or 0 for the whole file.
     pub line: u32,
-    /// The column, in characters.
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -56,58 +56,59 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Collects the problems of a configuration. Values are named by their JSON pointer, like
-/// `/domains/api/rules/3/limit`, and whoever read the file knows where those stand.
+/// Collects the problems of a configuration. Values are identified by JSON pointers, like `/domains/api/rules/3/limit`,
+/// which the caller maps to locations.
 pub struct Diagnostics<'a> {
     locate: &'a dyn Fn(&str) -> Location,
-    /// Values of which everything was said.
+    /// Values whose problems were reported already.
     left_out: Option<&'a BTreeSet<String>>,
     found: Vec<Diagnostic>,
 }
 
 impl<'a> Diagnostics<'a> {
-    /// Nothing wrong yet; `locate` tells where the value of a pointer stands, or the nearest around it.
+    /// Makes an empty collection. `locate` returns the location of the value at a JSON pointer, or of the nearest value
+    /// around it.
     pub fn new(locate: &'a dyn Fn(&str) -> Location) -> Diagnostics<'a> {
         Diagnostics { locate, left_out: None, found: Vec::new() }
     }
 
-    /// Says nothing of the values of these pointers: somebody else did. They are not there, or stand-ins are.
+    /// Ignores problems of the values at these pointers, which are missing or placeholders.
     #[must_use]
     pub(crate) fn without(self, left_out: &'a BTreeSet<String>) -> Diagnostics<'a> {
         Diagnostics { left_out: Some(left_out), ..self }
     }
 
-    /// Whether something in the value of this pointer was left out.
+    /// Whether a value inside of the value at this pointer is ignored.
     pub(crate) fn is_left_out_within(&self, pointer: &str) -> bool {
         let inside = format!("{pointer}/");
         let next = self.left_out.and_then(|left_out| left_out.range(inside.clone()..).next());
         next.is_some_and(|next| next.starts_with(&inside))
     }
 
-    /// Whether the value of this pointer, or what it is in, was left out.
+    /// Whether the value at this pointer, or one around it, is ignored.
     pub(crate) fn is_left_out(&self, pointer: &str) -> bool {
         let Some(left_out) = self.left_out.filter(|left_out| !left_out.is_empty()) else { return false };
         let ends = pointer.match_indices('/').map(|(end, _)| end).chain([pointer.len()]);
         ends.filter_map(|end| pointer.get(..end)).any(|around| left_out.contains(around))
     }
 
-    /// Something that cannot be used.
+    /// Adds an error.
     pub fn error(&mut self, pointer: &str, message: impl fmt::Display, hint: impl fmt::Display) {
         self.push(Severity::Error, pointer, message, hint);
     }
 
-    /// Something that is probably a mistake.
+    /// Adds a warning.
     pub fn warning(&mut self, pointer: &str, message: impl fmt::Display, hint: impl fmt::Display) {
         self.push(Severity::Warning, pointer, message, hint);
     }
 
-    /// Whether anything cannot be used.
+    /// Returns whether there is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.found.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// All of them, in the order of the file.
+    /// Returns all problems, sorted by location.
     #[must_use]
     pub fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by(|left, right| left.location.cmp(&right.location));

@@ -1,7 +1,8 @@
 //! Expressions: CEL, compiled once, bounded in size and time.
 //!
-//! `check.rs` says what may be written and notes what is looked at, `kind.rs` what comes out, `variables.rs` makes the
-//! variables of a request. An expression has no loops, so evaluating it is linear in its length and in the texts it sees.
+//! `check.rs` refuses what is not allowed and collects the variables that are used, `kind.rs` checks the type of the result,
+//! `variables.rs` makes the variables of a request. There are no loops, so evaluation is linear in the length of the
+//! expression and of the texts that it uses.
 
 mod check;
 mod kind;
@@ -25,7 +26,7 @@ use variables::Asked;
 /// The standard functions. Making them takes longer than most evaluations.
 static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::default().with_stdlib()));
 
-/// An expression.
+/// A compiled expression.
 pub(crate) struct Expression {
     source: Box<str>,
     root: IdedExpr,
@@ -35,20 +36,20 @@ pub(crate) struct Expression {
     errors: Arc<AtomicU64>,
 }
 
-/// What an expression is for.
+/// The field that an expression belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Whether a rule applies.
+    /// `when`: whether a rule matches.
     When,
-    /// A part of a key.
+    /// A part of `key`.
     Key,
-    /// The units that a request takes.
+    /// `cost`: the units that a request takes.
     Cost,
-    /// Whether a request counts, or with how many units.
+    /// `count`: whether a request is counted, or the units.
     Count,
 }
 
-/// Why an expression cannot be used.
+/// A problem of an expression, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) message: String,
@@ -61,7 +62,7 @@ impl Problem {
     }
 }
 
-/// The text that an expression gives for a key.
+/// The result of an expression in a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyText {
     Made(Vec<u8>),
@@ -70,7 +71,7 @@ pub(crate) enum KeyText {
 }
 
 impl Expression {
-    /// Reads an expression. What cannot be evaluated later is added to `errors`.
+    /// Compiles an expression. Each later failure of it is counted in `errors`.
     pub(crate) fn compile(source: &str, purpose: Purpose, errors: &Arc<AtomicU64>) -> Result<Expression, Problem> {
         let mut root = parse(source)?;
         let mut regexes = Regexes::default();
@@ -84,37 +85,37 @@ impl Expression {
         Ok(Expression { source: source.into(), root, uses, functions, errors: Arc::clone(errors) })
     }
 
-    /// Whether it speaks of the response.
+    /// Whether it uses the response.
     pub(crate) fn mentions_response(&self) -> bool {
         self.uses.response
     }
 
-    /// Whether it may look at an entry of this name.
+    /// Whether it may use the entry of this name.
     pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
         self.uses.entries.contains(name)
     }
 
-    /// Whether it looks at any entry.
+    /// Whether it uses any entry.
     pub(crate) fn looks_at_entries(&self) -> bool {
         self.uses.entries.is_used()
     }
 
-    /// Whether it looks at a header of this name.
+    /// Whether it uses the header of this name.
     pub(crate) fn looks_at_header(&self, name: &str) -> bool {
         self.uses.headers.contains(name)
     }
 
-    /// Whether it looks at a cookie of this name.
+    /// Whether it uses the cookie of this name.
     pub(crate) fn looks_at_cookie(&self, name: &str) -> bool {
         self.uses.cookies.contains(name)
     }
 
-    /// Whether it looks at a parameter of this name.
+    /// Whether it uses the query parameter of this name.
     pub(crate) fn looks_at_parameter(&self, name: &str) -> bool {
         self.uses.query.contains(name)
     }
 
-    /// Whether it gives nothing for a request without headers, cookies and parameters, and looks at one of them.
+    /// Whether it uses headers, cookies or query parameters, and fails for a request without any.
     pub(crate) fn needs_what_clients_send(&self) -> bool {
         let Uses { headers, cookies, query, .. } = &self.uses;
         let bare = Question { domain: "", entries: &[], http: Some(&Http::default()), cost: 1 };
@@ -122,9 +123,9 @@ impl Expression {
             && self.evaluate(&Asked { question: &bare, response: None, cost: 1 }).is_err()
     }
 
-    /// What it looks at of an HTTP request.
+    /// Returns the parts of an HTTP request that it uses.
     pub(crate) fn http_parts(&self) -> HttpParts {
-        // All fields are named, so that the compiler asks about those that will be added.
+        // All fields are named, so that a new one does not compile unless it is handled here.
         let Uses {
             host,
             path,
@@ -142,17 +143,17 @@ impl Expression {
         HttpParts { host: *host, path: *path, headers, address: *address }
     }
 
-    /// Whether it speaks of the cost.
+    /// Whether it uses the cost.
     pub(crate) fn mentions_cost(&self) -> bool {
         self.uses.cost
     }
 
-    /// The units that it always gives, if it looks at nothing.
+    /// Returns its units if it is constant.
     pub(crate) fn constant_units(&self) -> Option<u64> {
         self.constant().and_then(|value| units(&value))
     }
 
-    /// Whether it is false whatever is asked.
+    /// Whether it is constant, and not true.
     pub(crate) fn is_never_true(&self) -> bool {
         self.uses.is_empty() && self.constant() != Some(Value::Bool(true))
     }
@@ -163,7 +164,7 @@ impl Expression {
         if self.uses.is_empty() { self.evaluate(&asked).ok() } else { None }
     }
 
-    /// Whether it is true; what cannot be evaluated is not.
+    /// Whether it is true. A failure counts as false.
     pub(crate) fn holds(&self, question: &Question<'_>) -> bool {
         match self.evaluate(&Asked { question, response: None, cost: question.cost }) {
             Ok(Value::Bool(holds)) => holds,
@@ -171,13 +172,13 @@ impl Expression {
         }
     }
 
-    /// Returns the units it gives, unless it cannot be evaluated or gives more than [`COST_MAX`].
+    /// Returns the units, or `None` if it fails or gives more than [`COST_MAX`].
     pub(crate) fn cost(&self, question: &Question<'_>) -> Option<u64> {
         let value = self.evaluate(&Asked { question, response: None, cost: question.cost });
         value.ok().and_then(|value| units(&value)).or_else(|| self.count_error(None))
     }
 
-    /// The units that count: all or none of the cost, or a number of its own. If it cannot be evaluated, the cost does.
+    /// Returns the units to count: the cost, nothing, or a number of its own. If it fails, the cost.
     pub(crate) fn units(&self, question: &Question<'_>, response: Option<&Response>, cost: u64) -> u64 {
         match self.evaluate(&Asked { question, response, cost }) {
             Ok(Value::Bool(true)) => cost,
@@ -186,7 +187,7 @@ impl Expression {
         }
     }
 
-    /// The bytes it gives for a key. The number 1 and the text `1` are not the same.
+    /// Returns its bytes in a key. The number 1 and the text `1` have different bytes.
     pub(crate) fn key_text(&self, question: &Question<'_>) -> KeyText {
         let value = match self.evaluate(&Asked { question, response: None, cost: question.cost }) {
             Err(Failed::TooLong) => return self.count_error(KeyText::TooLong),
@@ -206,7 +207,7 @@ impl Expression {
     fn evaluate(&self, asked: &Asked<'_>) -> Result<Value, Failed> {
         let mut context = self.functions.new_inner_scope();
         variables::add(&self.uses, asked, &mut context).map_err(|_| Failed::TooLong)?;
-        // No input is known that makes the interpreter panic; if there is one, it costs a request and not the server.
+        // No input is known that makes the interpreter panic. If there is one, only the request fails.
         let value = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.root, &context)));
         value.ok().and_then(Result::ok).ok_or(Failed::Otherwise)
     }
@@ -229,7 +230,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// A whole number of units within the bound.
+/// Returns a whole number of units within the bound.
 fn units(value: &Value) -> Option<u64> {
     let units = match value {
         Value::Int(number) => u64::try_from(*number).ok()?,
@@ -240,7 +241,7 @@ fn units(value: &Value) -> Option<u64> {
 }
 
 fn parse(source: &str) -> Result<IdedExpr, Problem> {
-    const EXAMPLE: &str = "write CEL, like request.method == \"POST\"";
+    const EXAMPLE: &str = "write a CEL expression, like request.method == \"POST\"";
     if source.trim().is_empty() {
         return Err(Problem::new("the expression is empty", EXAMPLE));
     }
@@ -251,22 +252,29 @@ fn parse(source: &str) -> Result<IdedExpr, Problem> {
     if nesting(source) > EXPRESSION_DEPTH_MAX {
         return Err(check::too_deep());
     }
-    // The parser is not ours: should a text make it panic, that is an expression that cannot be read.
+    // A text that makes the parser panic is an expression that cannot be read.
     let parsed = catch_unwind(|| Parser::new().parse(source));
     match parsed {
         Ok(Ok(root)) => Ok(root),
         Ok(Err(errors)) => {
             let first = errors.errors.first();
-            let message =
-                first.map_or_else(String::new, |error| error.msg.lines().next().unwrap_or_default().to_owned());
+            let message = first.map_or_else(String::new, |error| syntax_error(&error.msg));
             let place = first.map_or(0, |error| error.pos.1);
-            Err(Problem::new(format!("cannot read the expression at character {place}: {message}"), EXAMPLE))
+            Err(Problem::new(format!("invalid expression at character {place}: {message}"), EXAMPLE))
         }
-        Err(_) => Err(Problem::new("cannot read the expression", EXAMPLE)),
+        Err(_) => Err(Problem::new("invalid expression", EXAMPLE)),
     }
 }
 
-/// How deep brackets lie in each other, those in texts included.
+/// Returns the first line of an error of the parser, without the list of all tokens that it accepts.
+fn syntax_error(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("Syntax error: ").unwrap_or(line);
+    let line = line.split_once(" expecting {").map_or(line, |(problem, _)| problem);
+    line.replace("mismatched input '<EOF>'", "unexpected end")
+}
+
+/// Returns the depth of nested brackets, including those in texts.
 fn nesting(source: &str) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0;

@@ -1,7 +1,7 @@
-//! From a request to the rules that may apply to it, without a look at the others.
+//! The index of the rules of a domain: finds the rules that may match a request without testing the others.
 //!
-//! Each rule stands under one of its conditions, the one that it shares with the fewest other rules. A request is asked
-//! for what it has, and the few rules that stand there are verified by whoever asks.
+//! Each rule is listed under one of its conditions, the one that it shares with the fewest other rules. The properties of a
+//! request are looked up, and the caller tests the few rules found.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -18,7 +18,7 @@ use crate::request::Entry;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// The rules of a domain by what requests have.
+/// The rules of a domain, by properties of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     always: Vec<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Index {
     headers: Names,
     cookies: Names,
     query: Names,
-    /// None where no rule goes by it, which is mostly so: nothing is looked up then.
+    /// `None` if no rule is listed under it, which is common: then nothing is looked up.
     method: Option<Values>,
     host: Option<Values>,
     path: Option<Values>,
@@ -36,7 +36,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The index over rules, which are told by their numbers.
+    /// Makes the index of rules, which are identified by number.
     pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Matching)>) -> Index {
         let rules: Vec<(u32, Vec<Vec<Anchor>>)> = rules.map(|(rule, matching)| (rule, ways(matching))).collect();
         let mut shared: Map<&Anchor, usize> = Map::default();
@@ -49,7 +49,7 @@ impl Index {
         };
         let mut builder = Builder::default();
         for (rule, ways) in &rules {
-            // A way without anchors is a list of no values, which nothing meets: the rule then stands nowhere.
+            // A way without anchors is an empty list of values, which nothing matches: the rule is not listed at all.
             for anchor in ways.iter().min_by_key(|way| rank(way)).into_iter().flatten() {
                 builder.add(anchor, *rule);
             }
@@ -57,7 +57,7 @@ impl Index {
         builder.finish()
     }
 
-    /// Tells the rules that may apply to a request; some may be told twice.
+    /// Calls `found` with the rules that may match a request. Some may be given twice.
     #[inline]
     pub(crate) fn candidates(&self, facts: &Facts<'_>, mut found: impl FnMut(&[u32])) {
         let found = &mut found;
@@ -107,7 +107,7 @@ impl Index {
 #[derive(Debug, Default)]
 struct Names {
     values: Map<Box<[u8]>, Values>,
-    /// A bit for each length of a name, the last for all longer ones: most headers need no hashing then.
+    /// A bit for each length of a name, the last for all longer ones, so that most headers are not hashed.
     lengths: u64,
 }
 
@@ -166,13 +166,13 @@ impl Values {
     }
 }
 
-/// Rules by the exact sequence of entries. Hashes that happen to be equal only add rules that are not met.
+/// Rules by the exact list of entries. Equal hashes of different lists only add rules that do not match.
 #[derive(Debug, Default)]
 struct Sequences {
     hasher: RandomState,
-    /// By a hash of the keys: of which entries the values are known, a bit each.
+    /// Bit masks of the entries with known values, by a hash of the keys.
     masks: Map<u64, Vec<u64>>,
-    /// By a hash of the keys and those values.
+    /// Rules, by a hash of the keys and the known values.
     rules: Map<u64, Vec<u32>>,
 }
 
@@ -213,12 +213,12 @@ impl Sequences {
 #[derive(Hash)]
 struct Chained<'a>(u64, &'a [u8]);
 
-/// The bit of a place; places beyond the last bit are verified only.
+/// Returns the bit of an index. Entries beyond the last bit are only tested by the caller.
 fn bit(place: u32) -> u64 {
     1_u64.checked_shl(place).unwrap_or_default()
 }
 
-/// An index in the making: prefixes, suffixes and networks are put in order at the end.
+/// Builds an index: prefixes, suffixes and networks are sorted at the end.
 #[derive(Default)]
 struct Builder {
     index: Index,

@@ -1,7 +1,7 @@
-//! JSON from outside, taken apart field by field so that every error names its field.
+//! JSON from clients, read field by field so that every error names its field.
 //!
-//! The HTTP API and `tidegate decide` read what they are told with this. An object is read once into its [`Fields`], with
-//! their values unread; whoever takes them says what they must be, and [`Fields::finish`] refuses what nobody took.
+//! The HTTP API and `tidegate decide` read requests with it. An object is parsed once into its [`Fields`] with their values
+//! unparsed. The caller takes each field with its type, and [`Fields::finish`] refuses the fields that are left.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,38 +12,38 @@ use serde_json::value::RawValue;
 
 use crate::bounds::{JSON_FIELDS_MAX, QUOTE_CHARS_MAX};
 
-/// What is wrong with a field: its name, its value and what would do.
+/// A problem of a field: its name, the problem with the value, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}; {remedy}")]
 pub struct FieldError {
     /// The field at fault.
     pub field: String,
-    /// What is wrong, with the value.
+    /// The problem, with the value.
     pub problem: String,
-    /// What would do.
+    /// A remedy.
     pub remedy: String,
 }
 
 impl FieldError {
-    /// An error about a field.
+    /// Makes an error about a field.
     pub fn new(field: impl fmt::Display, problem: impl fmt::Display, remedy: impl fmt::Display) -> FieldError {
         FieldError { field: field.to_string(), problem: problem.to_string(), remedy: remedy.to_string() }
     }
 }
 
-/// The fields of an object. What is taken is what the object may hold: [`Fields::finish`] refuses the rest.
+/// The fields of an object. Fields that are taken are allowed; [`Fields::finish`] refuses the rest.
 #[derive(Debug)]
 pub struct Fields<'a> {
     left: Vec<Field<'a>>,
     taken: Vec<&'static str>,
 }
 
-/// A value of JSON, unread.
+/// A JSON value as text, not parsed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// As it was written.
+    /// Returns its text.
     #[must_use]
     pub fn get(self) -> &'a str {
         self.0
@@ -56,14 +56,14 @@ impl<'a> From<&'a RawValue> for Raw<'a> {
     }
 }
 
-/// A name and its value, unread.
+/// A name, and its value as text.
 type Field<'a> = (Cow<'a, str>, Raw<'a>);
 
 impl<'a> Fields<'a> {
-    /// Reads the object that `name` holds.
+    /// Parses an object. `name` and `example` are for the error.
     ///
     /// # Errors
-    /// If it is not an object, has too many fields, or one of them twice.
+    /// Returns an error if the text is not an object, has more than [`JSON_FIELDS_MAX`] fields, or a duplicate field.
     pub fn parse(name: &str, text: &'a str, example: &str) -> Result<Fields<'a>, FieldError> {
         let text = text.trim_ascii();
         if !text.starts_with('{') {
@@ -77,72 +77,74 @@ impl<'a> Fields<'a> {
         Ok(Fields { left, taken: Vec::new() })
     }
 
-    /// Takes a field, if it is there.
+    /// Takes a field. Returns `None` if it is missing.
     pub fn take(&mut self, name: &'static str) -> Option<Raw<'a>> {
         self.taken.push(name);
         let index = self.left.iter().position(|(field, _)| field == name)?;
         Some(self.left.swap_remove(index).1)
     }
 
-    /// Takes a field that has two names.
+    /// Takes a field with two names.
     ///
     /// # Errors
-    /// If it is there under both.
+    /// Returns an error if both names are present.
     pub fn take_either(&mut self, name: &'static str, other: &'static str) -> Result<Option<Raw<'a>>, FieldError> {
         match (self.take(name), self.take(other)) {
-            (Some(_), Some(_)) => Err(FieldError::new(other, format_args!("{name} says it already"), "leave one out")),
+            (Some(_), Some(_)) => {
+                Err(FieldError::new(other, format_args!("duplicate of {name}"), "remove one of them"))
+            }
             (first, second) => Ok(first.or(second)),
         }
     }
 
-    /// Whether a field is left.
+    /// Returns whether a field is present and was not taken.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.left.iter().any(|(field, _)| field == name)
     }
 
-    /// A field that must be there.
+    /// Takes a required field.
     ///
     /// # Errors
-    /// If it is not.
+    /// Returns an error if it is missing.
     pub fn need(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<Raw<'a>, FieldError> {
         self.take(name).ok_or_else(|| FieldError::new(name, "missing", remedy))
     }
 
-    /// A whole number, if the field is there.
+    /// Takes a field with a whole number. Returns `None` if it is missing.
     ///
     /// # Errors
-    /// If it is something else.
+    /// Returns an error if the value is not a whole number of 64 bits.
     pub fn whole(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<Option<u64>, FieldError> {
         self.take(name).map(|value| whole(name, value.get(), remedy)).transpose()
     }
 
-    /// Text, if the field is there.
+    /// Takes a field with text. Returns `None` if it is missing.
     ///
     /// # Errors
-    /// If it is something else.
+    /// Returns an error if the value is not a string.
     pub fn text(&mut self, name: &'static str, remedy: impl fmt::Display) -> Result<Option<Cow<'a, str>>, FieldError> {
         self.take(name).map(|value| text(name, value, remedy)).transpose()
     }
 
-    /// True or false, if the field is there.
+    /// Takes a field with a boolean. Returns `None` if it is missing.
     ///
     /// # Errors
-    /// If it is something else.
+    /// Returns an error if the value is not `true` or `false`.
     pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
         self.take(name).map(|value| flag(name, value)).transpose()
     }
 
-    /// All fields that are left, in their order.
+    /// Returns the fields that were not taken.
     #[must_use]
     pub fn rest(self) -> Vec<(Cow<'a, str>, Raw<'a>)> {
         self.left
     }
 
-    /// Refuses what was not taken.
+    /// Refuses fields that were not taken.
     ///
     /// # Errors
-    /// If anything is left.
+    /// Returns an error about the first field that is left.
     pub fn finish(self, owner: &str) -> Result<(), FieldError> {
         match self.left.first() {
             None => Ok(()),
@@ -154,12 +156,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The text of a JSON string.
+/// Returns the text of a JSON string.
 ///
 /// # Errors
-/// If it is something else.
+/// Returns an error if the value is not a string.
 pub fn text<'a>(name: &str, value: Raw<'a>, remedy: impl fmt::Display) -> Result<Cow<'a, str>, FieldError> {
-    // A value was found to be JSON already, so without escapes its text is what stands between the quotes.
+    // The value is valid JSON, so without escapes its text is between the quotes.
     let quoted = value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     if let Some(plain) = quoted.filter(|text| !text.as_bytes().contains(&b'\\')) {
         return Ok(Cow::Borrowed(plain));
@@ -170,10 +172,10 @@ pub fn text<'a>(name: &str, value: Raw<'a>, remedy: impl fmt::Display) -> Result
     }
 }
 
-/// True or false.
+/// Returns a JSON boolean.
 ///
 /// # Errors
-/// If it is something else.
+/// Returns an error if the value is not `true` or `false`.
 pub fn flag(name: &str, value: Raw<'_>) -> Result<bool, FieldError> {
     match value.get() {
         "true" => Ok(true),
@@ -182,10 +184,10 @@ pub fn flag(name: &str, value: Raw<'_>) -> Result<bool, FieldError> {
     }
 }
 
-/// A whole number, in JSON or in a query.
+/// Returns a whole number, from JSON or a query.
 ///
 /// # Errors
-/// If it is something else, or beyond 64 bits.
+/// Returns an error if the value is not a whole number, or is beyond 64 bits.
 pub fn whole(name: &str, value: &str, remedy: impl fmt::Display) -> Result<u64, FieldError> {
     let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     match value.parse() {
@@ -195,10 +197,10 @@ pub fn whole(name: &str, value: &str, remedy: impl fmt::Display) -> Result<u64, 
     }
 }
 
-/// The items of a JSON list.
+/// Returns the items of a JSON list.
 ///
 /// # Errors
-/// If it is no list, or has too many items.
+/// Returns an error if the value is not a list, or has more than [`JSON_FIELDS_MAX`] items.
 pub fn list<'a>(name: &str, text: &'a str, example: &str) -> Result<Vec<Raw<'a>>, FieldError> {
     let text = text.trim_ascii();
     if !text.starts_with('[') {
@@ -209,14 +211,14 @@ pub fn list<'a>(name: &str, text: &'a str, example: &str) -> Result<Vec<Raw<'a>>
     Ok(items)
 }
 
-/// A value as messages repeat it: shortened, so that they stay short whatever came in, and on one line, without anything
-/// that a terminal would obey.
+/// Returns a value for use in a message: on one line, at most [`QUOTE_CHARS_MAX`] characters, and with control characters
+/// escaped.
 #[must_use]
 pub fn quote(value: &str) -> String {
     let mut quoted = String::new();
     for letter in shortened(value).chars() {
         match letter {
-            // Written as they stand: only what cannot be seen is escaped.
+            // Kept as written: only invisible characters are escaped.
             '\'' | '"' | '\\' => quoted.push(letter),
             letter => quoted.extend(letter.escape_debug()),
         }
@@ -224,7 +226,7 @@ pub fn quote(value: &str) -> String {
     quoted
 }
 
-/// The beginning of a value, for those who escape it themselves.
+/// Returns the first [`QUOTE_CHARS_MAX`] characters of a value, with `…` if there are more. Nothing is escaped.
 #[must_use]
 pub fn shortened(value: &str) -> String {
     let mut short: String = value.chars().take(QUOTE_CHARS_MAX).collect();
@@ -252,7 +254,7 @@ fn grammar<'a, T: Deserialize<'a>>(name: &str, text: &'a str, example: &str) -> 
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The fields in their order, values unread.
+/// The fields in their order, with their values as text.
 struct Object<'a>(Vec<Field<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
@@ -277,7 +279,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
                 return Err(A::Error::custom(format_args!("more than {JSON_FIELDS_MAX} fields")));
             }
             if fields.iter().any(|(field, _)| *field == name) {
-                return Err(A::Error::custom(format_args!("{} is given twice", quote(&name))));
+                return Err(A::Error::custom(format_args!("duplicate field {}", quote(&name))));
             }
             fields.push((name, Raw::from(value)));
         }
@@ -285,7 +287,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     }
 }
 
-/// The items in their order, unread.
+/// The items in their order, as text.
 struct Items<'a>(Vec<Raw<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(take(r#"{"a_b":1}"#), Ok(Some("1")));
         assert_eq!(take(r#"{"aB":2}"#), Ok(Some("2")));
         let refused = take(r#"{"a_b":1,"aB":1}"#).unwrap_err();
-        assert_eq!(refused.to_string(), "aB: a_b says it already; leave one out");
+        assert_eq!(refused.to_string(), "aB: duplicate of a_b; remove one of them");
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! The JSON Schema of the native configuration: for editors, for the reference, and for what is said of mistakes.
+//! The JSON Schema of the configuration: for editors, the reference and the checks of files.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-/// The JSON Schema of a native configuration file.
+/// Returns the JSON Schema of a configuration file of Tidegate.
 #[must_use]
 pub fn json_schema() -> Value {
     SCHEMA.clone()
 }
 
-/// The reference of the native configuration: its JSON Schema as tables, in Markdown.
+/// Returns the configuration reference: the JSON Schema as tables, in Markdown.
 #[must_use]
 pub fn reference_markdown() -> String {
     crate::reference::markdown()
 }
 
-/// Made once: each file is checked with it.
+/// The schema that each file is checked with.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = schemars::schema_for!(crate::schema::Config).to_value();
     without_null(&mut schema);
@@ -24,7 +24,7 @@ pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema
 });
 
-/// A field is left out or it has a value: one that is blank is a mistake, so the schema does not allow it either.
+/// Removes `null` from all types: a field without a value is a mistake.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(without_null),

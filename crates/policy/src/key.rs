@@ -1,4 +1,4 @@
-//! The key that a rule counts a request on.
+//! The key of a request for a rule.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::schema::PathCase;
 /// A part of a key.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// The client's address, cut to these lengths.
+    /// The address of the client, cut to these prefix lengths.
     Address {
         v4_length: u8,
         v6_length: u8,
@@ -29,13 +29,13 @@ pub(crate) enum Part {
     Cookie(Box<str>),
     Query(Box<str>),
     Expression(Box<Expression>),
-    /// These bytes, whatever the request is.
+    /// Constant bytes.
     Fixed(Box<[u8]>),
 }
 
 impl Rule {
-    /// Appends the key that this rule counts a request on: its parts, each with its length before it, or the digest of a long
-    /// key. Distinct parts give distinct bytes.
+    /// Appends the key of a request for this rule: its parts, each after its length, or the digest of a long key. Distinct
+    /// parts give distinct bytes.
     pub fn key(&self, question: &Question<'_>, bytes: &mut Vec<u8>) -> KeyMade {
         let parts = |parts: &mut KeyParts<'_>| {
             let mut made = self.key.iter().map(|part| part.append(question, parts));
@@ -50,8 +50,7 @@ impl Rule {
         }
     }
 
-    /// Whether it may look at an entry of this name, to match it or to count on it. Descriptors may have others too, which
-    /// are in vain as far as this rule goes.
+    /// Returns whether the rule may use an entry of this name. Other entries of a descriptor have no effect on it.
     #[must_use]
     pub fn looks_at_entry(&self, name: &str) -> bool {
         let of_expression = |expression: &Option<Box<Expression>>| {
@@ -59,7 +58,7 @@ impl Rule {
         };
         let of_key = |part: &Part| match part {
             Part::Entry(entry) => &**entry == name,
-            // Whichever stands there.
+            // It may have any name.
             Part::EntryAt(_) => true,
             Part::Expression(expression) => expression.looks_at_entry(name),
             Part::Address { .. } | Part::Method | Part::Host | Part::Path(_) => false,
@@ -71,7 +70,7 @@ impl Rule {
             || self.metric_entries.iter().any(|entry| &**entry == name)
     }
 
-    /// Whether it looks at any entry, to match a request or to count it.
+    /// Whether the rule uses any entry.
     pub(crate) fn looks_at_entries(&self) -> bool {
         let of_key = |part: &Part| matches!(part, Part::Entry(_) | Part::EntryAt(_));
         let others = [&self.matching.when, &self.cost, &self.count].into_iter().flatten();
@@ -81,7 +80,7 @@ impl Rule {
             || expressions.any(|expression| expression.looks_at_entries())
     }
 
-    /// The expressions among the parts of its key.
+    /// Returns the expressions in its key.
     pub(crate) fn key_expressions(&self) -> impl Iterator<Item = &Expression> {
         self.key.iter().filter_map(|part| match part {
             Part::Expression(expression) => Some(&**expression),
@@ -114,7 +113,7 @@ impl Part {
         KeyMade::Whole
     }
 
-    /// Where a name stands several times, its first value is the one that counts.
+    /// Returns the value of a simple part. If a name occurs several times, its first value is taken.
     fn plain<'a>(&self, question: &Question<'a>) -> Option<Cow<'a, [u8]>> {
         let borrowed = |text: &'a str| Cow::Borrowed(text.as_bytes());
         match self {

@@ -1,17 +1,17 @@
-//! The bytes of a key: its parts as they are, each with its length before it, or their digest where they are too long.
+//! The bytes of a key: its parts, each after its length, or their digest if they are too long.
 
 use crate::bounds::KEY_BYTES_KEPT_MAX;
 use crate::rule::KeyMade;
 
-/// What stands before a digest. No key of parts begins so: none of them has as many bytes as that would be the length of.
+/// The prefix of a digest. No key of parts starts with it, because no part is as long as that length.
 const DIGEST: [u8; 2] = [0xff, 0xfe];
 
-/// The key of all requests that lack a part. No key of parts begins so either, and no digest.
+/// The key of all requests that lack a part. No key of parts and no digest starts with it.
 pub(crate) const SHARED: [u8; 2] = [0xff, 0xff];
 
-const _: () = assert!(KEY_BYTES_KEPT_MAX < 0xff00, "no length may begin as a digest does");
+const _: () = assert!(KEY_BYTES_KEPT_MAX < 0xff00, "no length may start like a digest");
 
-/// Takes the parts of a key, one after the other.
+/// Collects the parts of a key, in order.
 #[derive(Debug)]
 pub struct KeyParts<'b>(Taken<'b>);
 
@@ -19,7 +19,7 @@ pub struct KeyParts<'b>(Taken<'b>);
 enum Taken<'b> {
     AsTheyAre {
         bytes: &'b mut Vec<u8>,
-        /// The length of all bytes that there is room for.
+        /// The maximum length of all bytes.
         end: usize,
         is_too_long: bool,
     },
@@ -27,7 +27,7 @@ enum Taken<'b> {
 }
 
 impl KeyParts<'_> {
-    /// Takes a part. Distinct lists of parts give distinct keys.
+    /// Adds a part. Distinct lists of parts give distinct keys.
     pub fn push(&mut self, part: &[u8]) {
         match &mut self.0 {
             Taken::AsTheyAre { bytes, end, is_too_long } => match u16::try_from(part.len()) {
@@ -43,7 +43,7 @@ impl KeyParts<'_> {
         }
     }
 
-    /// Takes bytes that show by themselves where they end.
+    /// Adds bytes that mark their end themselves.
     pub(crate) fn push_fixed(&mut self, fixed: &[u8]) {
         match &mut self.0 {
             Taken::AsTheyAre { bytes, end, is_too_long } => match bytes.len() + fixed.len() <= *end {
@@ -57,8 +57,9 @@ impl KeyParts<'_> {
     }
 }
 
-/// Appends the key of the parts that `parts` hands over, which is asked once more where they are longer than
-/// [`KEY_BYTES_KEPT_MAX`] together: then it is their digest. Appends nothing if they make no key.
+/// Appends a key to `bytes`. `parts` adds its parts; it is called a second time if they are longer than
+/// [`KEY_BYTES_KEPT_MAX`] in total, to make the key from their digest. Appends nothing if `parts` does not return
+/// [`KeyMade::Whole`].
 pub fn append_key(bytes: &mut Vec<u8>, parts: impl Fn(&mut KeyParts<'_>) -> KeyMade) -> KeyMade {
     let start = bytes.len();
     let end = start.saturating_add(KEY_BYTES_KEPT_MAX);

@@ -1,19 +1,19 @@
-//! Tidegate's rules: from files to a [`Policy`], and from a request to the rules that apply to it.
+//! The rules of Tidegate: from configuration files to a [`Policy`], and from a request to the rules that match it.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what people may write | `schema.rs`, and its JSON Schema and reference in `json_schema.rs`, `reference.rs` |
+//! | the schema of the configuration | `schema.rs`; its JSON Schema and reference in `json_schema.rs`, `reference.rs` |
 //! | from files to a configuration | `load/`, `yaml/`, `envoy/` |
 //! | from a configuration to a file | `migrate.rs` |
-//! | what is told of mistakes | `diagnostic.rs`, `lint.rs` |
-//! | what is asked, and what rules look at of it | `request.rs`, `path.rs`, `parts.rs` |
-//! | rules as they are asked | `rule.rs`, `policy.rs` |
-//! | the hash of a configuration, and what a reload changes | `digest.rs` |
-//! | JSON that is told over HTTP or on a command line | `json.rs`, `limit.rs` |
-//! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
-//! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
-//! | what a rule counts a request on, and how much | `key.rs`, `key_bytes.rs`, `expression.rs` |
-//! | who the client is | `address.rs`, `network.rs` |
+//! | errors and warnings | `diagnostic.rs`, `lint.rs` |
+//! | requests, and the parts of them that rules use | `request.rs`, `path.rs`, `parts.rs` |
+//! | compiled rules | `rule.rs`, `policy.rs` |
+//! | the hash of a configuration, and the changes of a reload | `digest.rs` |
+//! | JSON from HTTP or the command line | `json.rs`, `limit.rs` |
+//! | from the schema to compiled rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
+//! | the rules that match a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
+//! | the key and cost of a request | `key.rs`, `key_bytes.rs`, `expression.rs` |
+//! | the address of the client | `address.rs`, `network.rs` |
 
 pub mod bounds;
 pub mod json;
@@ -67,7 +67,7 @@ pub use path::{OddPath, PathForms};
 pub use policy::{DomainId, FoundRules, Policy, Question, StorePlace, StoreSpec};
 pub use request::{Ask, Descriptor, Entry, Http, OwnLimit, Request, Response, Shown, cookies, without_port};
 pub use rule::{
-    Action, Consistency, Count, Headers, KeyMade, Local, Missing, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId,
-    RuleLimit, Share, ToldAs,
+    Action, Consistency, Count, Headers, KeyMade, Local, Missing, Mode, OnStoreFailure, ReportAs, ResponseOptions,
+    Rule, RuleId, RuleLimit, Share,
 };
 pub use stores::{CheckStore, LookUp, Outside, StoreFacts, can_be_leased};

@@ -1,4 +1,4 @@
-//! Limits as people write them, in files and in JSON, read to limits that can be asked.
+//! Reads limits from configurations and JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,32 +7,34 @@ use std::time::Duration;
 use tidegate_core::bounds::{SLICES_MAX, SPAN_NANOS_MAX, WINDOW_NANOS_MAX};
 use tidegate_core::{Algorithm, Calendar, CalendarPeriod, Limit, LimitError, LimitNumbers, Rate};
 
+use crate::duration::write_one_of;
 use crate::json::{FieldError, Fields, Raw, quote, text, whole};
+use crate::load::nearest;
 use crate::request::Shown;
 use crate::schema::{self, Anchor, Numbers, RateText};
 
 const EXAMPLE: &str = r#"{"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 const UNITS: &str = "use 1 or more units";
 
-/// What to write as the limit of an object.
+/// The remedy for a value that is not a limit.
 pub const LIMIT_REMEDY: &str =
     r#"write "100/minute" or an object like {"algorithm":"gcra","rate":"100/minute","burst":20}"#;
 
-/// Why a limit cannot be used.
+/// A problem that makes a limit unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitProblem {
-    /// The field at fault; none if it is the limit as a whole.
+    /// The field at fault, or `None` for the limit as a whole.
     pub field: Option<&'static str>,
-    /// What is wrong, with the value.
+    /// The problem, with the value.
     pub problem: String,
-    /// What would do.
+    /// A remedy.
     pub hint: String,
-    /// Whether nothing would pass, which is not said by a limit.
+    /// Whether the limit would admit nothing, which is written in another way.
     pub(crate) lets_none_pass: bool,
 }
 
 impl LimitProblem {
-    /// The field at fault, and what is wrong with it; `whole` is the field that holds the limit.
+    /// Returns the field and the problem, as `field: problem`. `whole` is the field that holds the limit.
     #[must_use]
     pub fn message(&self, whole: &str) -> String {
         format!("{}: {}", self.field.unwrap_or(whole), self.problem)
@@ -45,22 +47,22 @@ impl From<LimitProblem> for FieldError {
     }
 }
 
-/// A limit that a JSON value holds.
+/// A limit read from JSON.
 #[derive(Clone, Debug)]
 pub struct JsonLimit<'a> {
     /// Its own name, if it has one.
     pub name: Option<Cow<'a, str>>,
     /// The limit.
     pub limit: Limit,
-    /// How it is told of.
+    /// The units and the period that are reported for it.
     pub shown: Shown,
 }
 
 impl JsonLimit<'_> {
-    /// The same, where nobody would ever see its name.
+    /// Returns the limit itself, for callers that do not report its name: `owner` is the caller in the message.
     ///
     /// # Errors
-    /// If it has one.
+    /// Returns an error if the limit has a name, since it would have no effect.
     pub fn unnamed(self, owner: &str) -> Result<Self, FieldError> {
         match &self.name {
             Some(name) => Err(refused_name("name", name, owner)),
@@ -69,27 +71,26 @@ impl JsonLimit<'_> {
     }
 }
 
-/// Why a limit may not have a name where `owner` does not tell it: a field without effect is a mistake that nobody would
-/// notice.
+/// Returns the error for a name of a limit in a place where `owner` does not report it, so that it would have no effect.
 #[must_use]
 pub fn refused_name(field: &str, name: &str, owner: &str) -> FieldError {
-    let problem = format_args!("{} has no effect, since {owner} does not tell it", quote(name));
-    FieldError::new(field, problem, "leave it out")
+    let problem = format_args!("{} has no effect: {owner} does not report it", quote(name));
+    FieldError::new(field, problem, "remove it")
 }
 
-/// Whether a limit may be one of a calendar.
+/// Whether a limit may be a `calendar_window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calendars {
-    /// It may.
+    /// Calendar windows are accepted.
     Allowed,
-    /// It may not: a process keeps each calendar for good, so strangers must not bring theirs.
+    /// Calendar windows are refused, since a process keeps each calendar for good: for limits from clients.
     Refused,
 }
 
 /// Reads a limit from JSON: text like `"100/minute"`, or an object like that of a configuration.
 ///
 /// # Errors
-/// If it is none, or its numbers are at fault.
+/// Returns an error that names the field if the value is not a limit or a parameter is invalid.
 pub fn read_json_limit(value: Raw<'_>, calendars: Calendars) -> Result<JsonLimit<'_>, FieldError> {
     let (name, limit) = match value.get().as_bytes() {
         [b'"', ..] => (None, schema::Limit::Rate(text("limit", value, LIMIT_REMEDY)?.into_owned())),
@@ -149,15 +150,15 @@ fn anchor(fields: &mut Fields<'_>) -> Result<Option<Anchor>, FieldError> {
     })
 }
 
-/// Reads a limit: text like `100/minute`, or an algorithm with its numbers.
+/// Reads a limit: text like `100/minute`, or an algorithm with its parameters.
 ///
 /// # Errors
-/// If a number is missing, out of bounds, or of no use to the algorithm.
+/// Returns the first problem: a parameter that is missing, out of bounds, or not one of the algorithm.
 pub fn read_limit(limit: &schema::Limit, calendars: Calendars) -> Result<(Limit, Shown), LimitProblem> {
     let is_of_calendar = |numbers: &Numbers| numbers.algorithm.as_deref() == Some(Algorithm::CalendarWindow.name());
     if calendars == Calendars::Refused && matches!(limit, schema::Limit::Numbers(numbers) if is_of_calendar(numbers)) {
-        let hint = "write a rule with this limit, or use fixed_window";
-        return Err(problem("algorithm", "calendar_window is for configured rules only", hint));
+        let hint = "add a rule with this limit, or use fixed_window";
+        return Err(problem("algorithm", "calendar_window is only allowed in configured rules", hint));
     }
     read_limit_of(limit, &|_| true).map_err(|problems| {
         let unknown = || LimitProblem { field: None, ..problem("", "cannot be read", use_one_of()) };
@@ -165,14 +166,14 @@ pub fn read_limit(limit: &schema::Limit, calendars: Calendars) -> Result<(Limit,
     })
 }
 
-/// The same with all problems. Fields that are not known were written, but nobody could read them.
+/// Reads a limit and returns all problems. `is_known` is false for fields that are there but could not be read.
 pub(crate) fn read_limit_of(
     limit: &schema::Limit,
     is_known: &dyn Fn(&str) -> bool,
 ) -> Result<(Limit, Shown), Vec<LimitProblem>> {
     match limit {
         schema::Limit::Rate(text) => {
-            let rate: Rate = text.parse().map_err(|error| vec![of_core(error, |_| None)])?;
+            let rate = parse_rate(text, &PERIODS, |_| None).map_err(|problem| vec![problem])?;
             let limit = Limit::gcra(rate, rate.units()).map_err(|error| vec![of_core(error, |_| None)])?;
             Ok((limit, shown(rate)))
         }
@@ -197,7 +198,7 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
             None
         }
     };
-    // A number that fits no rate at all is told also where the rate cannot be read.
+    // A number that is wrong with any rate is reported even if the rate cannot be read.
     let (Some(algorithm), Ok(stand_in)) = (algorithm, Rate::new(1, Duration::from_secs(1))) else {
         return Err(problems);
     };
@@ -216,7 +217,7 @@ fn read_numbers(numbers: &Numbers, is_known: &dyn Fn(&str) -> bool) -> Result<(L
             let is_long_log = algorithm == Algorithm::SlidingLog && matches!(error, LimitError::TooLarge { .. });
             let mut problem = of_core(error, written(numbers));
             if is_long_log {
-                problem.problem.push_str(" for sliding_log, which keeps every unit");
+                problem.problem.push_str(" for sliding_log, which stores every unit");
                 problem.hint.push_str(", or algorithm: sliced_window");
             }
             problems.push(problem);
@@ -235,19 +236,21 @@ fn made(algorithm: Algorithm, rate: Rate, numbers: &Numbers, calendar: Option<Ca
     Limit::of(algorithm, &made)
 }
 
-/// The calendar of a calendar window, whose period stands in the rate or by itself.
+/// Returns the calendar of a calendar window. Its period is part of the rate, or a field of its own.
 fn calendar(algorithm: Algorithm, numbers: &Numbers) -> Result<Option<Calendar>, LimitProblem> {
     if algorithm != Algorithm::CalendarWindow {
         return Ok(None);
     }
     let (field, period) = match (&numbers.rate, &numbers.period) {
-        (Some(RateText::Text(rate)), None) => ("rate", rate.split_once('/').map_or("", |(_, period)| period.trim())),
+        (Some(RateText::Text(rate)), None) if rate.contains('/') => {
+            ("rate", rate.split_once('/').map_or("", |(_, period)| period.trim()))
+        }
         (None, Some(period)) => ("period", period.as_str()),
-        // Whatever else is wrong was said of the rate.
+        // Any other problem was reported for the rate.
         _ => return Ok(None),
     };
     let period: CalendarPeriod = period.parse().map_err(|_| {
-        let what = format!("`{}` is no period of a calendar", quote(period));
+        let what = format!("unknown calendar period `{}`", quote(period));
         problem(field, what, "use day, week, month or year, as in 10000/month")
     })?;
     let (zone, anchor) =
@@ -262,7 +265,7 @@ fn calendar(algorithm: Algorithm, numbers: &Numbers) -> Result<Option<Calendar>,
     })
 }
 
-/// The rate, if enough is known to tell of it.
+/// Returns the rate, or `None` if fields that it needs could not be read.
 fn rate_of(
     algorithm: Option<Algorithm>,
     numbers: &Numbers,
@@ -271,7 +274,7 @@ fn rate_of(
     let mut numbers = numbers.clone();
     let has_window = numbers.limit.is_some() || numbers.window_ns.is_some();
     if has_window && algorithm.is_some_and(|algorithm| !is_window(algorithm)) {
-        // That they are of no use was said.
+        // They were reported as useless.
         (numbers.limit, numbers.window_ns) = (None, None);
         if numbers.rate.is_none() {
             return Ok(None);
@@ -281,9 +284,7 @@ fn rate_of(
         return rate(algorithm.unwrap_or(Algorithm::Gcra), &numbers).map(Some);
     }
     match &numbers.rate {
-        Some(RateText::Text(text)) => {
-            text.parse::<Rate>().map(|_| None).map_err(|error| of_core(error, |_| Some("rate")))
-        }
+        Some(RateText::Text(text)) => parse_rate(text, &PERIODS, |_| Some("rate")).map(|_| None),
         _ => Ok(None),
     }
 }
@@ -294,7 +295,11 @@ fn is_window(algorithm: Algorithm) -> bool {
 
 fn algorithm(numbers: &Numbers) -> Result<Algorithm, LimitProblem> {
     let Some(name) = &numbers.algorithm else { return Ok(Algorithm::Gcra) };
-    name.parse().map_err(|_| problem("algorithm", format!("`{}` is not known", quote(name)), use_one_of()))
+    name.parse().map_err(|_| {
+        let meant = nearest(name, Algorithm::ALL.map(Algorithm::name));
+        let hint = meant.map_or_else(use_one_of, |meant| format!("did you mean `{meant}`?"));
+        problem("algorithm", format!("`{}` is not known", quote(name)), hint)
+    })
 }
 
 fn use_one_of() -> String {
@@ -302,35 +307,33 @@ fn use_one_of() -> String {
     format!("use one of {}", names.join(", "))
 }
 
-/// A field without effect is a mistake that nobody would notice.
+/// Returns a problem for each field that the algorithm does not use: it would have no effect.
 fn useless(algorithm: Algorithm, numbers: &Numbers) -> impl Iterator<Item = LimitProblem> {
     let gcra = algorithm == Algorithm::Gcra;
     let bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
     let (window, calendar) = (is_window(algorithm), algorithm == Algorithm::CalendarWindow);
     let fields = [
-        ("burst", numbers.burst.is_some(), gcra, if bucket { "write capacity" } else { "leave it out" }),
-        ("capacity", numbers.capacity.is_some(), bucket, if gcra { "write burst" } else { "leave it out" }),
-        ("limit", numbers.limit.is_some(), window, "write rate, like 100/minute"),
-        ("window_ns", numbers.window_ns.is_some(), window && !calendar, "write rate, like 100/minute"),
-        ("slices", numbers.slices.is_some(), algorithm == Algorithm::SlicedWindow, "leave it out"),
-        ("stagger", numbers.stagger.is_some(), algorithm == Algorithm::FixedWindow, "leave it out"),
-        ("period", numbers.period.is_some(), calendar, "write rate, like 100/minute"),
-        ("time_zone", numbers.time_zone.is_some(), calendar, "leave it out, or use algorithm: calendar_window"),
-        ("anchor", numbers.anchor.is_some(), calendar, "leave it out, or use algorithm: calendar_window"),
+        ("burst", numbers.burst.is_some(), gcra, if bucket { "use capacity" } else { "remove it" }),
+        ("capacity", numbers.capacity.is_some(), bucket, if gcra { "use burst" } else { "remove it" }),
+        ("limit", numbers.limit.is_some(), window, "use rate, like 100/minute"),
+        ("window_ns", numbers.window_ns.is_some(), window && !calendar, "use rate, like 100/minute"),
+        ("slices", numbers.slices.is_some(), algorithm == Algorithm::SlicedWindow, "remove it"),
+        ("stagger", numbers.stagger.is_some(), algorithm == Algorithm::FixedWindow, "remove it"),
+        ("period", numbers.period.is_some(), calendar, "use rate, like 100/minute"),
+        ("time_zone", numbers.time_zone.is_some(), calendar, "remove it, or use algorithm: calendar_window"),
+        ("anchor", numbers.anchor.is_some(), calendar, "remove it, or use algorithm: calendar_window"),
     ];
     let useless = fields.into_iter().filter(|(_, there, used, _)| *there && !used);
-    useless.map(move |(field, _, _, hint)| problem(field, format!("{algorithm} does not take it"), hint))
+    useless.map(move |(field, _, _, hint)| problem(field, format!("not a parameter of {algorithm}"), hint))
 }
 
-/// The rate of a bucket, or the limit and length of a window.
+/// Returns the rate of a bucket, or the limit and length of a window as a rate.
 fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
     if algorithm == Algorithm::CalendarWindow {
         return rate_of_calendar(numbers);
     }
     match (&numbers.rate, numbers.per_ns, numbers.limit, numbers.window_ns) {
-        (Some(RateText::Text(text)), None, None, None) => {
-            text.parse().map_err(|error| of_core(error, written(numbers)))
-        }
+        (Some(RateText::Text(text)), None, None, None) => parse_rate(text, &PERIODS, written(numbers)),
         (Some(RateText::Units(units)), Some(per), None, None) => {
             Rate::from_nanos(*units, per).map_err(|error| of_core(error, written(numbers)))
         }
@@ -339,13 +342,11 @@ fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
         }
         (Some(_), _, Some(_), _) => Err(both("limit", "rate")),
         (Some(_), _, _, Some(_)) => Err(both("window_ns", "rate")),
-        (Some(RateText::Text(_)), Some(_), ..) => {
-            Err(problem("per_ns", "the rate says its period already", "leave per_ns out"))
-        }
+        (Some(RateText::Text(_)), Some(_), ..) => Err(problem("per_ns", "rate already has a period", "remove per_ns")),
         (Some(RateText::Units(units)), None, ..) => Err(problem(
             "rate",
             format!("{units} has no period"),
-            format!("write {units}/minute or the like, or add per_ns"),
+            format!("{}, or add per_ns", with_periods(*units, &PERIODS).1),
         )),
         (None, _, Some(_), None) => Err(missing("window_ns", "the length of the window in nanoseconds")),
         (None, _, None, Some(_)) => Err(missing("limit", "the units in a window")),
@@ -360,10 +361,10 @@ fn rate(algorithm: Algorithm, numbers: &Numbers) -> Result<Rate, LimitProblem> {
     }
 }
 
-/// The units of a calendar window in its usual period.
+/// Returns the units of a calendar window for its nominal period.
 fn rate_of_calendar(numbers: &Numbers) -> Result<Rate, LimitProblem> {
     match (&numbers.rate, numbers.limit, &numbers.period) {
-        (Some(RateText::Text(text)), None, None) => text.parse().map_err(|error| of_core(error, |_| Some("rate"))),
+        (Some(RateText::Text(text)), None, None) => parse_rate(text, &CALENDAR_PERIODS, |_| Some("rate")),
         (None, Some(units), Some(period)) => {
             let field = |field| Some(if field == "period" { "period" } else { "limit" });
             format!("{units}/{period}").parse().map_err(|error| of_core(error, field))
@@ -371,10 +372,40 @@ fn rate_of_calendar(numbers: &Numbers) -> Result<Rate, LimitProblem> {
         (Some(_), Some(_), _) => Err(both("limit", "rate")),
         (Some(_), _, Some(_)) => Err(both("period", "rate")),
         (Some(RateText::Units(units)), ..) => {
-            Err(problem("rate", format!("{units} has no period"), format!("write {units}/month or the like")))
+            Err(problem("rate", format!("{units} has no period"), with_periods(*units, &CALENDAR_PERIODS).1))
         }
         (None, Some(_), None) => Err(missing("period", "one of day, week, month and year")),
         (None, None, _) => Err(problem("rate", "missing", "add rate, like 10000/month, or limit and period")),
+    }
+}
+
+/// Periods that a number without one may have.
+const PERIODS: [&str; 3] = ["second", "minute", "hour"];
+
+const CALENDAR_PERIODS: [&str; 4] = ["day", "week", "month", "year"];
+
+/// Reads a rate as text. `written` gives the field that holds it, by the name that core has for a part of it.
+fn parse_rate(
+    text: &str,
+    periods: &[&str],
+    written: impl Fn(&'static str) -> Option<&'static str>,
+) -> Result<Rate, LimitProblem> {
+    text.parse::<Rate>().map_err(|error| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let Some(units) = text.parse().ok().filter(|_| is_number) else { return of_core(error, written) };
+        let (lets_none_pass, hint) = with_periods(units, periods);
+        let problem = if lets_none_pass { "0 is too small".to_owned() } else { format!("{units} has no period") };
+        LimitProblem { field: written("rate"), problem, hint, lets_none_pass }
+    })
+}
+
+/// Whether nothing would pass, and the rates that units without a period may stand for.
+fn with_periods(units: u64, periods: &[&str]) -> (bool, String) {
+    let rates = periods.iter().map(|period| format!("{units}/{period}"));
+    let rates: Vec<String> = rates.filter(|rate| rate.parse::<Rate>().is_ok()).collect();
+    match rates.is_empty() {
+        true => (units == 0, "write units and a period, like 100/minute".to_owned()),
+        false => (false, write_one_of(rates)),
     }
 }
 
@@ -382,12 +413,12 @@ fn shown(rate: Rate) -> Shown {
     Shown { units: rate.units(), period_ns: u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX) }
 }
 
-/// What a limit's numbers were called that core calls `rate`, `limit`, `period` and `window`.
+/// Returns a function from the fields in errors of core to the fields that were written.
 fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
     let (units, length) = match (numbers.limit, numbers.per_ns) {
         (Some(_), _) => ("limit", "window_ns"),
         (None, Some(_)) => ("rate", "per_ns"),
-        // Text says both.
+        // Text has both.
         (None, None) => ("rate", "rate"),
     };
     move |field| match field {
@@ -397,9 +428,9 @@ fn written(numbers: &Numbers) -> impl Fn(&'static str) -> Option<&'static str> {
     }
 }
 
-/// What core says, of the field as it was written.
+/// Turns an error of core into a problem of the field that was written.
 fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static str>) -> LimitProblem {
-    // A burst or slices of nothing are a slip.
+    // A zero for the burst or the slices is a mistake and does not mean to deny everything.
     let lets_none_pass = matches!(&error, LimitError::Zero { field: "rate" | "limit" });
     let field = error.field();
     let text = error.to_string();
@@ -410,7 +441,7 @@ fn of_core(error: LimitError, written: impl Fn(&'static str) -> Option<&'static 
 }
 
 fn both(field: &'static str, other: &str) -> LimitProblem {
-    problem(field, format!("{other} says it already"), format!("leave out {other} or {field}"))
+    problem(field, format!("cannot be combined with {other}"), format!("remove {other} or {field}"))
 }
 
 fn missing(field: &'static str, what: &str) -> LimitProblem {
@@ -493,30 +524,38 @@ mod tests {
         }
         let brought: schema::Limit = serde_json::from_str(r#"{"algorithm":"calendar_window","rate":"9/day"}"#).unwrap();
         let refused = read_limit(&brought, Calendars::Refused).unwrap_err();
-        assert_eq!(refused.message("limit"), "algorithm: calendar_window is for configured rules only");
+        assert_eq!(refused.message("limit"), "algorithm: calendar_window is only allowed in configured rules");
     }
 
     #[test]
     fn what_is_wrong_is_told() {
         let cases = [
-            (r#""5""#, None, "limit: cannot read `5`"),
+            (r#""5""#, None, "limit: 5 has no period"),
+            (r#""0""#, None, "limit: 0 is too small"),
+            (r#""99999999999999999999""#, None, "limit: cannot read `99999999999999999999`"),
+            (r#"{"rate":"5"}"#, Some("rate"), "rate: 5 has no period"),
+            (r#"{"algorithm":"calendar_window","rate":"5"}"#, Some("rate"), "rate: 5 has no period"),
             (r#""0/minute""#, None, "limit: 0 is too small"),
             (r#"{}"#, Some("rate"), "rate: missing"),
             (r#"{"algorithm":"gcra"}"#, Some("rate"), "rate: missing"),
             (r#"{"algorithm":"magic","rate":"5/s"}"#, Some("algorithm"), "algorithm: `magic` is not known"),
             (r#"{"rate":5}"#, Some("rate"), "rate: 5 has no period"),
-            (r#"{"rate":"5/s","per_ns":5}"#, Some("per_ns"), "per_ns: the rate says its period already"),
-            (r#"{"rate":"5/s","capacity":5}"#, Some("capacity"), "capacity: gcra does not take it"),
+            (r#"{"rate":"5/s","per_ns":5}"#, Some("per_ns"), "per_ns: rate already has a period"),
+            (r#"{"rate":"5/s","capacity":5}"#, Some("capacity"), "capacity: not a parameter of gcra"),
             (r#"{"rate":"5/s","burst":0}"#, Some("burst"), "burst: 0 is too small"),
-            (r#"{"rate":"5/s","slices":5}"#, Some("slices"), "slices: gcra does not take it"),
-            (r#"{"limit":5,"window_ns":5}"#, Some("limit"), "limit: gcra does not take it"),
+            (r#"{"rate":"5/s","slices":5}"#, Some("slices"), "slices: not a parameter of gcra"),
+            (r#"{"limit":5,"window_ns":5}"#, Some("limit"), "limit: not a parameter of gcra"),
             (r#"{"algorithm":"sliding_log","limit":5}"#, Some("window_ns"), "window_ns: missing"),
             (r#"{"algorithm":"sliding_log","window_ns":5}"#, Some("limit"), "limit: missing"),
-            (r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#, Some("limit"), "limit: rate says it already"),
+            (
+                r#"{"algorithm":"sliding_log","rate":"5/s","limit":5}"#,
+                Some("limit"),
+                "limit: cannot be combined with rate",
+            ),
             (
                 r#"{"algorithm":"sliding_log","rate":"5/s","stagger":true}"#,
                 Some("stagger"),
-                "stagger: sliding_log does not take it",
+                "stagger: not a parameter of sliding_log",
             ),
             (r#"{"algorithm":"sliding_log","rate":"10001/day"}"#, Some("rate"), "rate: 10001 is too large"),
             (r#"{"algorithm":"fixed_window","limit":5,"window_ns":1}"#, Some("limit"), "limit: 5 in 1 ns is too fast"),
@@ -524,8 +563,8 @@ mod tests {
             (r#"{"algorithm":"fixed_window","limit":5,"window_ns":0}"#, Some("window_ns"), "window_ns: 0 is too small"),
             (r#"{"rate":5,"per_ns":0}"#, Some("per_ns"), "per_ns: 0 is too small"),
             (r#"{"rate":0,"per_ns":5}"#, Some("rate"), "rate: 0 is too small"),
-            (r#"{"rate":"5/day","time_zone":"UTC"}"#, Some("time_zone"), "time_zone: gcra does not take it"),
-            (r#"{"rate":"5/day","anchor":1}"#, Some("anchor"), "anchor: gcra does not take it"),
+            (r#"{"rate":"5/day","time_zone":"UTC"}"#, Some("time_zone"), "time_zone: not a parameter of gcra"),
+            (r#"{"rate":"5/day","anchor":1}"#, Some("anchor"), "anchor: not a parameter of gcra"),
             (r#"{"algorithm":"calendar_window"}"#, Some("rate"), "rate: missing"),
             (r#"{"algorithm":"calendar_window","limit":5}"#, Some("period"), "period: missing"),
             (r#"{"algorithm":"calendar_window","rate":5}"#, Some("rate"), "rate: 5 has no period"),
@@ -533,17 +572,17 @@ mod tests {
             (
                 r#"{"algorithm":"calendar_window","rate":"5/hour"}"#,
                 Some("rate"),
-                "rate: `hour` is no period of a calendar",
+                "rate: unknown calendar period `hour`",
             ),
             (
                 r#"{"algorithm":"calendar_window","rate":"5/day","period":"day"}"#,
                 Some("period"),
-                "period: rate says it",
+                "period: cannot be combined with rate",
             ),
             (
                 r#"{"algorithm":"calendar_window","limit":5,"window_ns":9}"#,
                 Some("window_ns"),
-                "window_ns: calendar_window does not take it",
+                "window_ns: not a parameter of calendar_window",
             ),
             (
                 r#"{"algorithm":"calendar_window","rate":"5/day","time_zone":"Europe/Berln"}"#,

@@ -1,8 +1,8 @@
-//! What is probably not what was meant: told as warnings, once a configuration has no errors.
+//! Warnings about probable mistakes, for configurations without errors.
 //!
-//! `effect.rs`: fields that change nothing. `reach.rs`: rules that never apply. `bite.rs`: limits that never deny, or
-//! always. `identity.rs`: limits by address of what has an account. `missing.rs`: keys that clients can leave out.
-//! `sharing.rs`: what concerns shared stores. `room.rs`: stores that are too small for their limits.
+//! `effect.rs`: fields without effect. `reach.rs`: rules that never apply. `bite.rs`: limits that never deny, or always.
+//! `identity.rs`: limits by address where accounts are known. `missing.rs`: keys that clients can leave out. `sharing.rs`:
+//! shared stores. `room.rs`: stores that are too small for their limits.
 
 mod bite;
 mod effect;
@@ -19,7 +19,7 @@ use crate::rule::Rule;
 use crate::schema::{self, Config};
 use crate::stores::Outside;
 
-/// A rule as it was written and as it was compiled.
+/// A rule, as written and as compiled.
 #[derive(Clone, Copy)]
 struct Both<'a> {
     written: &'a schema::Rule,
@@ -32,7 +32,7 @@ impl Both<'_> {
         format!("{}/{field}", self.pointer)
     }
 
-    /// The pointer of one of its limits.
+    /// Returns the pointer of one of its limits.
     fn at_limit(&self, place: usize) -> String {
         match self.written.limits.is_empty() {
             true => self.at("limit"),
@@ -98,7 +98,7 @@ mod tests {
             {"name": "users", "key": {"entry": "user"}, "match": {"entries": {"user": "*"}}, "limit": "100/minute"},
             {"name": "login", "key": "address", "match": {"path": "/login", "method": "POST"},
              "limits": [{"name": "burst", "rate": "5/minute"}, {"name": "daily", "rate": "50/day"}],
-             "count": "response.status == 401", "for": "10m", "response": {"retry_jitter": "5s"}},
+             "count": "response.status == 401", "penalty": "10m", "response": {"retry_jitter": "5s"}},
             {"name": "bots", "match": {"header": {"user-agent": "*bot*"}}, "action": "block"},
             {"name": "inside", "match": {"address": "10.0.0.0/8"}, "action": "unlimited", "replaces": ["users"]},
             {"name": "costly", "key": "address", "match": {"path": "/search"}, "limit": "100/minute", "cost": "5"},

@@ -1,4 +1,4 @@
-//! Whether a rule applies to a request: all of its conditions, one by one.
+//! Matches a request against the conditions of a rule.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -27,12 +27,12 @@ pub(crate) struct Matching {
     pub(crate) cookies: Box<[Named]>,
     pub(crate) query: Box<[Named]>,
     pub(crate) networks: Box<[Network]>,
-    /// The same networks, to look an address up in.
+    /// The same networks, for lookups.
     pub(crate) around: Networks,
     pub(crate) when: Option<Box<Expression>>,
 }
 
-/// A name and what its value must be. Where a name stands several times, one of its values is enough.
+/// A name, and the pattern of its value. If the name occurs several times, one value must match.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: Box<str>,
@@ -40,13 +40,13 @@ pub(crate) struct Named {
 }
 
 impl Matching {
-    /// Whether a condition is on any entry. That there be none needs none.
+    /// Whether a condition is on any entry. The condition that there is no entry does not count.
     pub(crate) fn has_entries(&self) -> bool {
         let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;
         !entries.is_empty()
     }
 
-    /// Whether a condition is on an entry of this name, or an expression that may look at it.
+    /// Whether a condition is on an entry of this name, or an expression that may use it.
     pub(crate) fn looks_at_entry(&self, name: &str) -> bool {
         let (Entries::Among(entries) | Entries::Exactly(entries)) = &self.entries;
         let is_asked = self.when.as_ref().is_some_and(|when| when.looks_at_entry(name));
@@ -69,18 +69,18 @@ impl Default for Entries {
     }
 }
 
-/// A request with what is worked out once for all rules.
+/// A request with values that are computed once for all rules.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) question: &'a Question<'a>,
     pub(crate) host: Option<Cow<'a, [u8]>>,
     pub(crate) address: Option<IpAddr>,
-    /// Made when the first rule asks for it.
+    /// Made when the first rule needs it.
     folded_path: OnceCell<FoldedForms<'a>>,
 }
 
 impl<'a> Facts<'a> {
-    /// The host is worked out if any rule looks at it, unless it is longer than any.
+    /// Prepares a request. The host is left out if no rule uses it, or if it is too long.
     pub(crate) fn new(question: &'a Question<'a>, with_host: bool) -> Facts<'a> {
         let host = question.http.filter(|_| with_host).map(|http| without_dot(http.host));
         Facts {
@@ -91,13 +91,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The forms of a path as rules compare it that do not tell capital from small letters.
+    /// Returns the forms of a path for rules that ignore its case.
     pub(crate) fn folded_path(&self, http: &Http<'a>) -> Forms<'_> {
         self.folded_path.get_or_init(|| FoldedForms::new(http.path_forms())).forms()
     }
 }
 
-/// A host in lower case, as most are that come here.
+/// Returns a host in lower case. Most are already.
 pub(crate) fn in_lower_case(host: &str) -> Cow<'_, [u8]> {
     match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         false => Cow::Borrowed(host.as_bytes()),
@@ -105,12 +105,12 @@ pub(crate) fn in_lower_case(host: &str) -> Cow<'_, [u8]> {
     }
 }
 
-/// `example.com.` is `example.com`.
+/// Removes the dot at the end of `example.com.`.
 pub(crate) fn without_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// The client's address. Where the HTTP request is not known, Envoy tells the address in an entry.
+/// Returns the address of the client. Without an HTTP request, that is the entry `remote_address`, which Envoy sends.
 pub(crate) fn client_address(question: &Question<'_>) -> Option<IpAddr> {
     let address = match question.http {
         Some(http) => http.address,
@@ -149,7 +149,7 @@ impl Matching {
             })
     }
 
-    /// Whether the path is like that of the rule in all of its forms, or there is none to be compared.
+    /// Whether all forms of the path match that of the rule, or the rule has no path.
     fn holds_for_all_forms(&self, http: &Http<'_>) -> bool {
         let (Some(path), Some(_)) = (&self.path, http.odd_path) else { return true };
         match self.path_case {
@@ -172,8 +172,8 @@ impl Matching {
 }
 
 impl Rule {
-    /// Whether a request that this rule applies to is surely for its path. A path that servers read differently may be that of
-    /// another place: then the rule counts it, but must give it no advantage.
+    /// Returns whether a request that this rule matches certainly has its path. If servers interpret the path differently and
+    /// only some forms match, the rule counts the request but must give it no advantage.
     #[must_use]
     pub fn is_sure_of(&self, http: Option<&Http<'_>>) -> bool {
         http.is_none_or(|http| self.matching.holds_for_all_forms(http))

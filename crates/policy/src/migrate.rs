@@ -1,8 +1,9 @@
-//! A configuration as native YAML.
+//! Writes a configuration as YAML of Tidegate.
 
 use crate::schema::Config;
 
-/// The configuration as a native file holds it: there the counts of each rule are kept under its name.
+/// Returns the configuration as a file of Tidegate has it: counts are stored under the name of each rule, not under the
+/// entries of envoyproxy/ratelimit.
 #[must_use]
 pub fn to_native(config: &Config) -> Config {
     let mut native = config.clone();
@@ -12,7 +13,7 @@ pub fn to_native(config: &Config) -> Config {
     native
 }
 
-/// The YAML that loads as this configuration, as [`to_native`] makes it.
+/// Returns the YAML that loads as the result of [`to_native`].
 #[must_use]
 pub fn to_yaml(config: &Config) -> String {
     serde_saphyr::to_string(config).unwrap_or_default()

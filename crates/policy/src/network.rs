@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A network, like `10.0.0.0/8`. A network of IPv4-mapped IPv6 addresses is one of IPv4.
+/// A network, like `10.0.0.0/8`. A network of IPv4-mapped IPv6 addresses is treated as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Network {
     family: Family,
@@ -18,15 +18,15 @@ enum Family {
     V6,
 }
 
-/// Why text is not a network.
+/// The reason why a text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkError {
     Unreadable,
-    /// It has bits beyond its length; this is it without them.
+    /// It has bits set beyond its prefix length. Contains the network without them.
     Beyond(Network),
 }
 
-/// The bits of an address, from the highest on.
+/// Returns the bits of an address, from the highest on.
 fn bits(address: IpAddr) -> (Family, u128) {
     match address.to_canonical() {
         IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits()) << 96),
@@ -34,7 +34,7 @@ fn bits(address: IpAddr) -> (Family, u128) {
     }
 }
 
-/// The first `length` bits.
+/// Returns the first `length` bits.
 fn cut(bits: u128, length: u8) -> u128 {
     match length {
         0 => 0,
@@ -43,7 +43,7 @@ fn cut(bits: u128, length: u8) -> u128 {
     }
 }
 
-/// An address without the bits that do not tell clients apart.
+/// Returns an address cut to the prefix length of its family.
 pub(crate) fn truncate(address: IpAddr, v4_length: u8, v6_length: u8) -> IpAddr {
     match bits(address) {
         (Family::V4, bits) => address_of(Family::V4, cut(bits, v4_length)),
@@ -73,7 +73,7 @@ impl Network {
         let all = if family == Family::V4 { 32 } else { 128 };
         let length = match (length, address) {
             (None, _) => all,
-            // The first 96 bits of a mapped address only say that it is one.
+            // The first 96 bits of a mapped address are constant.
             (Some(length), IpAddr::V6(_)) if family == Family::V4 && length >= 96 => length - 96,
             (Some(_), IpAddr::V6(_)) if family == Family::V4 => return Err(NetworkError::Unreadable),
             (Some(length), _) => length,
@@ -94,7 +94,7 @@ impl fmt::Display for Network {
 }
 
 impl Network {
-    /// Whether it sorts before an address or just there.
+    /// Whether it is not sorted after an address.
     pub(crate) fn is_not_after(&self, address: IpAddr) -> bool {
         (self.family, self.bits) <= bits(address)
     }

@@ -1,12 +1,12 @@
-//! Many networks, sorted so that all around an address are found in a few steps, however many there are and however
-//! many different lengths they have.
+//! Sorted networks: all networks that contain an address are found in a few steps, however many networks and prefix lengths
+//! there are.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::network::Network;
 
-/// Networks that may lie in each other, and the numbers of the rules that each stands for.
+/// Networks, which may contain each other, with the numbers of their rules.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
     nodes: Box<[Node]>,
@@ -15,7 +15,7 @@ pub(crate) struct Networks {
 #[derive(Debug)]
 struct Node {
     network: Network,
-    /// The place of the smallest one around it.
+    /// The index of the smallest network that contains it.
     around: Option<u32>,
     rules: Box<[u32]>,
 }
@@ -23,7 +23,7 @@ struct Node {
 impl Networks {
     pub(crate) fn new(networks: BTreeMap<Network, Vec<u32>>) -> Networks {
         let mut nodes: Vec<Node> = Vec::with_capacity(networks.len());
-        // Those that may still enclose what comes, the smallest last: a network sorts before those in it.
+        // Networks that may contain the next ones, the smallest last: a network sorts before those inside.
         let mut open: Vec<u32> = Vec::new();
         for (network, rules) in networks {
             while let Some(last) = open.last() {
@@ -39,7 +39,7 @@ impl Networks {
         Networks { nodes: nodes.into() }
     }
 
-    /// Networks that stand for no rules.
+    /// Makes networks without rules.
     pub(crate) fn plain(networks: &[Network]) -> Networks {
         Networks::new(networks.iter().map(|network| (*network, Vec::new())).collect())
     }
@@ -48,10 +48,10 @@ impl Networks {
         self.nodes.is_empty()
     }
 
-    /// Tells the rules of all networks that an address is in.
+    /// Calls `found` with the rules of all networks that contain an address.
     #[inline]
     pub(crate) fn around(&self, address: IpAddr, found: &mut impl FnMut(&[u32])) {
-        // Whatever is around the address is around the last one that does not sort after it, or is it.
+        // Each network that contains the address is the last one that does not sort after it, or contains that one.
         let after = self.nodes.partition_point(|node| node.network.is_not_after(address));
         let mut next = after.checked_sub(1).and_then(|last| self.nodes.get(last));
         while let Some(node) = next {

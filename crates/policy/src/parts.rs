@@ -1,28 +1,28 @@
-//! What rules look at of an HTTP request, so that a front end need not make ready what nobody asks for.
+//! The parts of an HTTP request that rules use, so that a front end need not prepare the others.
 
 use crate::expression::Expression;
 use crate::key::Part;
 use crate::matching::Matching;
 use crate::rule::Rule;
 
-/// Parts of an HTTP request that take some work before rules can look at them, or that a front end may lack.
+/// Parts of an HTTP request that are costly to prepare, or that a front end may lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpParts {
     /// The host.
     pub host: bool,
     /// The path.
     pub path: bool,
-    /// Any header; cookies stand in one.
+    /// Headers, including cookies.
     pub headers: bool,
     /// The address of the client.
     pub address: bool,
 }
 
 impl HttpParts {
-    /// All of them, for those who do not know which are looked at.
+    /// All parts, if it is not known which are used.
     pub const ALL: HttpParts = HttpParts { host: true, path: true, headers: true, address: true };
 
-    /// Those of either.
+    /// Returns the parts that are in either.
     #[must_use]
     pub(crate) fn or(self, other: HttpParts) -> HttpParts {
         HttpParts {
@@ -35,9 +35,9 @@ impl HttpParts {
 }
 
 impl Rule {
-    /// What this rule looks at, to match a request, to count it, or to find whom it counts on.
+    /// Returns the parts that this rule uses to match a request, to count it and for its key.
     pub(crate) fn http_parts(&self) -> HttpParts {
-        // All fields are named, so that the compiler asks about those that will be added.
+        // All fields are named, so that a new one does not compile unless it is handled here.
         let Matching {
             host,
             path,

@@ -1,14 +1,14 @@
-//! Paths in the forms that rules compare, so that a client cannot evade a rule by writing its path in another way.
+//! Paths in the forms that rules match, so that a client cannot evade a rule by writing its path in another way.
 //!
-//! Servers read an odd path differently: some take `%2f` for a slash and others do not, some resolve `..` and others hand
-//! it on. A rule cannot know which server is behind it, so each way to read a path is a form of its own. A rule applies if
-//! any form is like its path, and makes an exception only if all of them are excepted.
+//! Servers interpret an odd path differently: some take `%2f` for a slash and others do not, some resolve `..` and others
+//! pass it on. A rule cannot know which server is behind it, so each interpretation is a form of its own. A rule matches if
+//! any form matches its path, and an exception applies only if it matches all forms.
 
 use std::borrow::Cow;
 
 use crate::request::hex;
 
-/// All forms of a path. Most paths have one, which costs no allocation.
+/// All forms of a path. Most paths have one, which needs no allocation.
 ///
 /// ```
 /// use tidegate_policy::PathForms;
@@ -24,7 +24,7 @@ pub struct PathForms<'a> {
     odd: Option<Box<OddPath>>,
 }
 
-/// The further forms of a path that is not read alike by all servers.
+/// The further forms of a path that servers interpret differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddPath {
     decoded: Box<[u8]>,
@@ -32,14 +32,14 @@ pub struct OddPath {
 }
 
 impl<'a> PathForms<'a> {
-    /// Reads a path without its query. What follows a `#` is a fragment, and is cut off.
+    /// Makes the forms of a path without its query. A fragment, from `#` on, is removed.
     #[must_use]
     pub fn new(path: &'a str) -> PathForms<'a> {
         let path = path.split_once('#').map_or(path, |(path, _)| path);
         if is_plain(path.as_bytes()) {
             return PathForms { canonical: Cow::Borrowed(path), odd: None };
         }
-        // Single bytes of ASCII are put in the place of others, so it is text as before.
+        // Only ASCII bytes are replaced, so it is still valid text.
         let canonical = resolve(&decode(path.as_bytes(), is_unreserved));
         let canonical = String::from_utf8_lossy(&canonical).into_owned();
         let unresolved = decode(path.as_bytes(), |_| true);
@@ -56,13 +56,13 @@ impl<'a> PathForms<'a> {
         &self.canonical
     }
 
-    /// Returns the further forms; nothing if all servers read the path alike.
+    /// Returns the further forms, or `None` if all servers interpret the path alike.
     #[must_use]
     pub fn odd(&self) -> Option<&OddPath> {
         self.odd.as_deref()
     }
 
-    /// Returns the form that keys are made of: the decoded one. No way to write a path has a count of its own.
+    /// Returns the form for keys: the decoded one, so that all ways to write a path share a count.
     #[must_use]
     pub fn into_key(self) -> Cow<'a, [u8]> {
         match (self.odd, self.canonical) {
@@ -74,20 +74,20 @@ impl<'a> PathForms<'a> {
 }
 
 impl OddPath {
-    /// Returns the form with every percent code decoded once, and then resolved. It may hold any bytes.
+    /// Returns the form with every percent code decoded once, and then resolved. It may contain any bytes.
     #[must_use]
     pub fn decoded(&self) -> &[u8] {
         &self.decoded
     }
 
-    /// Returns the form with every percent code decoded once, and nothing resolved: for servers that take `..` for a name.
+    /// Returns the form with every percent code decoded once, but not resolved: for servers that take `..` for a name.
     #[must_use]
     pub fn unresolved(&self) -> &[u8] {
         &self.unresolved
     }
 }
 
-/// The forms of a path as a rule compares them.
+/// The forms of a path, for matching.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forms<'a> {
     pub(crate) canonical: &'a [u8],
@@ -99,13 +99,13 @@ impl<'a> Forms<'a> {
         Forms { canonical: canonical.as_bytes(), odd: odd.map(|odd| [odd.decoded(), odd.unresolved()]) }
     }
 
-    /// The form that keys are made of.
+    /// Returns the form for keys.
     pub(crate) fn key(self) -> &'a [u8] {
         self.odd.map_or(self.canonical, |[decoded, _]| decoded)
     }
 }
 
-/// The forms of a path without the difference between capital and small letters.
+/// The forms of a path in lower case.
 #[derive(Debug)]
 pub(crate) struct FoldedForms<'a> {
     canonical: Cow<'a, [u8]>,
@@ -122,15 +122,15 @@ impl<'a> FoldedForms<'a> {
     }
 }
 
-/// Makes letters small, each by itself: as servers do that compare paths so, for which `K` (the sign of Kelvin) is a `k` and
-/// `İ` is an `i`. What is no text stays.
+/// Converts a path to lower case, each character by itself, like servers that ignore case: `K` (the Kelvin sign) becomes `k`
+/// and `İ` becomes `i`. Bytes that are not UTF-8 are kept.
 pub(crate) fn fold(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(path);
     }
     let mut folded = Vec::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
-        // Only `İ` becomes two characters, a letter and an accent.
+        // Only `İ` becomes two characters: a letter and an accent.
         let small = chunk.valid().chars().filter_map(|letter| letter.to_lowercase().next());
         folded.extend_from_slice(small.collect::<String>().as_bytes());
         folded.extend_from_slice(chunk.invalid());
@@ -138,18 +138,18 @@ pub(crate) fn fold(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(folded)
 }
 
-/// Whether a path has one form, as most have.
+/// Whether a path certainly has one form, like most.
 fn is_plain(path: &[u8]) -> bool {
     !path.contains(&b'%') && !path.windows(2).any(|pair| matches!(pair, b"//" | b"/.")) && path.first() != Some(&b'.')
 }
 
-/// What a percent code says no more of than the byte itself, by RFC 3986.
+/// Whether a byte is unreserved by RFC 3986: its percent code is equivalent to the byte itself.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Decodes the percent codes of some bytes once. Other codes are kept in upper case, and a percent sign that starts no code
-/// stands for itself.
+/// Decodes the percent codes of some bytes once. Other codes are kept in upper case, and a percent sign without two
+/// hexadecimal digits is kept.
 fn decode(path: &[u8], is_decoded: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! What a value must look like: text with stars, one of several, or anything but.
+//! Patterns for values: text with `*`, one of several, or with exceptions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use foldhash::fast::RandomState;
 
 use crate::path::Forms;
 
-/// What a value must look like.
+/// A pattern for a value.
 #[derive(Debug)]
 pub(crate) enum Pattern {
     Is(Glob),
     OneOf(Set),
-    /// Like the first and like none of the others, which many rules may share.
+    /// The glob without the exceptions, which several rules may share.
     But(Glob, Arc<Set>),
 }
 
-/// Text in which stars stand for anything, cut at its stars.
+/// A text in which `*` matches any characters, split at each `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Glob {
     Any,
@@ -26,7 +26,7 @@ pub(crate) enum Glob {
     Parts { prefix: Box<[u8]>, middle: Box<[Box<[u8]>]>, suffix: Box<[u8]> },
 }
 
-/// Several values and patterns.
+/// A set of values and patterns.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
     pub(crate) exact: HashSet<Box<[u8]>, RandomState>,
@@ -43,7 +43,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a path is like this: one of its forms is, and not all of them are excepted.
+    /// Whether a path matches: one of its forms does, and not all forms are exceptions.
     #[inline]
     pub(crate) fn matches_path(&self, forms: Forms<'_>) -> bool {
         let Some([decoded, unresolved]) = forms.odd else { return self.matches(forms.canonical) };
@@ -57,12 +57,12 @@ impl Pattern {
         }
     }
 
-    /// Whether a path is like this in all of its forms.
+    /// Whether all forms of a path match.
     pub(crate) fn matches_all_forms(&self, forms: Forms<'_>) -> bool {
         self.matches(forms.canonical) && forms.odd.into_iter().flatten().all(|form| self.matches(form))
     }
 
-    /// The value it stands for, if that is one.
+    /// Returns the only value that matches, if there is just one.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match self {
             Pattern::Is(Glob::Exact(value)) | Pattern::But(Glob::Exact(value), _) => Some(value),
@@ -102,7 +102,7 @@ impl Glob {
     }
 }
 
-/// The first place of each part that leaves room for the others is as good as any: stars take what is between.
+/// Whether a text contains all parts in order. The first occurrence of each part is as good as any later one.
 fn contains_in_order(mut rest: &[u8], parts: &[Box<[u8]>]) -> bool {
     parts.iter().all(|part| match rest.windows(part.len()).position(|window| *window == **part) {
         Some(place) => {

@@ -1,4 +1,4 @@
-//! All rules, compiled, and the way from a request to those that apply.
+//! The compiled policy, and the search for the rules that match a request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,20 +17,20 @@ use crate::request::{Entry, Http, Response};
 use crate::rule::{Count, Mode, Rule, RuleId};
 use crate::stores::StoreFacts;
 
-/// All rules, compiled.
+/// A compiled configuration: all rules, with an index to find those that match a request.
 #[derive(Debug)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) domains: HashMap<Box<str>, DomainId, RandomState>,
-    /// The way to the rules of each domain.
+    /// The index of each domain.
     pub(crate) guides: Vec<Guide>,
     pub(crate) client_address: ClientAddress,
     pub(crate) digest: Digest,
     pub(crate) expression_errors: Arc<AtomicU64>,
 }
 
-/// Rules that apply. Mostly they are few, and need no allocation.
+/// Rules that match a request. Up to eight need no allocation.
 pub type FoundRules = SmallVec<[RuleId; 8]>;
 
 /// A domain of a policy.
@@ -38,57 +38,57 @@ pub type FoundRules = SmallVec<[RuleId; 8]>;
 pub struct DomainId(pub(crate) u32);
 
 impl DomainId {
-    /// Its number among the domains of its policy, from 0.
+    /// Returns the index among the domains of the policy, from 0.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The way to the rules of a domain.
+/// The index of a domain.
 #[derive(Debug)]
 pub(crate) struct Guide {
     index: Index,
-    /// What any of them looks at.
+    /// The parts of an HTTP request that any of its rules uses.
     parts: HttpParts,
-    /// Whether they are of a file of envoyproxy/ratelimit.
+    /// Whether its rules are from a file of envoyproxy/ratelimit.
     of_envoy: bool,
 }
 
 impl Guide {
-    /// The way to rules, which are told by their numbers.
+    /// Makes the index of rules, which are identified by number.
     pub(crate) fn new<'a>(rules: impl Iterator<Item = (u32, &'a Rule)> + Clone, of_envoy: bool) -> Guide {
         let parts = rules.clone().fold(HttpParts::default(), |parts, (_, rule)| parts.or(rule.http_parts()));
         Guide { index: Index::new(rules.map(|(number, rule)| (number, &rule.matching))), parts, of_envoy }
     }
 }
 
-/// A store that rules name.
+/// A store of a configuration.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
-    /// Its name; the first one is `default`.
+    /// The name. The first store of a policy is `default`.
     pub name: Box<str>,
-    /// Where it is; nothing for a default store of which the configuration does not say it.
+    /// The place, or `None` for a default store whose place is not in the configuration.
     pub place: Option<StorePlace>,
-    /// What is known of one that is not in memory; nothing if its URL stands in a variable that was not looked up.
+    /// Facts about a store that is not in memory, or `None` if its URL is in a variable that was not looked up.
     pub facts: Option<StoreFacts>,
-    /// Keys that find an exact place.
+    /// The number of keys that are counted exactly, or `None` for the default.
     pub keys: Option<usize>,
-    /// Entries of all logs together.
+    /// The number of entries of all logs, or `None` for the default.
     pub log_entries: Option<usize>,
 }
 
-/// Where a store is.
+/// The place of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorePlace {
-    /// In the memory of this process.
+    /// The memory of the process.
     Memory,
-    /// Where this URL says, or the variable of the environment that it names.
+    /// This URL, or the environment variable that holds it, like `$REDIS_URL`.
     At(Box<str>),
 }
 
 impl StoreSpec {
-    /// Its URL, if it is said to be somewhere else than in the memory of this process.
+    /// Returns its URL, or `None` for a store in memory or of unknown place.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         match &self.place {
@@ -98,21 +98,21 @@ impl StoreSpec {
     }
 }
 
-/// One descriptor of a request, with all that rules may look at.
+/// One descriptor of a request, with everything that rules can match.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The domain that is asked.
+    /// The domain.
     pub domain: &'a str,
     /// The entries of the descriptor.
     pub entries: &'a [Entry<'a>],
     /// The HTTP request.
     pub http: Option<&'a Http<'a>>,
-    /// Units that the caller asks for.
+    /// The cost in units that the caller set.
     pub cost: u64,
 }
 
 impl Default for Policy {
-    /// No rules, and the store `default`.
+    /// Makes a policy without rules, with the store `default`.
     fn default() -> Policy {
         let store = StoreSpec { name: "default".into(), ..StoreSpec::default() };
         Policy {
@@ -128,25 +128,25 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// All rules, in the order of the configuration.
+    /// Returns all rules, in the order of the configuration.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The stores that rules name; the first one is `default`.
+    /// Returns all stores. The first one is `default`.
     #[must_use]
     pub fn stores(&self) -> &[StoreSpec] {
         &self.stores
     }
 
-    /// The domain of this name.
+    /// Returns the domain with a name, or `None` if there is none.
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<DomainId> {
         self.domains.get(name).copied()
     }
 
-    /// The names of all domains, each at its place.
+    /// Returns the names of all domains, in the order of their [indexes](DomainId::index).
     #[must_use]
     pub fn domains(&self) -> Vec<&str> {
         let mut names: Vec<(&str, DomainId)> = self.domains.iter().map(|(name, id)| (&**name, *id)).collect();
@@ -154,7 +154,7 @@ impl Policy {
         names.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Appends the rules of a domain that apply, in the order of the configuration.
+    /// Appends the rules of a domain that match, in the order of the configuration.
     pub fn find(&self, domain: DomainId, question: &Question<'_>, found: &mut FoundRules) {
         let Some(Guide { index, parts, .. }) = self.guides.get(domain.index()) else { return };
         let facts = Facts::new(question, parts.host);
@@ -171,7 +171,7 @@ impl Policy {
         sort_and_dedup(found, start);
     }
 
-    /// The same by a look at each rule: what `find` is tested against and measured beside.
+    /// Appends the same rules as `find` by testing each rule: the reference for tests and benchmarks.
     #[doc(hidden)]
     pub fn find_by_scan(&self, question: &Question<'_>, found: &mut FoundRules) {
         let facts = Facts::new(question, true);
@@ -179,50 +179,50 @@ impl Policy {
         found.extend(rules.filter(|(_, rule)| rule.matching.holds(&facts)).map(|(number, _)| RuleId(number)));
     }
 
-    /// The address of the client behind a peer, from headers with names in lower case. Only what your own proxies wrote
-    /// is believed.
+    /// Returns the address of the client behind a peer. Names of headers are in lower case. Only addresses that trusted
+    /// proxies added are used; without any, the peer is the client.
     #[must_use]
     pub fn client_address(&self, peer: IpAddr, headers: &[(&str, &str)]) -> IpAddr {
         self.client_address.find(peer, headers)
     }
 
-    /// What is looked at of HTTP requests to a domain, by its rules and to find the address of the client. Of other parts
-    /// it makes no difference what they are.
+    /// Returns the parts of an HTTP request that the rules of a domain and the search for the address of the client use. Other
+    /// parts have no effect.
     #[must_use]
     pub fn http_parts(&self, domain: DomainId) -> HttpParts {
         let parts = self.guides.get(domain.index()).map(|guide| guide.parts).unwrap_or_default();
         HttpParts { headers: parts.headers || self.client_address.reads_headers(), ..parts }
     }
 
-    /// Whether the rules of a domain are of a file of envoyproxy/ratelimit: then limits that requests bring come from the
-    /// same Envoy.
+    /// Returns whether the rules of a domain are from a file of envoyproxy/ratelimit. Limits in requests then come from the same
+    /// Envoy.
     #[must_use]
     pub fn is_of_envoy(&self, domain: DomainId) -> bool {
         self.guides.get(domain.index()).is_some_and(|guide| guide.of_envoy)
     }
 
-    /// Whether the cost of a request can change which rules of a domain apply to it, or whom they count it on. How much they
-    /// count is another matter.
+    /// Returns whether the cost of a request can change which rules of a domain match it, or its key. A cost that only changes
+    /// the number of units does not count here.
     #[must_use]
     pub fn looks_at_cost(&self, domain: &str) -> bool {
         self.rules.iter().any(|rule| &*rule.domain == domain && rule.looks_at_cost())
     }
 
-    /// Whether any rule of a domain that is not off looks at entries, to match a request or to count it.
+    /// Returns whether any rule of a domain that is not off uses entries.
     #[must_use]
     pub fn looks_at_entries(&self, domain: &str) -> bool {
         let is_on = |rule: &&Rule| &*rule.domain == domain && rule.mode != Mode::Off;
         self.rules.iter().filter(is_on).any(Rule::looks_at_entries)
     }
 
-    /// How many expressions could not be evaluated so far.
+    /// Returns the number of failed evaluations of expressions so far.
     #[must_use]
     pub fn expression_errors(&self) -> u64 {
         self.expression_errors.load(Ordering::Relaxed)
     }
 }
 
-/// Sorts what follows `start` and drops what stands there twice.
+/// Sorts the rules from index `start` on and removes duplicates among them.
 fn sort_and_dedup(found: &mut FoundRules, start: usize) {
     let Some(tail) = found.get_mut(start..) else { return };
     if tail.len() < 2 {
@@ -240,7 +240,7 @@ fn sort_and_dedup(found: &mut FoundRules, start: usize) {
 }
 
 impl Rule {
-    /// When this rule counts a request, and how much. Who asks for nothing takes nothing, whatever the rule says.
+    /// Returns when this rule counts a request, and the units. A request with a cost of 0 takes nothing.
     pub fn count(&self, question: &Question<'_>) -> Count {
         if question.cost == 0 {
             return Count::Now(0);
@@ -256,8 +256,8 @@ impl Rule {
         }
     }
 
-    /// What this rule counts of a request whose response is known; 0 if it counted before, or denied it since its cost could
-    /// not be computed.
+    /// Returns the units to count for a request whose response is known: 0 if they were counted before, or if the cost could
+    /// not be computed, so that the request was denied.
     pub fn count_response(&self, question: &Question<'_>, response: &Response) -> u64 {
         match &self.count {
             Some(count) if count.mentions_response() && question.cost > 0 => {
@@ -267,13 +267,13 @@ impl Rule {
         }
     }
 
-    /// Whether this rule counts responses, so that somebody has to report them.
+    /// Returns whether this rule counts by the response, so that responses must be reported.
     #[must_use]
     pub fn counts_responses(&self) -> bool {
         self.count.as_ref().is_some_and(|count| count.mentions_response())
     }
 
-    /// Whether an expression tells whom or what it counts.
+    /// Returns whether its key, cost or count is an expression.
     #[must_use]
     pub fn counts_by_expression(&self) -> bool {
         self.key_expressions().next().is_some() || self.cost.is_some() || self.count.is_some()

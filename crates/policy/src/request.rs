@@ -1,4 +1,4 @@
-//! What is asked, with the wire left behind: every front end decodes to this.
+//! Requests, independent of protocols: every front end decodes to them.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -7,61 +7,61 @@ use tidegate_core::Limit;
 
 use crate::path::{Forms, OddPath};
 
-/// A request that asks whether it may pass.
+/// A request to be admitted or denied.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The domain whose rules are asked.
+    /// The domain of the rules.
     pub domain: &'a str,
-    /// What it is about. Each descriptor is matched and answered by itself; all of them pass together or none.
+    /// The descriptors. Each is matched and answered by itself, but either all are admitted or none.
     pub descriptors: &'a [Descriptor<'a>],
-    /// The HTTP request it is about, where the front end knows it.
+    /// The HTTP request, if the front end knows it.
     pub http: Option<&'a Http<'a>>,
-    /// Units it takes where neither a descriptor nor a rule says otherwise.
+    /// The cost in units, unless a descriptor or rule sets another one.
     pub cost: u64,
 }
 
-/// One set of entries that rules are looked up for.
+/// A list of entries that rules are matched with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor<'a> {
-    /// Its entries, in order.
+    /// The entries, in order.
     pub entries: &'a [Entry<'a>],
-    /// What it asks for instead of the request's `cost`.
+    /// The units to take or refund, instead of the `cost` of the request.
     pub ask: Option<Ask>,
-    /// A limit that the request brings with it, instead of those of rules.
+    /// A limit in the request, which replaces those of rules.
     pub limit: Option<OwnLimit>,
 }
 
 /// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is.
+    /// The key.
     pub key: &'a str,
-    /// Its value.
+    /// The value.
     pub value: &'a str,
 }
 
-/// What a descriptor asks for.
+/// The operation of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// To take units if they fit; 0 asks whether more than the limit was used, and takes none.
+    /// Takes units if they fit. With 0, takes none and is denied if more than the limit was used.
     Take(u64),
-    /// To give units back.
+    /// Gives units back.
     Refund(u64),
 }
 
-/// A limit that a request brings with it.
+/// A limit in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnLimit {
-    /// The limit; none denies all, as a limit of no units would.
+    /// The limit. `None` denies every request, like a limit of 0 units.
     pub limit: Option<Limit>,
-    /// How it is told of.
+    /// The units and the period that are reported for it.
     pub shown: Shown,
 }
 
-/// A limit as answers tell of it.
+/// A limit as it is reported in responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Units in each period.
+    /// Units per period.
     pub units: u64,
     /// The period in nanoseconds.
     pub period_ns: u64,
@@ -70,50 +70,50 @@ pub struct Shown {
 /// An HTTP request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Http<'a> {
-    /// `GET` and so on.
+    /// The method, like `GET`.
     pub method: &'a str,
-    /// The host that was asked, without its port.
+    /// The requested host, without the port.
     pub host: &'a str,
     /// The path, without the query, in its [canonical form](crate::PathForms::canonical).
     pub path: &'a str,
     /// The [further forms](crate::PathForms::odd) of the path.
     pub odd_path: Option<&'a OddPath>,
-    /// What follows the question mark.
+    /// The query, without the question mark.
     pub query: &'a str,
-    /// Header names in lower case, and their values.
+    /// The headers: names in lower case, and values.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The client's address, as `Policy::client_address` found it.
+    /// The address of the client, from [`Policy::client_address`](crate::Policy::client_address).
     pub address: Option<IpAddr>,
 }
 
-/// What became of a request.
+/// The response to an HTTP request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// Bytes of its body.
+    /// The size of the body in bytes.
     pub bytes: u64,
-    /// How long it took, in milliseconds.
+    /// The time until the response, in milliseconds.
     pub millis: u64,
 }
 
 impl<'a> Http<'a> {
-    /// The path in all of its forms.
+    /// Returns all forms of the path.
     pub(crate) fn path_forms(&self) -> Forms<'a> {
         Forms::new(self.path, self.odd_path)
     }
 
-    /// The values of a header, whose name is in lower case. A header may stand there several times.
+    /// Returns the values of the headers with a name, which is in lower case.
     pub(crate) fn header(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The cookies with their values, in order.
+    /// Returns the cookies with their values, in order.
     pub(crate) fn cookies(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.header("cookie").flat_map(cookies)
     }
 
-    /// The parameters of the query with their values, decoded, in order.
+    /// Returns the query parameters with their values, decoded, in order.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = (Cow<'a, [u8]>, Cow<'a, [u8]>)> {
         let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
         pairs.map(|pair| {
@@ -123,7 +123,7 @@ impl<'a> Http<'a> {
     }
 }
 
-/// The cookies of one line of the header `cookie` with their values, in order.
+/// Returns the cookies of a `Cookie` header with their values, in order, without quotes around values.
 pub fn cookies(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split(';').filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -133,7 +133,7 @@ pub fn cookies(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// A host without its port; an IPv6 address keeps its brackets.
+/// Returns a host without its port. An IPv6 address keeps its brackets.
 #[must_use]
 pub fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -142,7 +142,7 @@ pub fn without_port(host: &str) -> &str {
     }
 }
 
-/// Text of a query without its `%41` and `+`. A percent sign that starts no code stands for itself.
+/// Decodes `%41` and `+` in a part of a query. A percent sign without two hexadecimal digits is kept.
 fn decode(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
     if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
@@ -167,7 +167,7 @@ fn decode(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }

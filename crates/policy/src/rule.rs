@@ -1,4 +1,4 @@
-//! A rule as it is asked: compiled from the schema, checked, unable to be wrong.
+//! Compiled rules, which are valid by construction.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -14,61 +14,61 @@ use crate::schema;
 pub use schema::{Action, Headers, Missing, Mode};
 pub use tidegate_core::Consistency;
 
-/// The number of a rule in its policy.
+/// The index of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub(crate) u32);
 
 impl RuleId {
-    /// Its place in [`Policy::rules`](crate::Policy::rules).
+    /// Returns the index in [`Policy::rules`](crate::Policy::rules).
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A rule.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// The domain it belongs to.
+    /// The domain.
     pub domain: Box<str>,
-    /// Unique in its domain.
+    /// The name, unique in its domain.
     pub name: Box<str>,
-    /// What it does.
+    /// The effect on requests that it matches.
     pub action: Action,
-    /// Whether it denies, by the configuration; it may be switched while it runs.
+    /// Whether it is enforced, by the configuration. The mode can be changed at run time.
     pub mode: Mode,
-    /// What becomes of a request that lacks a part of its key.
+    /// What to do with a request that lacks a part of its key.
     pub missing: Missing,
-    /// At least one if the action is to limit, else none.
+    /// The limits: at least one with [`Action::Limit`], else none.
     pub limits: Box<[RuleLimit]>,
-    /// What Envoy is told of a rule that blocks.
-    pub told_as: Option<ToldAs>,
-    /// Whether denied requests count too.
+    /// The limit that is reported to Envoy for a rule that blocks.
+    pub report_as: Option<ReportAs>,
+    /// Whether denied requests are counted too.
     pub count_denied: bool,
     /// How long a key stays denied after a denial.
     pub penalty: Option<Duration>,
-    /// What happens when its store does not answer; if nothing is said, the store's nature decides.
+    /// What to do when its store does not answer. With `None`, the kind of the store decides.
     pub on_store_failure: Option<OnStoreFailure>,
-    /// The namespace of the penalties that it imposes: one for all its limits.
+    /// The namespace of its penalties, shared by all its limits.
     pub penalties: Namespace,
-    /// The namespace of its keys that an operator blocked.
+    /// The namespace of keys that an administrator blocked.
     pub blocks: Namespace,
-    /// What its answers say.
+    /// The contents of responses.
     pub response: ResponseOptions,
     /// How closely nodes that share a store agree.
     pub consistency: Consistency,
-    /// What, beside its key, chooses the slot of its counts on a Redis Cluster; each limit has its own if nothing does.
+    /// The tag that, with the key, chooses the slot of its counts on a Redis Cluster. With `None`, each limit has its own slot.
     pub hash_tag: Option<Box<str>>,
-    /// Whether it denies only if all such rules of a request would.
+    /// Whether it denies a request only if all rules with this flag that match would deny it.
     pub quota: bool,
-    /// Names of limits that do not apply where this rule does.
+    /// Names of limits that do not apply to requests that it matches.
     pub replaces: Box<[Box<str>]>,
-    /// Entries whose values get series of their own in metrics.
+    /// Keys of entries whose values have their own series in metrics.
     pub metric_entries: Box<[Box<str>]>,
-    /// For Envoy's dynamic metadata.
+    /// Dynamic metadata for Envoy.
     pub metadata: Option<serde_json::Value>,
-    /// What the reference server's metrics call it: `key1` is the first of them, and so on. For a rule from a file of
-    /// that server these are `key` or `key_value` of each level; for others the rule's name alone.
+    /// The name in metrics of envoyproxy/ratelimit, one item for each level: `key` or `key_value` for a rule from a file of
+    /// that server, else the name of the rule.
     pub metric_path: Box<[Box<str>]>,
     pub(crate) matching: Matching,
     pub(crate) key: Box<[Part]>,
@@ -79,100 +79,99 @@ pub struct Rule {
 /// One limit of a rule.
 #[derive(Debug)]
 pub struct RuleLimit {
-    /// Its name in answers.
+    /// The name in responses.
     pub name: Box<str>,
-    /// Whether Envoy is told the name, and tells clients. Rules that match a list of entries, as those in files of the
-    /// reference server do, tell only a name that was given.
+    /// Whether the name is reported to Envoy. Rules that match a list of entries, like those of envoyproxy/ratelimit, report
+    /// only a name that was set.
     pub is_named_to_envoy: bool,
     /// The limit.
     pub limit: Limit,
-    /// How it is told of: units and period.
+    /// The units and the period that are reported.
     pub shown: Shown,
-    /// Which rule and limit its states belong to. Rules in files of envoyproxy/ratelimit share that of their domain; their
-    /// keys hold all entries.
+    /// The namespace of its states. Rules in files of envoyproxy/ratelimit share one for each domain, because their keys
+    /// contain all entries.
     pub namespace: Namespace,
-    /// The place of its store in [`Policy::stores`](crate::Policy::stores).
+    /// The index of its store in [`Policy::stores`](crate::Policy::stores).
     pub store: usize,
 }
 
-/// What Envoy is told of a rule that blocks: a limit of no units.
+/// The limit that is reported to Envoy for a rule that blocks: 0 units in a period.
 #[derive(Debug)]
-pub struct ToldAs {
-    /// Its name; none is told if that is empty.
+pub struct ReportAs {
+    /// The name, or empty for none.
     pub name: Box<str>,
-    /// No units in a period.
+    /// 0 units in the period.
     pub shown: Shown,
 }
 
-/// What happens when a store does not answer.
+/// What to do when a store does not answer.
 #[derive(Clone, Copy, Debug)]
 pub enum OnStoreFailure {
-    /// The request passes.
+    /// Admits the request.
     Allow,
-    /// The request is denied.
+    /// Denies the request.
     Deny,
-    /// It is decided in the memory of this process.
+    /// Decides in the memory of the process.
     Local(Local),
 }
 
-/// What decides in the memory of this process while a store does not answer.
+/// The limit that applies in the memory of the process while a store does not answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Local {
-    /// A share of the rule's own limit, going on from the last state that the store reported.
+    /// A share of the limits of the rule, continued from the last state that the store reported.
     Share(Share),
-    /// This limit, from the start of the outage.
+    /// Another limit, which starts empty with the outage.
     Limit(Limit),
 }
 
-/// The share of a limit that one node holds while a store does not answer.
+/// The share of a limit for one node while a store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Share {
-    /// All of it.
+    /// The whole limit.
     Whole,
-    /// One of as many equal parts as nodes use the store.
+    /// The limit divided by the number of nodes that use the store.
     Auto,
-    /// One of so many equal parts.
+    /// The limit divided by this number.
     OneOf(NonZeroU64),
 }
 
-/// What the answers of a rule say.
+/// The contents of the responses of a rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResponseOptions {
-    /// Which headers, if the configuration says.
+    /// The headers that report limits, or `None` for the default of the protocol.
     pub headers: Option<Headers>,
-    /// Whether clients learn nothing.
+    /// Whether the limit is hidden from clients.
     pub hidden: bool,
-    /// Whether a denial has a problem body, if the configuration says.
+    /// Whether a denial has a body of type `application/problem+json`, or `None` for the default.
     pub problem: Option<bool>,
-    /// The most that is added to `Retry-After`.
+    /// The maximum of the random time that is added to `Retry-After`.
     pub retry_jitter: Duration,
 }
 
-/// When a rule counts a request, and how much.
+/// When a rule counts a request, and the number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Now, these units.
+    /// Takes these units now.
     Now(u64),
-    /// Not now: whether these units would fit decides, and none are taken.
+    /// Takes nothing, but denies the request if these units would not fit.
     Look(u64),
-    /// When the response is known; until then whether these units would fit decides.
+    /// Counts when the response is known. Until then, denies the request if these units would not fit.
     Later(u64),
-    /// Nobody knows: the expression for its cost fails, or gives more units than there may be. Such a request must not
-    /// pass for the price of another.
+    /// The cost is unknown, because its expression failed or gave more than [`COST_MAX`](crate::bounds::COST_MAX) units. The
+    /// request must not be admitted.
     Failed,
 }
 
-/// What became of the key of a request.
+/// The result of making the key of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum KeyMade {
-    /// It was appended.
+    /// The key was appended.
     Whole,
-    /// The request lacks a part, and those that do share no count; nothing was appended.
+    /// The request lacks a part, and such requests are not counted together. Nothing was appended.
     Missing,
-    /// An expression would have to look at a longer text than it may; nothing was appended. Who sends that must not pass
-    /// uncounted.
+    /// A text is too long for an expression in the key. Nothing was appended. The request must not pass uncounted.
     TooLong,
 }

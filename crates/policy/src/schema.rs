@@ -1,253 +1,267 @@
-//! The configuration as people write it: the one serde schema, from which its reference and its JSON Schema are made.
+//! The configuration as it is written: the serde types from which the reference and the JSON Schema are generated.
 //!
-//! Nothing here is checked beyond its type: `compile` turns it into a [`Policy`](crate::Policy) or says what is wrong.
+//! Only types are checked here: [`compile`](crate::compile) checks the values and makes a [`Policy`](crate::Policy).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
 
-/// A whole configuration. Several files are merged; each domain lives in one of them.
+use crate::bounds::FORWARDED_ADDRESSES_MAX;
+
+/// A whole configuration. Several files are merged. A domain must be in one file, unless `--merge-domains` is set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where counts are kept, by name. The store `default` is there without being named.
+    /// Stores for counts, by name. The store `default` always exists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stores: BTreeMap<String, Store>,
-    /// How the address of the client is found.
+    /// How to find the address of the client behind proxies.
     #[serde(skip_serializing_if = "is_default")]
     pub client_address: ClientAddress,
-    /// Rules, by the domain that a request names.
+    /// Rules, by domain. A request names its domain.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub domains: BTreeMap<String, Domain>,
 }
 
-/// A place that keeps counts.
+/// A store for counts: memory of the process, or a Redis or Valkey server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// `memory:`, the memory of this process, or the URL of a Redis or Valkey for all nodes that share it, as `--store` of
-    /// `tidegate serve` takes it: the page about shared stores lists the forms. Or the variable of the environment that
-    /// holds it, like `$REDIS_URL`, so that no password stands in the file.
+    /// The URL of the store: `memory:` for the memory of the process, or the URL of a Redis or Valkey server that several
+    /// nodes share, in the same form as `--store` of `tidegate serve`. An environment variable like `$REDIS_URL` keeps
+    /// passwords out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "memory:"))]
     pub url: Option<String>,
-    /// How many keys of each kind of algorithm are counted exactly; further ones are counted too strictly.
+    /// The number of keys that a store in memory counts exactly, for each kind of algorithm. Keys beyond it may be denied
+    /// early.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = KEYS_MAX))]
     pub keys: Option<u64>,
-    /// How many entries all sliding logs and sliced windows together can keep.
+    /// The number of log entries that a store in memory has room for: those of all `sliding_log` and `sliced_window` limits
+    /// together.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = LOG_ENTRIES_MAX))]
     pub log_entries: Option<u64>,
 }
 
-/// How the address of the client is found behind proxies. Headers of strangers are not believed.
+/// How to find the address of the client behind proxies. Without `trusted_hops` or `trusted_networks`, headers are ignored
+/// and the peer of the connection is the client.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientAddress {
-    /// How many proxies of your own stand in front: the address is that many from the right in the header.
+    /// The number of your own proxies in front: the client is the address at this position of the header, from the right.
+    /// Cannot be combined with `trusted_networks`.
     #[serde(skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = 0))]
+    #[schemars(range(min = 0, max = FORWARDED_ADDRESSES_MAX), extend("default" = 0))]
     pub trusted_hops: u32,
-    /// Networks of your own proxies: the address is the first from the right outside of them. Not with `trusted_hops`.
+    /// The networks of your own proxies, like `10.0.0.0/8`: the client is the first address of the header, from the right,
+    /// that is outside of them. The header is ignored unless the peer is inside. Cannot be combined with `trusted_hops`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_networks: Vec<String>,
-    /// The header that your proxies write.
+    /// The header that your proxies set.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "x-forwarded-for"))]
     pub header: AddressHeader,
-    /// Bits of an IPv6 address that tell clients apart: 64 unless said.
+    /// The prefix length that IPv6 addresses are cut to before they are used in a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 64))]
+    #[schemars(range(min = 1, max = 128), extend("default" = 64))]
     pub ipv6_prefix: Option<u8>,
-    /// Bits of an IPv4 address that tell clients apart: 32 unless said.
+    /// The prefix length that IPv4 addresses are cut to before they are used in a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 32))]
+    #[schemars(range(min = 1, max = 32), extend("default" = 32))]
     pub ipv4_prefix: Option<u8>,
 }
 
-/// A header that carries addresses.
+/// A header with the addresses of clients and proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressHeader {
     /// `X-Forwarded-For`.
     #[default]
     XForwardedFor,
-    /// `Forwarded`, RFC 7239.
+    /// `Forwarded` (RFC 7239).
     Forwarded,
 }
 
-/// Rules that stand together.
+/// A named set of rules.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Domain {
-    /// What its rules say in their answers unless they say otherwise.
+    /// Defaults for `response` of all rules in the domain.
     #[serde(skip_serializing_if = "is_default")]
     pub response: Response,
-    /// Every rule that matches a request applies to it.
+    /// The rules. All rules that match a request apply to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
 }
 
-/// Whom a rule counts, what counts, and what happens when it is too much.
+/// A rule: which requests it matches, the key they are counted by, the limits, and the effect of a denial.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Its name in answers, metrics and logs, and the name its counts are kept under: unique in its domain.
+    /// The name in responses, metrics and logs. Counts are stored under it. Must be unique in the domain.
     pub name: String,
-    /// Which requests it applies to: all if not said.
+    /// Conditions that a request must meet. Default: the rule matches every request of the domain.
     #[serde(default, rename = "match", skip_serializing_if = "is_default")]
     pub matching: Match,
-    /// What tells those apart that are counted apart. Without it there is one count for all.
+    /// The parts of a request that form the key. Each distinct key has its own count. Without a key, all requests share one
+    /// count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: OneOrMany<KeyPart>,
-    /// What becomes of a request that lacks a part of the key: `skip` if not said.
+    /// What to do with a request that lacks a part of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "skip"))]
     pub missing: Option<Missing>,
-    /// What it does: `limit` if not said.
+    /// The effect of the rule on the requests that it matches.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "limit"))]
     pub action: Action,
-    /// The limit. Use `limits` for several.
+    /// The limit, for a rule with one. Use `limits` for several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Several limits, such as one for bursts and one for the day: a request must fit all of them.
+    /// Several limits, such as one for bursts and one for the day. A request must fit all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
-    /// What Envoy is told of a rule that blocks: nothing if not said.
+    /// The limit to report to Envoy for a rule with `action: block`. Default: no limit is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_as: Option<ToldAs>,
-    /// An expression for the units a request takes: what the caller asks for if not said, which is mostly 1. If it
+    pub report_as: Option<ReportAs>,
+    /// An expression for the number of units that a request takes. Default: the cost in the request, or 1. If the expression
     /// fails, the rule denies the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
-    /// An expression for what counts: true or a number of units. If it speaks of `response`, a request is let through
-    /// or not by what was counted before, and counted when its response is reported.
+    /// An expression for what is counted: `true` for the cost, `false` for nothing, or a number of units. An expression that
+    /// uses `response` is evaluated when the response is reported; until then, the request is admitted or denied by
+    /// previous counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
-    /// Whether a request that was denied counts as well, so that who does not stop stays denied.
+    /// Whether denied requests count too, so that a client that keeps trying stays denied.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub count_denied: bool,
-    /// How long a key stays denied once it was denied, like `10m`.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    /// How long a key stays denied after a denial, whatever its count: a duration like `10m` or `1h30m`, at most `365d`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<String>,
-    /// `shadow` counts and reports but denies nothing, `off` does not even count.
+    /// Whether the rule denies requests, only reports what it would deny, or is switched off.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "enforce"))]
     pub mode: Mode,
-    /// What happens when a shared store does not answer: the same limit in the memory of this process if not said.
+    /// What to do when a shared store does not answer. Default: the limits continue in the memory of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_failure: Option<OnStoreFailure>,
-    /// What its answers say.
+    /// The contents of responses.
     #[serde(default, skip_serializing_if = "is_default")]
     pub response: Response,
-    /// The store that keeps its counts: `default` if not said.
+    /// The store for the counts of this rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "default"))]
     pub store: Option<String>,
-    /// How closely nodes that share a store agree: `exact` asks it each time, `leased` takes a slice of the limit in
-    /// advance and never lets more pass, `async` decides at once and tells the others after, with an error.
+    /// How closely nodes that share a store agree: `exact` asks the store for each request, `leased` takes slices of the limit
+    /// in advance and never exceeds it, `async` decides locally and updates the store afterwards, so that the limit can be
+    /// exceeded.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "exact"))]
     pub consistency: Consistency,
-    /// On a Redis Cluster, counts of the same tag and key have one slot: limits of this rule, and of others with this tag,
-    /// are then decided at one instant. Without it each limit has its own slot.
+    /// On a Redis Cluster, the hash tag for the slot: limits with the same tag and key are kept in one slot and decided
+    /// atomically, also those of other rules. Default: each limit has its own slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_tag: Option<String>,
-    /// Whether it denies only if every rule of this kind that applies to the request would deny.
+    /// Whether the rule denies a request only if all rules with `quota: true` that match it would deny it.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub quota: bool,
-    /// Names of limits that do not apply where this rule does. A rule that blocks or does not limit goes by its own name.
+    /// Names of limits that do not apply to a request that this rule matches. A rule with `action: block` or
+    /// `action: unlimited` is replaced by its own name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-    /// What its metrics tell apart beside the rule.
+    /// Labels of the metrics of this rule.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metrics: Metrics,
-    /// Anything that Envoy shall hand on as dynamic metadata.
+    /// Any value, passed to Envoy as dynamic metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Value>,
-    /// What its counts are kept under, if that is not its name and key: so it is for rules from files of
-    /// envoyproxy/ratelimit.
+    /// The identity of the counts, where it is not the name and key: for rules from files of envoyproxy/ratelimit.
     #[serde(skip)]
     pub(crate) counted_by: Option<CountedBy>,
 }
 
-/// What the counts of a rule from a file of envoyproxy/ratelimit are kept under, whatever the rule is called: its domain, the
-/// unit of its limit and all entries, so that adding or renaming rules resets no count.
+/// The identity of the counts of a rule from a file of envoyproxy/ratelimit: its domain, the unit of its limit and all
+/// entries, but not its name, so that adding or renaming rules resets no count.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CountedBy {
     pub(crate) unit: &'static str,
     pub(crate) entries: Vec<CountedEntry>,
 }
 
-/// An entry on the way to a descriptor.
+/// An entry on the path to a descriptor.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CountedEntry {
     pub(crate) key: String,
-    /// Its place among the entries, from 0, if the key stands there more than once.
+    /// The index among the entries, from 0, if several have this key.
     pub(crate) place: Option<u32>,
-    /// The pattern that all its values are counted under together; each value by itself if there is none.
+    /// The pattern whose values share one count. `None` counts each value by itself.
     pub(crate) pattern: Option<String>,
 }
 
-/// Which requests a rule applies to: those that meet all of these.
+/// Conditions of a rule. A request must meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Match {
-    /// Entries of the descriptor.
+    /// Entries that the descriptor of the request must have.
     #[serde(skip_serializing_if = "is_default")]
     pub entries: Entries,
-    /// HTTP methods.
+    /// The HTTP method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Value>,
-    /// The host that was asked, without its port.
+    /// The requested host, without the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Value>,
-    /// The path, without the query and the fragment. A path that servers read differently, like `/x/..%2flogin`, matches
-    /// if it is like this in any of its forms; `except` leaves it out only if all of them are excepted.
+    /// The path, without query and fragment. A path that servers interpret differently, like `/x/..%2flogin`, matches if any
+    /// of its forms does; `except` excludes it only if it excludes all forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
-    /// Whether capital and small letters of a path are told apart, here and in the rule's key: `exact` if not said.
+    /// Whether `path`, and the path in the key of the rule, are case-sensitive.
     #[serde(skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "exact"))]
     pub path_case: PathCase,
-    /// Headers by name.
+    /// Headers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub header: BTreeMap<String, Value>,
-    /// Cookies by name.
+    /// Cookies, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookie: BTreeMap<String, Value>,
-    /// Parameters of the query by name.
+    /// Query parameters, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, Value>,
-    /// Networks that the client's address is in, like `10.0.0.0/8`.
+    /// Networks of clients, like `10.0.0.0/8`. The address of the client must be in one of them.
     #[serde(skip_serializing_if = "is_default")]
     pub address: OneOrMany<String>,
-    /// An expression that must be true.
+    /// An expression that must be true. If it fails, the rule does not match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
 }
 
-/// Whether capital and small letters of a path are told apart.
+/// Whether paths are case-sensitive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathCase {
-    /// `/LOGIN` and `/login` are two paths.
+    /// Case-sensitive: `/LOGIN` and `/login` are different paths.
     #[default]
     Exact,
-    /// They are one, as they are for servers that ignore the case of paths.
+    /// Case-insensitive, for servers that ignore the case of paths.
     Ignore,
 }
 
-/// Entries of a descriptor: a map of those it must have among others, or a list of exactly those it has, in order.
+/// Entries of a descriptor: a map of entries that it must contain, or the list of all its entries in order.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Entries {
-    /// These, and any others.
+    /// Entries that the descriptor must contain, among any others.
     Among(BTreeMap<String, Value>),
-    /// These and no others, in this order. Each is a map of one entry.
+    /// All entries of the descriptor, in this order. Each item is a map with one entry.
     Exactly(Vec<BTreeMap<String, Value>>),
 }
 
@@ -257,90 +271,90 @@ impl Default for Entries {
     }
 }
 
-/// What a value must be: text, in which `*` stands for anything; or one of several.
+/// A pattern for a value: text in which `*` matches any characters, also none; or a list of such texts.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
-    /// This text. `*` alone asks only that there is a value.
+    /// The pattern. `*` alone matches any value.
     Is(String),
-    /// One of these.
+    /// Several patterns. One of them must match.
     OneOf(Vec<String>),
-    /// Like `is`, but like none of `except`.
+    /// A pattern with exceptions.
     But(But),
 }
 
-/// A value with exceptions.
+/// A pattern for a value, with exceptions.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct But {
-    /// What it must be.
+    /// The pattern that the value must match.
     pub is: String,
-    /// What it must not be.
+    /// Patterns that the value must not match.
     pub except: Arc<[String]>,
 }
 
-/// A part of a key.
+/// A part of a key: a property of the request that has its own count for each value.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyPart {
-    /// The client's address, cut to the prefix of `client_address`.
+    /// The address of the client, cut to the prefix lengths of `client_address`.
     Address,
     /// The HTTP method.
     Method,
-    /// The host.
+    /// The requested host, without the port.
     Host,
-    /// The path.
+    /// The path, decoded.
     Path,
-    /// An entry of the descriptor.
+    /// The value of the entry with this key.
     Entry(String),
-    /// The entry at this place of the descriptor, from 0, for descriptors that have a key twice.
+    /// The value of the entry at this index of the descriptor, from 0: for descriptors in which a key occurs twice.
     EntryAt(u32),
-    /// A header.
+    /// The first value of the header with this name.
     Header(String),
-    /// A cookie.
+    /// The first value of the cookie with this name.
     Cookie(String),
-    /// A parameter of the query.
+    /// The first value of the query parameter with this name.
     Query(String),
-    /// The text that an expression gives.
+    /// The result of an expression: text, a whole number, or true or false.
     Expression(String),
 }
 
-/// What becomes of a request that lacks a part of the key of a rule.
+/// What a rule does with a request that lacks a part of its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// The rule does not count it. Where clients choose whether to send the part, they evade the rule by leaving it out.
+    /// Ignores the request. A client can then evade the rule by leaving the part out.
     #[default]
     Skip,
-    /// All such requests count as one.
+    /// Counts all such requests together, as one key.
     Share,
-    /// The rule denies it.
+    /// Denies the request.
     Deny,
 }
 
-/// What a rule does to a request it applies to.
+/// The effect of a rule on the requests that it matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Counts it.
+    /// Counts the request and denies it beyond the limit.
     #[default]
     Limit,
-    /// Denies it.
+    /// Denies the request.
     Block,
-    /// Lets it pass and tells so. Rules beside it still apply.
+    /// Admits the request and reports it as unlimited. Other rules still apply.
     Unlimited,
 }
 
-/// How closely nodes that share a store agree.
+/// How closely nodes that share a store agree on a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
-    /// The store decides every request.
+    /// Each request is decided by the store.
     #[default]
     Exact,
-    /// A node takes a slice of the limit in advance and spends it by itself. Never more passes than the limit.
+    /// A node takes slices of the limit in advance and decides by itself. The limit is never exceeded.
     Leased,
-    /// A node decides by what it knows, and tells the store after.
+    /// A node decides by the counts that it knows, and updates the store afterwards. The limit can be exceeded.
     Async,
 }
 
@@ -364,30 +378,30 @@ impl std::fmt::Display for Consistency {
     }
 }
 
-/// What Envoy is told of a rule that blocks: a limit of 0 units. Files of envoyproxy/ratelimit have such limits, with a
-/// `requests_per_unit` of 0.
+/// The limit that is reported to Envoy for a rule with `action: block`: 0 units in a period. It stands for
+/// `requests_per_unit: 0` in files of envoyproxy/ratelimit.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ToldAs {
-    /// The period of that limit, like `minute` or `10s`.
+pub struct ReportAs {
+    /// The period of the reported limit, like `minute` or `10s`.
     pub per: String,
-    /// Its name in Envoy's `current_limit`: none if not said.
+    /// The name of the reported limit in `current_limit`. Default: no name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// A limit: `100/minute`, or an algorithm with its numbers.
+/// A limit: a rate like `100/minute`, or an algorithm with its parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Limit {
-    /// `100/minute` is gcra with a burst of 100.
+    /// A rate. `100/minute` is `gcra` with a burst of 100.
     Rate(String),
-    /// An algorithm with its numbers.
+    /// An algorithm with its parameters.
     Numbers(Box<Numbers>),
 }
 
 impl Limit {
-    /// Its own name, if it has one.
+    /// Returns its own name, if it has one.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Limit::Numbers(numbers) => numbers.name.as_deref(),
@@ -395,7 +409,7 @@ impl Limit {
         }
     }
 
-    /// The store that it names.
+    /// Returns the store that it names, if any.
     pub(crate) fn store(&self) -> Option<&str> {
         match self {
             Limit::Numbers(numbers) => numbers.store.as_deref(),
@@ -404,71 +418,71 @@ impl Limit {
     }
 }
 
-/// An algorithm with its numbers.
+/// An algorithm with its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Numbers {
-    /// Its name in `RateLimit-Policy` and in Envoy's `current_limit`: the rule's name if not said, but for rules with a
-    /// list of `entries`, which tell Envoy no name then, as envoyproxy/ratelimit does. Limits of one rule have different
-    /// names.
+    /// The name in `RateLimit-Policy` and in `current_limit` of Envoy. Default: the name of the rule, but no name for Envoy if
+    /// `entries` of the rule is a list, as in envoyproxy/ratelimit. Limits of one rule must have different names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `gcra` (if not said), `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`,
+    /// The algorithm: `gcra`, `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`,
     /// `sliced_window` or `calendar_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "gcra"))]
     pub algorithm: Option<String>,
-    /// Units and period, like `100/minute` or `5/10s`; or units alone, with `per_ns`.
+    /// Units and period, like `100/minute` or `5/10s`; or the units as a number, with `per_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateText>,
-    /// The period of `rate` in nanoseconds, if that is a number.
+    /// The period of `rate` in nanoseconds, if `rate` is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_ns: Option<u64>,
-    /// Units that pass at once from idle, of `gcra`: those of the rate if not said.
+    /// The burst of `gcra`: units that an idle key may take at once. Default: the units of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
-    /// Units that pass at once from idle, of `token_bucket` and `leaky_bucket`: those of the rate if not said.
+    /// The capacity of `token_bucket` and `leaky_bucket`: units that an idle key may take at once. Default: the units of the
+    /// rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
-    /// Units in a window, of the algorithms with windows, instead of `rate`.
+    /// Units in a window, for the algorithms with windows, instead of `rate`. Needs `window_ns` or `period`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The length of that window, in nanoseconds.
+    /// The length of the window in nanoseconds, with `limit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<u64>,
-    /// Slices of a `sliced_window`: 60 if not said.
+    /// The number of slices of a `sliced_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 60))]
     pub slices: Option<u64>,
-    /// Whether each key's `fixed_window` starts at an instant of its own.
+    /// Whether windows of `fixed_window` start at a different time for each key, so that not all keys reset at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub stagger: Option<bool>,
-    /// The period of a `calendar_window` whose units are in `limit`: `day`, `week`, `month` or `year`. With `rate` it is part
-    /// of that, as in `10000/month`.
+    /// The period of a `calendar_window` with `limit`: `day`, `week`, `month` or `year`. With `rate` it is part of the rate, as
+    /// in `10000/month`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
-    /// The time zone of a `calendar_window`, by its name in the IANA database, like `Europe/Berlin`.
+    /// The time zone of a `calendar_window`: a name of the IANA database like `Europe/Berlin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "UTC"))]
     pub time_zone: Option<String>,
-    /// When a `calendar_window` starts: of a day `HH:MM`, of a week a weekday, of a month 1 to 31 (its last day if it is
-    /// shorter), of a year `MM-DD`. Without it at midnight, on `monday`, on the 1st, on `01-01`.
+    /// The start of a `calendar_window`: `HH:MM` of a day, the weekday of a week, the day 1 to 31 of a month (the last day of
+    /// shorter months), `MM-DD` of a year. Default: `00:00`, `monday`, `1` or `01-01`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Anchor>,
-    /// The store that keeps its counts: the rule's if not said. A local bucket in `memory:` before a shared limit spares
-    /// the shared store what is denied anyway.
+    /// The store for the counts of this limit. Default: the store of the rule. A local limit in memory before a shared one
+    /// saves the shared store the requests that are denied locally.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
 }
 
-/// When a window of a calendar starts.
+/// The start of a calendar window.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Anchor {
-    /// A day of the month.
+    /// The day of a month.
     Day(u64),
-    /// `06:00`, `monday`, `15` or `04-01`.
+    /// A time of day, weekday, day of the month or date, like `06:00`, `monday`, `15` or `04-01`.
     Text(String),
 }
 
@@ -481,83 +495,83 @@ impl std::fmt::Display for Anchor {
     }
 }
 
-/// A rate as text, or its units alone.
+/// A rate as text, or its units as a number.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RateText {
-    /// `100/minute`.
+    /// Units and period, like `100/minute`.
     Text(String),
-    /// Units in each `per_ns`.
+    /// Units in each period of `per_ns`.
     Units(u64),
 }
 
-/// Whether a rule denies.
+/// Whether a rule is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It denies.
+    /// Counts and denies.
     #[default]
     Enforce,
-    /// It counts and reports what it would deny.
+    /// Counts and reports what it would deny, but denies nothing.
     Shadow,
-    /// It does nothing.
+    /// Does not count and does not deny.
     Off,
 }
 
-/// What happens to a request when the store does not answer.
+/// What to do with a request when the store does not answer.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreFailure {
-    /// It passes.
+    /// Admits the request.
     Allow,
-    /// It is denied, with 503.
+    /// Denies the request, with status 503 over HTTP.
     Deny,
-    /// It is decided in the memory of this process: the rule's limits go on there from the last state that the store reported.
-    /// With a limit of its own that one counts from the start of the outage.
+    /// Decides in the memory of the process: with a share of the limits of the rule, which continue from the last state that
+    /// the store reported, or with another limit, which starts empty.
     Local(Local),
 }
 
-/// The limit that decides while the store does not answer: `500/hour`, an algorithm with its numbers, or a share of the
-/// rule's own.
+/// The limit that applies while the store does not answer: a rate like `500/hour`, an algorithm with its parameters, or a
+/// share of the limits of the rule.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Local {
-    /// A share of the rule's own limits.
+    /// A share of the limits of the rule.
     Share(Share),
-    /// A limit of its own.
+    /// Another limit.
     Limit(Limit),
 }
 
-/// A share of the rule's own limits, which go on from the same share of the last state that the store reported.
+/// A share of the limits of the rule, continued from the same share of the last state that the store reported.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// `auto`: the limits divided by the number of nodes that use the store; or a fixed share like `1/4`.
+    /// `auto` for the limits divided by the number of nodes that use the store, or a fixed share like `1/4`.
     pub share: String,
 }
 
-/// What the answers of a rule say.
+/// The contents of the responses of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Response {
-    /// Which headers tell of limits. Over HTTP `standard` if not said; over Envoy's protocol none, since Envoy
-    /// writes its own.
+    /// The headers that report limits. Default: `standard` over HTTP, `none` over the protocol of Envoy, which adds its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<Headers>,
-    /// Whether clients learn nothing: no numbers, no names and no time to retry.
+    /// Whether responses hide the limit from clients: no numbers, no names and no `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub hidden: Option<bool>,
-    /// Whether a denial has a body of `application/problem+json`: true if not said.
+    /// Whether a denial has a body of type `application/problem+json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub problem: Option<bool>,
-    /// Up to how much is added at random to `Retry-After`, like `5s`, so that not all come back at once.
+    /// The maximum of a random time that is added to `Retry-After`, so that clients do not all retry at once: a duration like
+    /// `5s`, at most `1h`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_jitter: Option<String>,
 }
 
-/// A family of headers.
+/// A family of headers that report limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Headers {
@@ -565,39 +579,39 @@ pub enum Headers {
     Standard,
     /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
     Draft03,
-    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last in seconds from now.
     Legacy,
-    /// The same with `-Reset` in seconds since the epoch, as GitHub has it.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last as Unix time, as on GitHub.
     LegacyEpoch,
-    /// None but `Retry-After`.
+    /// No header but `Retry-After`.
     None,
 }
 
-/// What the metrics of a rule tell apart. The number of series is bounded: beyond it they are counted together.
+/// Labels of the metrics of a rule. The number of series is bounded; values beyond it are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// The names of entries whose values get series of their own.
+    /// Keys of entries. Each value of these entries has its own series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_entries: Vec<String>,
-    /// What the metrics that are named as in envoyproxy/ratelimit call the rule, level by level. If not said, this
-    /// follows from a list of entries; without one it is the rule's name.
+    /// The name of the rule in metrics of envoyproxy/ratelimit, one item for each level. Default: derived from `entries` if
+    /// that is a list, else the name of the rule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
 }
 
-/// One thing, or a list.
+/// One value, or a list of values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMany<T> {
-    /// One.
+    /// One value.
     One(T),
-    /// Several.
+    /// A list of values.
     Many(Vec<T>),
 }
 
 impl<T> OneOrMany<T> {
-    /// All of them.
+    /// Returns all values.
     pub fn as_slice(&self) -> &[T] {
         match self {
             OneOrMany::One(one) => std::slice::from_ref(one),

@@ -1,4 +1,4 @@
-//! Where counts are kept: the part of compiling that concerns stores, and what has to be known from outside for it.
+//! The stores of a configuration: how they are compiled, and the facts about them that callers provide.
 
 use tidegate_core::bounds::{KEYS_MAX, LOG_ENTRIES_MAX};
 use tidegate_core::{Limit, LimitExt};
@@ -9,30 +9,29 @@ use crate::json::quote;
 use crate::policy::{StorePlace, StoreSpec};
 use crate::schema;
 
-/// Reports what is behind the URL of a store that is not in memory, or what is wrong with it and how to fix that.
+/// Checks the URL of a store outside of this process. Returns facts about the store, or the problem and a remedy.
 pub type CheckStore = fn(&str) -> Result<StoreFacts, (String, String)>;
 
-/// What a configuration needs to know of a store that is not in memory.
+/// Facts about a store outside of this process, from its URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreFacts {
-    /// Whether it keeps states in slots that a hash tag chooses.
+    /// Whether hash tags choose the slot of a state, as on a Redis Cluster.
     pub has_slots: bool,
-    /// Whether a password stands in its URL.
+    /// Whether the URL contains a password.
     pub has_password: bool,
 }
 
-/// The value of a variable of the environment.
+/// Returns the value of an environment variable, or `None` if it is not set or not text.
 pub type LookUp = fn(&str) -> Option<String>;
 
-/// What a configuration does not say of stores, and those who use it know.
+/// Facts about stores that are not in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outside {
-    /// Whether a URL is that of a store elsewhere, and what is wrong with it; without this, all stores are in memory.
+    /// Checks the URLs of stores outside of this process. With `None`, all stores must be in memory.
     pub check_store: Option<CheckStore>,
-    /// Looks up a variable of the environment that stands for a URL. Without this, such URLs are not checked.
+    /// Looks up an environment variable that holds a URL. With `None`, such URLs are not checked.
     pub variable: Option<LookUp>,
-    /// Whether the default store is another than the memory of this process where the configuration does not say; nothing if
-    /// that is not known.
+    /// Whether the default store is outside of this process if the configuration does not set its URL. `None` if unknown.
     pub default_is_elsewhere: Option<bool>,
 }
 
@@ -45,7 +44,7 @@ impl Compiler<'_, '_> {
         let default = schema::Store::default();
         let mut stores = vec![self.store("default", config.stores.get("default").unwrap_or(&default))];
         for (name, store) in config.stores.iter().filter(|(name, _)| *name != "default") {
-            self.check_name("the name of a store", name, &child("/stores", name));
+            self.check_name("store name", name, &child("/stores", name));
             stores.push(self.store(name, store));
         }
         stores
@@ -57,7 +56,7 @@ impl Compiler<'_, '_> {
         let place = match store.url.as_deref() {
             Some(url) if is_memory(url) => Some(StorePlace::Memory),
             Some(url) => self.store_elsewhere(url, store, &pointer, &mut facts),
-            // Where the default store is can be said elsewhere.
+            // The place of the default store can be set outside of the configuration.
             None => (name != "default").then_some(StorePlace::Memory),
         };
         StoreSpec {
@@ -69,7 +68,7 @@ impl Compiler<'_, '_> {
         }
     }
 
-    /// The place of a store that is not said to be in memory, if it is one.
+    /// Returns the place of a store whose URL is not that of memory, if the URL is valid.
     fn store_elsewhere(
         &mut self,
         written: &str,
@@ -79,34 +78,34 @@ impl Compiler<'_, '_> {
     ) -> Option<StorePlace> {
         for (field, is_set) in [("keys", store.keys.is_some()), ("log_entries", store.log_entries.is_some())] {
             if is_set {
-                let message = format!("{field}: only a store in memory is sized");
-                self.diagnostics.error(&child(pointer, field), message, format!("leave out {field}"));
+                let message = format!("{field}: only allowed for a store in memory");
+                self.diagnostics.error(&child(pointer, field), message, format!("remove {field}"));
             }
         }
         let at = child(pointer, "url");
         let Some(check) = self.outside.check_store else {
-            let message = format!("url: `{}` is not a store that there is", quote(written));
+            let message = format!("url: unknown store type `{}`", quote(written));
             self.diagnostics.error(&at, message, "write memory:");
             return None;
         };
         let url = match variable(written) {
             None => written.to_owned(),
             Some("") => {
-                let message = "url: a variable of the environment has a name of letters, digits and underscores";
-                self.diagnostics.error(&at, message, "write its name and nothing else, like url: $REDIS_URL");
+                let message = "url: names of environment variables have only letters, digits and underscores";
+                self.diagnostics.error(&at, message, "write the name alone, like url: $REDIS_URL");
                 return None;
             }
             Some(name) => match self.outside.variable {
-                // Who only checks need not have the secrets of who serves.
+                // A check need not have the secrets of the server.
                 None => return Some(StorePlace::At(written.into())),
                 Some(look_up) => look_up(name).or_else(|| {
-                    let message = format!("url: there is no variable `{name}` in the environment, or it is not text");
-                    self.diagnostics.error(&at, message, "set it, or write the URL here");
+                    let message = format!("url: the environment variable `{name}` is not set, or is not valid text");
+                    self.diagnostics.error(&at, message, "set it, or write the URL instead");
                     None
                 })?,
             },
         };
-        // Where nothing is shared, a variable can say so.
+        // The variable may name memory too.
         if is_memory(&url) {
             return Some(StorePlace::Memory);
         }
@@ -133,13 +132,13 @@ impl Compiler<'_, '_> {
         let Some(name) = name else { return 0 };
         self.stores.iter().position(|store| *store.name == *name).unwrap_or_else(|| {
             let names: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
-            let message = format!("store: there is no `{}`", quote(name));
-            self.diagnostics.error(pointer, message, format!("name one of {}, or add it to stores", names.join(", ")));
+            let message = format!("store: unknown store `{}`", quote(name));
+            self.diagnostics.error(pointer, message, format!("use one of {}, or add it to stores", names.join(", ")));
             0
         })
     }
 
-    /// Refuses what an algorithm cannot do without letting too much pass.
+    /// Refuses a consistency that the algorithm does not support.
     pub(crate) fn check_consistency(&mut self, rule: &schema::Rule, limit: &Limit, pointer: &str) {
         let (can, those) = match rule.consistency {
             schema::Consistency::Exact => (true, ""),
@@ -147,8 +146,8 @@ impl Compiler<'_, '_> {
             schema::Consistency::Async => (limit.can_be_copied(), ", fixed_window, calendar_window or sliding_counter"),
         };
         if !can {
-            let message = format!("consistency: {} cannot be {}", limit.algorithm(), rule.consistency);
-            let hint = format!("leave it out, or use gcra, token_bucket, leaky_bucket{those}");
+            let message = format!("consistency: {} does not support {}", limit.algorithm(), rule.consistency);
+            let hint = format!("remove it, or use gcra, token_bucket, leaky_bucket{those}");
             self.diagnostics.error(pointer, message, hint);
         }
     }
@@ -157,8 +156,8 @@ impl Compiler<'_, '_> {
         let tag = tag?;
         self.check_name("hash_tag", tag, pointer);
         if tag.contains(['{', '}']) {
-            let message = format!("hash_tag: `{}` has braces, which stand around it already", quote(tag));
-            self.diagnostics.error(pointer, message, "leave them out");
+            let message = format!("hash_tag: `{}` contains braces, which are added automatically", quote(tag));
+            self.diagnostics.error(pointer, message, "remove them");
         }
         Some(tag.into())
     }
@@ -168,15 +167,15 @@ fn is_memory(url: &str) -> bool {
     matches!(url, "memory" | "memory:" | "memory://")
 }
 
-/// Whether slices of a limit can be leased, rather than each unit be asked for.
+/// Returns whether nodes can lease slices of a limit. If not, each unit is taken from the store.
 #[must_use]
 pub fn can_be_leased(limit: &Limit) -> bool {
     let least = if limit.algorithm().is_bucket() { LEASED_SPAN_MIN } else { LEASED_WINDOW_MIN };
     limit.can_lease() && limit.units() >= LEASED_UNITS_MIN && limit.period() >= least
 }
 
-/// The variable of the environment that stands for a URL, as in `$REDIS_URL` and `${REDIS_URL}`. An empty name is none that
-/// a variable can have.
+/// Returns the name of the environment variable in `$REDIS_URL` or `${REDIS_URL}`, empty if it is not a valid name. Returns
+/// `None` for any other text.
 fn variable(url: &str) -> Option<&str> {
     let name = url.strip_prefix('$')?;
     let name = name.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(name);

@@ -62,7 +62,7 @@ fn a_short_block_ends_no_long_one() {
 #[test]
 fn penalties_hold_on_all_nodes() {
     let redis = Server::start(&Setup::default());
-    let rule = "name: strict, key: {entry: user}, for: 1h, limit: {algorithm: fixed_window, rate: 3/1s}";
+    let rule = "name: strict, key: {entry: user}, penalty: 1h, limit: {algorithm: fixed_window, rate: 3/1s}";
     let fleet = fleet(&redis, &[rule]);
     let ann = ("user", "ann");
     let denied = (0..100).any(|number| check(fleet.node(number), ann) == Denied);

@@ -72,7 +72,7 @@ fn jump(seconds: &str, after: impl Fn(&Fleet)) {
     let rule =
         |name: &str, rest: String| format!("name: {name}, key: {{entry: {name}}}, on_store_failure: deny, {rest}");
     let limited = |name: &&str| rule(name, format!("limit: {{algorithm: {name}, rate: {rate}}}"));
-    let penalised = rule(PENALISED, format!("limit: {rate}, for: {WINDOW_MILLIS}ms"));
+    let penalised = rule(PENALISED, format!("limit: {rate}, penalty: {WINDOW_MILLIS}ms"));
     let leased = format!("{{algorithm: fixed_window, rate: {LEASED_LIMIT}/{WINDOW_MILLIS}ms}}");
     let leased = rule(LEASED, format!("limit: {leased}, consistency: leased"));
     let rules: Vec<String> = ALGORITHMS.iter().map(limited).chain([penalised, leased]).collect();

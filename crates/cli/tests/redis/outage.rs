@@ -292,7 +292,7 @@ fn each_window_that_begins_in_an_outage_adds_the_limit_for_each_node() {
 fn penalties_that_a_node_has_seen_hold() {
     let redis = Server::start(&Setup::default());
     let url = format!("redis://127.0.0.1:{}", redis.port);
-    let fleet = Fleet::start(1, &shared(&url, &["name: strict, key: {entry: user}, limit: 1/hour, for: 10m"]));
+    let fleet = Fleet::start(1, &shared(&url, &["name: strict, key: {entry: user}, limit: 1/hour, penalty: 10m"]));
     let node = fleet.node(0);
     while check(node, USER) != Said::Denied {}
     assert!(!inspect(node, USER)["penalised_ns"].is_null(), "{}", inspect(node, USER));

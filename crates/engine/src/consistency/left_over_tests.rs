@@ -170,7 +170,7 @@ async fn a_store_that_is_let_go_is_closed() {
 fn strict(server: &Server) -> [Engine; 2] {
     let text = format!(
         "stores: {{far: {{url: \"redis://127.0.0.1:{}?timeout=5s\"}}}}
-domains: {{api: {{rules: [{{name: strict, store: far, limit: 1/30d, for: 1h, on_store_failure: deny}}]}}}}",
+domains: {{api: {{rules: [{{name: strict, store: far, limit: 1/30d, penalty: 1h, on_store_failure: deny}}]}}}}",
         server.port
     );
     [(); 2].map(|()| {

@@ -124,7 +124,7 @@ fn a_rule_counts_an_overload_once_for_each_request() {
 
 #[test]
 fn a_penalty_holds_in_this_process_while_its_store_does_not_answer() {
-    let all = settled("{name: strict, limit: 1/minute, for: 10m}", 4);
+    let all = settled("{name: strict, limit: 1/minute, penalty: 10m}", 4);
     assert_eq!(all[0].denial, None);
     assert_eq!(all[1].denial, Some(Denial::Penalty));
     for settled in &all[1..] {

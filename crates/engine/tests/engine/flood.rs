@@ -150,8 +150,9 @@ const LIMITS: [&str; 7] = [
 
 /// An engine whose only rule has this limit, and whose store is full.
 fn full_engine(limit: &str) -> (Engine, FakeClock) {
-    let (engine, clock) =
-        engine(&format!("domains: {{api: {{rules: [{{name: r, key: {{entry: user}}, limit: {limit}, for: 2d}}]}}}}"));
+    let (engine, clock) = engine(&format!(
+        "domains: {{api: {{rules: [{{name: r, key: {{entry: user}}, limit: {limit}, penalty: 2d}}]}}}}"
+    ));
     (0..6 * KEYS).for_each(|user| while check(&engine, &format!("old{user}"), None) {});
     (engine, clock)
 }

@@ -10,7 +10,7 @@ use crate::bench::{Bench, PER_USER, at_once, entries, remaining};
 
 #[test]
 fn a_penalty_outlasts_the_limit() {
-    let bench = Bench::new(&PER_USER.replace("limit:", "for: 10m\n  limit:"));
+    let bench = Bench::new(&PER_USER.replace("limit:", "penalty: 10m\n  limit:"));
     for _ in 0..3 {
         assert!(bench.one(&[("user", "ann")]).is_allowed());
     }
@@ -58,7 +58,7 @@ fn responses_are_counted_when_they_are_reported() {
   key: address
   limit: {algorithm: sliding_log, rate: 2/minute}
   count: response.status == 401
-  for: 5m
+  penalty: 5m
 ",
     );
     let http = Http { path: "/login", method: "POST", address: Some("192.0.2.1".parse().unwrap()), ..Http::default() };
@@ -93,7 +93,7 @@ fn a_rule_reports_units_once_whatever_its_limits_are() {
 
 #[test]
 fn who_waits_as_long_as_a_penalised_answer_says_passes() {
-    let bench = Bench::new(&PER_USER.replace("limit:", "for: 5s\n  limit:"));
+    let bench = Bench::new(&PER_USER.replace("limit:", "penalty: 5s\n  limit:"));
     for _ in 0..3 {
         bench.one(&[("user", "ann")]);
     }
@@ -110,7 +110,7 @@ fn who_waits_as_long_as_a_penalised_answer_says_passes() {
 
 #[test]
 fn who_is_penalised_when_a_reload_makes_penalties_shorter_waits_as_long_as_the_answer_says() {
-    let strict = |length: &str| PER_USER.replace("limit:", &format!("for: {length}\n  limit:"));
+    let strict = |length: &str| PER_USER.replace("limit:", &format!("penalty: {length}\n  limit:"));
     let bench = Bench::new(&strict("10m"));
     for _ in 0..4 {
         bench.one(&[("user", "ann")]);
@@ -133,7 +133,7 @@ fn a_response_is_counted_once_by_a_rule_of_several_limits() {
 
 #[test]
 fn a_rule_does_not_shorten_what_an_operator_imposed() {
-    let bench = Bench::new("- {name: login, limit: 1/minute, count: response.status == 401, for: 5m}");
+    let bench = Bench::new("- {name: login, limit: 1/minute, count: response.status == 401, penalty: 5m}");
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
     at_once(bench.engine.block(&request, Duration::from_secs(86_400))).unwrap();
     at_once(bench.engine.report(&request, &Response { status: 401, ..Response::default() })).unwrap();
@@ -173,7 +173,7 @@ fn people_inspect_reset_grant_and_block_keys() {
 fn a_quota_that_is_penalised_leaves_the_others() {
     let bench = Bench::new(
         "
-- {name: free, quota: true, limit: 1/minute, for: 10m}
+- {name: free, quota: true, limit: 1/minute, penalty: 10m}
 - {name: paid, quota: true, limit: 3/minute}
 ",
     );
@@ -191,7 +191,7 @@ fn a_quota_that_is_penalised_leaves_the_others() {
 
 #[test]
 fn a_penalised_key_gets_back_what_it_gives_back() {
-    let bench = Bench::new(&PER_USER.replace("limit:", "for: 10m\n  limit:"));
+    let bench = Bench::new(&PER_USER.replace("limit:", "penalty: 10m\n  limit:"));
     for _ in 0..4 {
         bench.one(&[("user", "ann")]);
     }

@@ -152,7 +152,7 @@ fn bad_requests_are_refused_with_the_reason() {
 /// Nobody escapes a limit, or is shut out, by a long value.
 #[test]
 fn a_long_key_counts_as_any_other() {
-    let bench = Bench::new("- {name: user, key: [{entry: user}, {entry: org}], limit: 2/minute, for: 1m}");
+    let bench = Bench::new("- {name: user, key: [{entry: user}, {entry: org}], limit: 2/minute, penalty: 1m}");
     let limit = "2/minute".parse().unwrap();
     let own = OwnLimit { limit: Some(limit), shown: Shown { units: 2, period_ns: 60_000_000_000 } };
     let ask = |user: &str, limit| {
@@ -203,7 +203,7 @@ fn a_request_without_a_part_of_the_key_is_skipped_shared_or_denied() {
         let expected = if fields.contains("shadow") { (0, 2) } else { (counts.denied, 0) };
         assert_eq!((counts.denied, counts.shadow_denied), expected, "{fields}");
     }
-    let bench = Bench::new(&rule("missing: share, for: 10m"));
+    let bench = Bench::new(&rule("missing: share, penalty: 10m"));
     assert_eq!([ask(&bench, ""), ask(&bench, "")], [None, Some(Denial::Penalty)]);
     assert_eq!(ask(&bench, "session=a"), None);
     let request = Request { domain: "api", descriptors: &[Descriptor::default()], http: None, cost: 1 };
@@ -215,7 +215,7 @@ fn a_request_without_a_part_of_the_key_is_skipped_shared_or_denied() {
 #[test]
 fn a_cost_that_cannot_be_computed_denies() {
     const RULES: &str = "
-- {name: bytes, key: [{entry: user}], limit: 5/hour, for: 10m, count_denied: true, cost: int(entries.bytes) * cost}
+- {name: bytes, key: [{entry: user}], limit: 5/hour, penalty: 10m, count_denied: true, cost: int(entries.bytes) * cost}
 - {name: all, limit: 9/hour}
 ";
     let bench = Bench::new(RULES);
@@ -242,7 +242,7 @@ fn a_cost_that_cannot_be_computed_denies() {
     assert_eq!(at_once(bench.engine.reset(&request)), Ok(2), "its key is known");
     assert_eq!(remaining(&with(&bench, "1")), [4, 8]);
 
-    bench.install(&RULES.replace("for: 10m", "mode: shadow"));
+    bench.install(&RULES.replace("penalty: 10m", "mode: shadow"));
     assert!(with(&bench, "x").is_allowed());
     assert_eq!(bench.engine.rules()[0].counts.shadow_denied, 1);
     bench.install("- {name: bytes, limit: 5/hour, count: response.status == 401, cost: int(entries.bytes)}");

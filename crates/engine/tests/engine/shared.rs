@@ -81,7 +81,7 @@ async fn a_key_that_stays_denied_takes_nothing() {
     for place in PLACES {
         for mode in ["enforce", "shadow"] {
             let rule = format!("mode: {mode}, limit: 9/30d, {place}");
-            let node = Node::start(&redis, &format!("for: 1h, {rule}")).await;
+            let node = Node::start(&redis, &format!("penalty: 1h, {rule}")).await;
             assert!(node.take(5).await.is_allowed());
             for units in [5, 1, 1] {
                 node.penalised(units).await;
@@ -111,7 +111,7 @@ async fn what_denies_a_key_for_longest_is_told() {
             ("1h", None, 5, HOUR * 79, HOUR * 80),
             ("5m", Some(HOUR), 5, HOUR * 79, HOUR * 80),
         ] {
-            let node = Node::start(&redis, &format!("for: {penalty}, limit: 9/30d, {place}")).await;
+            let node = Node::start(&redis, &format!("penalty: {penalty}, limit: 9/30d, {place}")).await;
             let case = format!("{penalty} {block:?} {units} {place}");
             node.take(5).await;
             let tripped = node.penalised(5).await;
@@ -143,7 +143,7 @@ async fn a_penalty_that_is_longer_than_its_rule_says_is_cut() {
     // Redis itself cuts what it is asked for together with a limit; here it is asked for the penalty alone.
     let alone = ["store: far, consistency: async", "store: far, consistency: async, hash_tag: pair"];
     for place in PLACES.into_iter().chain(alone) {
-        let rule = |length: &str| format!("for: {length}, limit: 9/30d, {place}");
+        let rule = |length: &str| format!("penalty: {length}, limit: 9/30d, {place}");
         let node = Node::start(&redis, &rule("1h")).await;
         node.take(5).await;
         node.penalised(5).await;

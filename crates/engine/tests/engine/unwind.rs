@@ -76,7 +76,8 @@ fn a_panic_under_a_lock_leaves_the_key_to_others() {
 #[test]
 fn a_panic_while_a_penalty_is_looked_up_becomes_the_rules_own_choice_too() {
     for (choice, denial) in [("allow", None), ("deny", Some(Denial::StoreFailure))] {
-        let (engine, clock) = engine(&format!("{{name: all, limit: 1/minute, for: 1h, on_store_failure: {choice}}}"));
+        let (engine, clock) =
+            engine(&format!("{{name: all, limit: 1/minute, penalty: 1h, on_store_failure: {choice}}}"));
         clock.break_after(0);
         let outcome = check(&engine);
         assert_eq!((outcome.denial(), counted_as_failed(&engine)), (denial, 1), "{choice}");
@@ -90,7 +91,7 @@ fn a_panic_while_a_penalty_is_looked_up_becomes_the_rules_own_choice_too() {
 
 #[test]
 fn who_is_denied_for_want_of_a_store_is_not_penalised() {
-    let (engine, clock) = engine("{name: all, limit: 2/minute, for: 1h, on_store_failure: deny}");
+    let (engine, clock) = engine("{name: all, limit: 2/minute, penalty: 1h, on_store_failure: deny}");
     // The penalty is looked up, and then the clock is read for the charge.
     clock.break_after(1);
     let denials = [check(&engine), check(&engine)].map(|outcome| outcome.denial());
@@ -100,8 +101,9 @@ fn who_is_denied_for_want_of_a_store_is_not_penalised() {
 
 #[test]
 fn a_rule_counts_a_request_that_failed_once() {
-    let (engine, clock) =
-        engine("{name: all, limits: [2/minute, {name: day, rate: 100/day}], for: 1h, count: response.status == 503}");
+    let (engine, clock) = engine(
+        "{name: all, limits: [2/minute, {name: day, rate: 100/day}], penalty: 1h, count: response.status == 503}",
+    );
     let two = Request { descriptors: &[Descriptor::default(); 2], ..request() };
     clock.break_after(0);
     at_once(engine.check(&two)).unwrap();

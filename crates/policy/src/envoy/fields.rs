@@ -1,4 +1,4 @@
-//! The keys of those files, where they belong, and their types.
+//! The keys of files of envoyproxy/ratelimit, their places and types.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub(super) const RATE_LIMIT_KEYS: &[&str] =
     &["unit", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "burst", "count_denied"];
 pub(super) const REPLACES_KEYS: &[&str] = &["name"];
 
-/// Reads the fields of maps and says what is wrong with them.
+/// Reads the fields of maps and reports problems.
 pub(super) struct Fields<'a> {
     pub(super) file: &'a Arc<str>,
     pub(super) problems: &'a mut Problems,
 }
 
 impl Fields<'_> {
-    /// Unknown keys are errors. A known key in a place where it does nothing is accepted, as the reference server
-    /// accepts it, and told of.
+    /// Reports unknown keys as errors. A known key in a place where it has no effect is a warning, because the reference
+    /// server accepts it.
     pub(super) fn check_keys(&mut self, node: &Node, here: &[&str], place: &str) {
         let everywhere = || [ROOT_KEYS, DESCRIPTOR_KEYS, RATE_LIMIT_KEYS].concat();
         for Pair { key, mark, .. } in node.pairs() {
@@ -45,20 +45,20 @@ impl Fields<'_> {
                 continue;
             }
             if key.kind != Type::Text {
-                let message = format!("a key in {place} is {}", key.describe());
-                self.error(*mark, message, format!("keys are text: {}", suggest(&key.text, here.iter().copied())));
+                let message = format!("a key {place} is {}", key.describe());
+                self.error(*mark, message, format!("keys must be text: {}", suggest(&key.text, here.iter().copied())));
             } else if everywhere().contains(&&*key.text) {
-                let message = format!("`{}` does nothing in {place}", key.text);
+                let message = format!("`{}` has no effect {place}", key.text);
                 let hint = format!("move it to {}, or remove it", home(&key.text));
                 self.problems.warning(at(self.file, *mark), message, hint);
             } else {
-                let message = format!("unknown key `{}` in {place}", quote(&key.text));
+                let message = format!("unknown key `{}` {place}", quote(&key.text));
                 self.error(*mark, message, suggest(&key.text, here.iter().copied()));
             }
         }
     }
 
-    /// Text; numbers and switches are taken as they were written, as the reference server takes them.
+    /// Returns text. Whole numbers and booleans are taken as written, like the reference server does.
     pub(super) fn text(&mut self, node: &Node, name: &str) -> Option<String> {
         let node = node.get(name)?;
         match &node.kind {
@@ -76,7 +76,7 @@ impl Fields<'_> {
         }
     }
 
-    /// A switch; those words that older YAML has for true and false will do.
+    /// Returns a flag. The words of YAML 1.1 for true and false are accepted.
     pub(super) fn flag(&mut self, node: &Node, name: &str) -> bool {
         let Some(node) = node.get(name) else { return false };
         let value = match &node.kind {
@@ -95,7 +95,7 @@ impl Fields<'_> {
         })
     }
 
-    /// A whole number of 32 bits; 0 if it is not there.
+    /// Returns a whole number of 32 bits, or 0 if the field is missing.
     pub(super) fn number(&mut self, node: &Node, name: &str) -> u32 {
         let Some(node) = node.get(name).filter(|node| !node.is_null()) else { return 0 };
         let value = match &node.kind {
@@ -130,7 +130,7 @@ impl Fields<'_> {
     }
 }
 
-/// A number as YAML 1.1 has it: digits may be grouped by `_`, and a leading 0 means octal.
+/// Reads a number of YAML 1.1: digits may be grouped by `_`, and a leading 0 means octal.
 fn whole_number(scalar: &Scalar) -> Option<u32> {
     let octal =
         scalar.text.len() > 1 && scalar.text.starts_with('0') && scalar.text.bytes().all(|b| b.is_ascii_digit());
@@ -144,7 +144,7 @@ fn whole_number(scalar: &Scalar) -> Option<u32> {
     }
 }
 
-/// Where a key does something.
+/// Returns the place where a key has an effect.
 fn home(key: &str) -> &'static str {
     if ROOT_KEYS.contains(&key) {
         "the top of the file"

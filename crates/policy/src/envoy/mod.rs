@@ -2,11 +2,13 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | from a file to a tree of descriptors, and what is wrong with it | here; keys and their types in `fields.rs` |
-//! | what goes before what at one level of the tree | `siblings.rs` |
+//! | from a file to a tree of descriptors, with its problems | here; keys and their types in `fields.rs` |
+//! | the order of descriptors at one level of the tree | `siblings.rs` |
+//! | warnings of limits that no request reaches | `hidden.rs` |
 //! | from the tree to rules | `rules.rs` |
 
 mod fields;
+mod hidden;
 mod rules;
 mod siblings;
 
@@ -22,20 +24,20 @@ use crate::load::{Assembly, Problems, at, list, suggest};
 use crate::yaml::{Kind, Mark, Node};
 use fields::{DESCRIPTOR_KEYS, Fields, RATE_LIMIT_KEYS, REPLACES_KEYS, ROOT_KEYS};
 
-/// All descriptors of a domain.
+/// The descriptors of a domain.
 pub(crate) type Tree = Vec<Descriptor>;
 
-/// A descriptor as the files have it.
+/// A descriptor, as written.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Default))]
 pub(crate) struct Descriptor {
     file: Arc<str>,
     document: usize,
-    /// Where it stands in its document.
+    /// The JSON pointer to it in its document.
     pointer: String,
     mark: Mark,
     key: String,
-    /// Empty if any value will do.
+    /// Empty if any value matches.
     value: String,
     limit: Option<RateLimit>,
     shadow_mode: bool,
@@ -47,7 +49,7 @@ pub(crate) struct Descriptor {
     descriptors: Vec<Descriptor>,
 }
 
-/// What `rate_limit` says.
+/// A `rate_limit`, as written.
 #[derive(Debug, Default)]
 struct RateLimit {
     mark: Mark,
@@ -68,12 +70,12 @@ const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "y
 pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, problems: &mut Problems) {
     let file = assembly.file(document);
     let mut fields = Fields { file: &file, problems };
-    fields.check_keys(root, ROOT_KEYS, "the top of the file");
+    fields.check_keys(root, ROOT_KEYS, "at the top of the file");
     let errors = fields.problems.errors();
     let domain = fields.text(root, "domain").unwrap_or_default();
     if domain.is_empty() && errors == fields.problems.errors() {
         let mark = root.pair("domain").map_or(root.mark, |pair| pair.mark);
-        fields.error(mark, "this file has no domain", "write `domain: …` at its top");
+        fields.error(mark, "the file has no domain", "add `domain: …` at the top");
     }
     let mut reader = Reader { document, fields, limits: 0 };
     let descriptors = reader.descriptors(root, "");
@@ -87,9 +89,9 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
         let before = tree.len();
         tree.extend(descriptors);
         if before > 0 {
-            // Only now are those of several files beside each other.
+            // Descriptors of several files are siblings only now.
             let mut fields = Fields { file: &file, problems };
-            tell_duplicates(tree, before, &mut fields);
+            report_duplicates(tree, before, &mut fields);
         }
     }
 }
@@ -97,7 +99,7 @@ pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, proble
 struct Reader<'a> {
     document: usize,
     fields: Fields<'a>,
-    /// How many there are, also bad ones.
+    /// The number of limits, including bad ones.
     limits: usize,
 }
 
@@ -114,7 +116,7 @@ impl Reader<'_> {
             let pointer = format!("{pointer}/descriptors/{index}");
             descriptors.extend(self.descriptor(item, pointer));
         }
-        tell_duplicates(&descriptors, 0, &mut self.fields);
+        report_duplicates(&descriptors, 0, &mut self.fields);
         descriptors
     }
 
@@ -124,12 +126,12 @@ impl Reader<'_> {
             self.fields.error(node.mark, message, "it must be a map with a `key`");
             return None;
         };
-        self.fields.check_keys(node, DESCRIPTOR_KEYS, "a descriptor");
+        self.fields.check_keys(node, DESCRIPTOR_KEYS, "in a descriptor");
         let errors = self.fields.problems.errors();
         let key = self.fields.text(node, "key").unwrap_or_default();
         if key.is_empty() && errors == self.fields.problems.errors() {
             let mark = node.pair("key").map_or(node.mark, |pair| pair.mark);
-            self.fields.error(mark, "a descriptor has no key", "write `key: …`, the key of the entry it is about");
+            self.fields.error(mark, "a descriptor has no key", "add `key: …`, the key of an entry");
         }
         let descriptor = Descriptor {
             file: self.fields.file.clone(),
@@ -150,9 +152,9 @@ impl Reader<'_> {
         if descriptor.share_threshold && !descriptor.value.contains('*') {
             let mark = node.get("share_threshold").map_or(node.mark, |node| node.mark);
             let message = "`share_threshold` is set, but the value has no `*`";
-            self.fields.error(mark, message, "remove it, or write a `*` into the value");
+            self.fields.error(mark, message, "remove it, or add a `*` to the value");
         }
-        // A rule without a key would only be found wrong once more.
+        // A rule without a key would only be reported again.
         Some(descriptor).filter(|descriptor| !descriptor.key.is_empty())
     }
 
@@ -173,7 +175,7 @@ impl Reader<'_> {
             return None;
         };
         let errors = self.fields.problems.errors();
-        self.fields.check_keys(node, RATE_LIMIT_KEYS, "`rate_limit`");
+        self.fields.check_keys(node, RATE_LIMIT_KEYS, "in `rate_limit`");
         let name = self.fields.text(node, "name").filter(|name| !name.is_empty());
         let mut limit = RateLimit {
             mark: node.mark,
@@ -184,20 +186,20 @@ impl Reader<'_> {
             ..RateLimit::default()
         };
         self.unit(node, &mut limit);
-        // Ours stand beside `unit` or on the descriptor.
+        // The fields of Tidegate may be beside `unit` or on the descriptor.
         for place in [descriptor, node] {
             limit.algorithm = self.fields.algorithm(place).or(limit.algorithm);
             limit.count_denied |= self.fields.flag(place, "count_denied");
             limit.burst = self.fields.burst(place).or(limit.burst);
         }
-        // A rule made of what is wrong would only be found wrong once more.
+        // A rule with errors would only be reported again.
         if errors != self.fields.problems.errors() {
             return None;
         }
         let requests = node.get("requests_per_unit").filter(|node| !node.is_null());
         if requests.is_none() && !limit.unlimited {
-            let message = "`rate_limit` has no `requests_per_unit`: that means 0, so every request is denied";
-            let hint = "write how many may pass, or `requests_per_unit: 0` if none may";
+            let message = "`rate_limit` has no `requests_per_unit`, which defaults to 0, so every request is denied";
+            let hint = "add `requests_per_unit`, or set it to 0 to deny all";
             self.fields.problems.warning(at(self.fields.file, node.mark), message, hint);
         }
         Some(limit)
@@ -209,13 +211,13 @@ impl Reader<'_> {
         let known = UNITS.into_iter().find(|unit| unit.eq_ignore_ascii_case(&written));
         match (limit.unlimited, known) {
             (true, Some(_)) => {
-                let message = format!("`unit` is `{}`, but the limit is unlimited", quote(&written));
+                let message = format!("`unit` is `{}`, but `unlimited` is true", quote(&written));
                 self.fields.error(mark, message, "remove one of them");
             }
             (true, None) => {}
             (false, Some(unit)) => limit.unit = unit,
             (false, None) if written.is_empty() => {
-                let hint = format!("write `unit: …` with one of {}, or `unlimited: true`", list(UNITS));
+                let hint = format!("add `unit` with one of {}, or `unlimited: true`", list(UNITS));
                 self.fields.error(mark, "`rate_limit` has no unit", hint);
             }
             (false, None) => {
@@ -238,13 +240,13 @@ impl Reader<'_> {
                 self.fields.error(item.mark, message, "write `- name: …`");
                 continue;
             }
-            self.fields.check_keys(item, REPLACES_KEYS, "`replaces`");
+            self.fields.check_keys(item, REPLACES_KEYS, "in `replaces`");
             let name = self.fields.text(item, "name").unwrap_or_default();
             if name.is_empty() {
-                self.fields.error(item.mark, "an item of `replaces` has no name", "write the name of another limit");
+                self.fields.error(item.mark, "an item of `replaces` has no name", "add the name of another limit");
             } else if own == Some(&name) {
-                let message = format!("`replaces` names `{}`, which is this limit itself", quote(&name));
-                self.fields.error(item.mark, message, "write the name of another limit");
+                let message = format!("`replaces` names `{}`, which is the same limit", quote(&name));
+                self.fields.error(item.mark, message, "use the name of another limit");
             } else {
                 names.push(name);
             }
@@ -253,8 +255,8 @@ impl Reader<'_> {
     }
 }
 
-/// Says which descriptors stand twice beside each other, of those from `start` on.
-fn tell_duplicates(descriptors: &[Descriptor], start: usize, fields: &mut Fields<'_>) {
+/// Reports descriptors with the same key and value at one level, of those from index `start` on.
+fn report_duplicates(descriptors: &[Descriptor], start: usize, fields: &mut Fields<'_>) {
     let mut seen: HashMap<(&str, &str), &Descriptor> = HashMap::new();
     for (index, descriptor) in descriptors.iter().enumerate() {
         let name = (descriptor.key.as_str(), descriptor.value.as_str());
@@ -264,7 +266,7 @@ fn tell_duplicates(descriptors: &[Descriptor], start: usize, fields: &mut Fields
         };
         if index >= start {
             let value = if name.1.is_empty() { "no value".to_owned() } else { format!("value `{}`", quote(name.1)) };
-            let message = format!("the key `{}` with {value} stands twice at this level", quote(name.0));
+            let message = format!("duplicate descriptor: key `{}` with {value}", quote(name.0));
             let hint = format!("the first is at {}; keep one", at(&first.file, first.mark));
             fields.error(descriptor.mark, message, hint);
         }

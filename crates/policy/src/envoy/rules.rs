@@ -1,22 +1,26 @@
-//! From trees of descriptors to rules: one for each descriptor that has a limit, with the whole way to it.
+//! From trees of descriptors to rules: one for each descriptor with a limit, matching the whole path to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tidegate_core::Algorithm;
 use tidegate_core::bounds::INTERVAL_NANOS_MIN;
 
-use super::{Descriptor, RateLimit, siblings};
+use super::{Descriptor, RateLimit, hidden, siblings};
 use crate::json::quote;
 use crate::load::bounds::COMPARISONS_MAX;
 use crate::load::{Assembly, Origin, Problems, at};
 use crate::schema::{
-    Action, CountedBy, CountedEntry, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText, Rule,
-    ToldAs, Value,
+    Action, CountedBy, CountedEntry, Entries, KeyPart, Limit, Match, Metrics, Mode, Numbers, OneOrMany, RateText,
+    ReportAs, Rule, Value,
 };
 
 /// Turns all trees of an assembly into its rules.
 pub(crate) fn write_rules(assembly: &mut Assembly, algorithm: Algorithm, problems: &mut Problems) {
     for (domain, tree) in std::mem::take(&mut assembly.trees) {
+        // A descriptor with an error may be the one that seems to be missing.
+        if problems.errors() == 0 {
+            hidden::warn(&tree, problems);
+        }
         let mut writer = Writer {
             domain: &domain,
             algorithm,
@@ -37,20 +41,20 @@ struct Writer<'a> {
     assembly: &'a mut Assembly,
     problems: &'a mut Problems,
     names: HashSet<String>,
-    /// The last number after a name that was not free.
+    /// The last number that was appended to a name in use.
     numbers: HashMap<String, u64>,
-    /// How many are left.
+    /// The number of comparisons left.
     comparisons: usize,
     path: Vec<Step>,
 }
 
-/// One level on the way to a descriptor.
+/// One level on the path to a descriptor.
 struct Step {
     key: String,
     value: Value,
-    /// What was written, empty if nothing.
+    /// The value as written, empty if there is none.
     written: String,
-    /// Whether each value is counted by itself.
+    /// Whether each value has its own count.
     counted: bool,
     in_metrics: bool,
 }
@@ -59,9 +63,8 @@ impl Writer<'_> {
     fn level(&mut self, descriptors: &[Descriptor]) {
         let Some(values) = siblings::values(descriptors, &mut self.comparisons) else {
             if let Some(first) = descriptors.first() {
-                let message = format!("there are too many wildcards beside each other in `{}`", quote(self.domain));
-                let hint =
-                    format!("use fewer: finding out which goes first takes {COMPARISONS_MAX} comparisons at most");
+                let message = format!("too many wildcards at one level of `{}`", quote(self.domain));
+                let hint = format!("use fewer: ordering them may take at most {COMPARISONS_MAX} comparisons");
                 self.problems.error(at(&first.file, first.mark), message, hint);
             }
             return;
@@ -95,10 +98,11 @@ impl Writer<'_> {
         };
         Rule {
             matching: Match { entries: Entries::Exactly(entries.collect()), ..Match::default() },
-            // What counts nothing tells nobody apart.
+            // A rule that does not count has no key.
             key: if action == Action::Limit { self.key() } else { OneOrMany::default() },
             action,
-            told_as: (action == Action::Block).then(|| ToldAs { per: limit.unit.to_owned(), name: limit.name.clone() }),
+            report_as: (action == Action::Block)
+                .then(|| ReportAs { per: limit.unit.to_owned(), name: limit.name.clone() }),
             limit: (action == Action::Limit).then(|| self.limit(descriptor, limit)),
             count_denied: limit.count_denied,
             mode: if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce },
@@ -107,13 +111,13 @@ impl Writer<'_> {
             metrics: self.metrics(descriptor.detailed_metric),
             metadata: descriptor.metadata.clone(),
             counted_by: Some(self.counted_by(limit)),
-            // Who has no limit bears the name that others replace it by.
+            // A rule without a limit has the name that others replace it by.
             name: self.name(limit.name.as_deref().filter(|_| action != Action::Limit)),
             ..Rule::default()
         }
     }
 
-    /// The values that are counted apart. A key that stands twice on the way is named by its place.
+    /// Returns the values that are counted separately. A key that occurs twice on the path is identified by its index.
     fn key(&self) -> OneOrMany<KeyPart> {
         let counted = self.path.iter().enumerate().filter(|(_, step)| step.counted);
         let parts = counted.map(|(place, step)| match self.place(place, step) {
@@ -131,13 +135,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The place of an entry whose key stands on the way more than once.
+    /// Returns the index of an entry whose key occurs more than once on the path.
     fn place(&self, place: usize, step: &Step) -> Option<u32> {
         let twice = self.path.iter().filter(|other| other.key == step.key).count() > 1;
         u32::try_from(place).ok().filter(|_| twice)
     }
 
-    /// All entries on the way. The value of each tells counts apart, also where only one can match, but for those of a
+    /// Returns all entries on the path. Each value has its own count, also where only one can match, except for those of a
     /// wildcard whose values share one count.
     fn counted_by(&self, limit: &RateLimit) -> CountedBy {
         let entries = self.path.iter().enumerate().map(|(place, step)| CountedEntry {
@@ -163,7 +167,7 @@ impl Writer<'_> {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => numbers.capacity = limit.burst,
             _ if limit.burst.is_some() => {
                 let location = at(&descriptor.file, limit.mark);
-                let message = format!("`burst` does nothing with `{algorithm}`");
+                let message = format!("`burst` has no effect with `{algorithm}`");
                 let hint = "remove it, or set `algorithm` to `gcra`, `token_bucket` or `leaky_bucket`";
                 self.problems.warning(location, message, hint);
             }
@@ -172,7 +176,7 @@ impl Writer<'_> {
         Limit::Numbers(numbers.into())
     }
 
-    /// The number of requests, or as many as can be counted in that time if that is less.
+    /// Returns the number of requests, capped at the highest supported rate.
     fn reachable(&mut self, descriptor: &Descriptor, limit: &RateLimit) -> u64 {
         let units = u64::from(limit.requests_per_unit);
         let seconds = match limit.unit {
@@ -183,11 +187,11 @@ impl Writer<'_> {
         let most = seconds * (1_000_000_000 / INTERVAL_NANOS_MIN);
         if units > most {
             let location = at(&descriptor.file, limit.mark);
-            let message = format!("{units} requests in a {} are more than can be counted", limit.unit);
+            let message = format!("{units} requests per {} exceed the highest supported rate", limit.unit);
             self.problems.warning(
                 location,
                 message,
-                format!("{most} are used; write `unlimited: true` if that is meant"),
+                format!("{most} is used instead; set `unlimited: true` for no limit"),
             );
         }
         units.min(most)
@@ -200,14 +204,14 @@ impl Writer<'_> {
                 by_entries.push(step.key.clone());
             }
         }
-        // Elsewhere it follows from the entries, but there a `*` alone is the same as no value.
+        // The path is derived from the entries, except that a lone `*` is the same as no value there.
         let differs = self.path.iter().any(|step| step.written == "*");
         let path = self.path.iter().filter(|_| differs).map(|step| step.segment(false)).collect();
         Metrics { by_entries, path }
     }
 
-    /// The way to the descriptor as the reference server prints it. Where another way reads the same, this one gets a
-    /// backslash before each separator that is not one.
+    /// Returns the path to the descriptor as the reference server prints it. If another path reads the same, literal
+    /// separators are escaped by a backslash.
     fn name(&mut self, own: Option<&str>) -> String {
         let join = |escaped| self.path.iter().map(|step| step.segment(escaped)).collect::<Vec<_>>().join(".");
         let mut name = own.map_or_else(|| join(false), str::to_owned);
@@ -220,8 +224,8 @@ impl Writer<'_> {
         self.numbered(name)
     }
 
-    /// The name, or the first with a number after it that is free. Numbers only go up, or many of one name, which were told
-    /// to be wrong, would take the square of their number.
+    /// Returns the name, or the first free one with a number appended. Numbers only go up: otherwise many duplicates would
+    /// take quadratic time.
     fn numbered(&mut self, name: String) -> String {
         if self.names.insert(name.clone()) {
             return name;

@@ -1,8 +1,8 @@
-//! Which of the descriptors beside each other an entry goes to.
+//! The descriptor that an entry matches among those of one level.
 //!
 //! The reference server looks for the exact value first, then for the first wildcard in the order of the file, then
-//! for the key alone, and never comes back to another one. Rules say the same each by itself: a wildcard excepts the
-//! exact values and the wildcards that go before it, the key alone excepts all of them.
+//! for the key alone, and never tries another one. Rules express the same independently of each other: a wildcard excepts
+//! the exact values and the wildcards before it, the key alone excepts all of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use super::Descriptor;
 use crate::schema::{But, Value};
 
-/// Those of one key at one level, by their place in it.
+/// The values of one key at one level, in order.
 #[derive(Default)]
 struct Group<'a> {
     exact: Vec<&'a str>,
     wildcards: Vec<&'a str>,
 }
 
-/// What the entry's value must be for each of the descriptors of a level; none if it takes more than `budget`
-/// comparisons, which are taken from it.
+/// Returns the pattern that the value of the entry must match for each descriptor of a level. Takes the comparisons from
+/// `budget`, and returns `None` if that is not enough.
 pub(super) fn values(descriptors: &[Descriptor], budget: &mut usize) -> Option<Vec<Value>> {
     let mut groups: HashMap<&str, Group<'_>> = HashMap::new();
     for descriptor in descriptors.iter().filter(|descriptor| !descriptor.value.is_empty()) {
@@ -28,7 +28,7 @@ pub(super) fn values(descriptors: &[Descriptor], budget: &mut usize) -> Option<V
     }
     let work = groups.values().map(Group::comparisons).fold(0, usize::saturating_add);
     *budget = budget.checked_sub(work)?;
-    // Those that stand twice, which is told to be wrong, share what they except.
+    // Duplicates, which are errors, share their exceptions.
     let mut known: HashMap<(&str, &str), Value> = HashMap::new();
     let value_of = |descriptor: &Descriptor| {
         let except = groups.get(descriptor.key.as_str()).map_or_else(Vec::new, |group| group.before(&descriptor.value));
@@ -53,7 +53,7 @@ impl<'a> Group<'a> {
         all.saturating_add(all.saturating_mul(self.wildcards.len()))
     }
 
-    /// Values that go before this one and that it could match too.
+    /// Returns the values before this one that it could match too.
     fn before(&self, value: &str) -> Vec<&'a str> {
         if value.is_empty() {
             return self.exact.iter().chain(&self.wildcards).copied().collect();
@@ -66,9 +66,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// False only if no value matches both, as far as their first and last parts tell.
-fn may_overlap(left: &str, right: &str) -> bool {
-    // What stands before the first star and after the last one; without any star, all of it is both.
+/// Whether a value may match both patterns, judged by their prefixes and suffixes. False only if none does.
+pub(super) fn may_overlap(left: &str, right: &str) -> bool {
+    // The parts before the first star and after the last one. Without a star, the whole text is both.
     let parts = |text: &str| match (text.find('*'), text.rfind('*')) {
         (Some(first), Some(last)) => (first, text.len() - last - 1, usize::MAX),
         _ => (text.len(), text.len(), text.len()),

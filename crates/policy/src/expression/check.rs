@@ -1,4 +1,4 @@
-//! What an expression may say, and what it looks at: so that only that is made for it.
+//! Checks an expression, and collects the variables that it uses: only these are made for it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const RESPONSE: &str = "use response.status, bytes or millis";
 const FUNCTIONS: &str =
     "use size, contains, startsWith, endsWith, matches, has, int, uint, double, string, bool and operators";
 
-/// What an expression looks at.
+/// The variables that an expression uses.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     pub(super) domain: bool,
@@ -33,12 +33,12 @@ pub(super) struct Uses {
     pub(super) cookies: Names,
 }
 
-/// What an expression looks at in a map.
+/// The names that an expression uses in a map.
 #[derive(Debug, Default)]
 pub(super) enum Names {
     #[default]
     Nothing,
-    /// With their keys, which are made once.
+    /// Names, with their keys, which are made once.
     These(BTreeMap<Box<str>, Key>),
     All,
 }
@@ -78,7 +78,7 @@ impl Uses {
     }
 }
 
-/// The regular expressions of an expression, with the names of the functions that ask them.
+/// The regular expressions of an expression, with the names of the functions that match them.
 #[derive(Default)]
 pub(super) struct Regexes(Vec<(String, Regex)>);
 
@@ -88,7 +88,7 @@ impl Regexes {
     }
 }
 
-/// Checks an expression, and puts a function that knows its regular expression in the place of each `matches`.
+/// Checks an expression, and replaces each `matches` by a function for its regular expression.
 pub(super) fn check(root: &mut IdedExpr, purpose: Purpose, regexes: &mut Regexes) -> Result<Uses, Problem> {
     let mut checker = Checker { purpose, uses: Uses::default(), regexes, joins: 0 };
     checker.walk(root, 0)?;
@@ -104,7 +104,7 @@ struct Checker<'r> {
     purpose: Purpose,
     uses: Uses,
     regexes: &'r mut Regexes,
-    /// How often texts may be joined: each time all of them is copied.
+    /// The number of additions: each may copy all texts so far.
     joins: usize,
 }
 
@@ -138,9 +138,9 @@ impl Checker<'_> {
             "domain" => self.uses.domain = true,
             "cost" => self.uses.cost = true,
             "entries" => self.uses.entries = Names::All,
-            "request" => return Err(Problem::new("`request` has no value of its own", REQUEST)),
-            "response" => return Err(Problem::new("`response` has no value of its own", RESPONSE)),
-            _ => return Err(Problem::new(format!("there is no variable `{}`", quote(name)), VARIABLES)),
+            "request" => return Err(Problem::new("`request` has no value without a field", REQUEST)),
+            "response" => return Err(Problem::new("`response` has no value without a field", RESPONSE)),
+            _ => return Err(Problem::new(format!("unknown variable `{}`", quote(name)), VARIABLES)),
         }
         Ok(())
     }
@@ -169,38 +169,38 @@ impl Checker<'_> {
             "query" => uses.query = Names::All,
             "headers" => uses.headers = Names::All,
             "cookies" => uses.cookies = Names::All,
-            _ => return Err(Problem::new(format!("there is no `request.{}`", quote(field)), REQUEST)),
+            _ => return Err(Problem::new(format!("unknown variable `request.{}`", quote(field)), REQUEST)),
         }
         Ok(())
     }
 
     fn response_field(&mut self, field: &str) -> Result<(), Problem> {
         if self.purpose != Purpose::Count {
-            let message = "`response` is not known yet when this is asked";
-            return Err(Problem::new(message, "use it in count, which may wait for the response"));
+            let message = "`response` is not available here";
+            return Err(Problem::new(message, "use it only in count, which can wait for the response"));
         }
         self.uses.response = true;
         match field {
             "status" | "bytes" | "millis" => Ok(()),
-            _ => Err(Problem::new(format!("there is no `response.{}`", quote(field)), RESPONSE)),
+            _ => Err(Problem::new(format!("unknown variable `response.{}`", quote(field)), RESPONSE)),
         }
     }
 
-    /// Notes a name that is looked up in a map of the request; false if that is not what a node is.
+    /// Collects a name that is looked up in a map of the request. Returns false if the node is something else.
     fn looks_up(&mut self, node: &IdedExpr, name: &str) -> Result<bool, Problem> {
         let Some(names) = self.map_of(node) else { return Ok(false) };
         names.add(name);
         let is_header = matches!(&node.expr, Expr::Select(select) if select.field == "headers");
         match is_header && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => {
-                let message = format!("no header is called `{}`: their names are in lower case", quote(name));
+                let message = format!("header name `{}` has capital letters, but names are in lower case", quote(name));
                 Err(Problem::new(message, format!("write {}", quote(&name.to_ascii_lowercase()))))
             }
             false => Ok(true),
         }
     }
 
-    /// The names that are looked at in a map of the request, if that is what a node is.
+    /// Returns the names that are used of a map of the request, if the node is such a map.
     fn map_of(&mut self, node: &IdedExpr) -> Option<&mut Names> {
         match &node.expr {
             Expr::Ident(name) if name == "entries" => Some(&mut self.uses.entries),
@@ -227,24 +227,24 @@ impl Checker<'_> {
                 self.joins += 1;
                 if self.joins > EXPRESSION_JOINS_MAX {
                     let message = format!("the expression has more than {EXPRESSION_JOINS_MAX} additions");
-                    return Err(Problem::new(message, "use several parts of the key, or several rules"));
+                    return Err(Problem::new(message, "use several parts in the key, or several rules"));
                 }
             }
             ("matches", _) => self.compile_regex(call)?,
             (name, _) if is_allowed(name) => (),
-            (name, _) => return Err(Problem::new(format!("there is no function `{}`", quote(name)), FUNCTIONS)),
+            (name, _) => return Err(Problem::new(format!("unknown function `{}`", quote(name)), FUNCTIONS)),
         }
         let target = call.target.as_deref_mut().into_iter();
         target.chain(&mut call.args).try_for_each(|argument| self.walk(argument, depth))
     }
 
-    /// Turns `text.matches('a+')` into `matches0(text)`: a regular expression is read once, and never from a request.
+    /// Turns `text.matches('a+')` into `matches0(text)`: a regular expression is compiled once, and never from a request.
     fn compile_regex(&mut self, call: &mut CallExpr) -> Result<(), Problem> {
         const HINT: &str = "write it like request.path.matches('^/v[0-9]+/')";
         let text = match (call.target.take(), call.args.len()) {
             (Some(target), 1) => *target,
             (None, 2) => call.args.remove(0),
-            _ => return Err(Problem::new("matches: takes a text and a regular expression", HINT)),
+            _ => return Err(Problem::new("matches: wrong number of arguments", HINT)),
         };
         let pattern = call.args.first().and_then(literal_text);
         let pattern = pattern.ok_or_else(|| Problem::new("matches: the regular expression must be a literal", HINT))?;
@@ -262,7 +262,7 @@ impl Checker<'_> {
 }
 
 fn not_allowed(what: &str) -> Problem {
-    Problem::new(format!("{what} is not possible in an expression"), FUNCTIONS)
+    Problem::new(format!("{what} is not allowed in an expression"), FUNCTIONS)
 }
 
 fn literal_text(node: &IdedExpr) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! What comes out of an expression, as far as it can be told without a request: enough to refuse `count: request.path`.
+//! The type of the result of an expression, as far as known without a request: enough to refuse `count: request.path`.
 
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
@@ -12,20 +12,22 @@ enum Kind {
     Other,
 }
 
-/// Refuses what cannot be of use to the purpose.
+/// Refuses a result that the field cannot use.
 pub(super) fn check(root: &IdedExpr, purpose: Purpose) -> Result<(), Problem> {
     let Some(kind) = kind(root) else { return Ok(()) };
     let (wanted, hint): (&[Kind], &str) = match purpose {
-        Purpose::When => (&[Kind::Flag], "make it true or false, like request.method == \"POST\""),
-        Purpose::Key => (&[Kind::Flag, Kind::Whole, Kind::Text], "make it a text, a whole number, or true or false"),
-        Purpose::Cost => (&[Kind::Whole], "make it a whole number, like cost * 10"),
-        Purpose::Count => (&[Kind::Flag, Kind::Whole], "make it true or false, or a whole number of units"),
+        Purpose::When => (&[Kind::Flag], "write one that gives true or false, like request.method == \"POST\""),
+        Purpose::Key => {
+            (&[Kind::Flag, Kind::Whole, Kind::Text], "write one that gives text, a whole number, or true or false")
+        }
+        Purpose::Cost => (&[Kind::Whole], "write one that gives a whole number, like cost * 10"),
+        Purpose::Count => (&[Kind::Flag, Kind::Whole], "write one that gives true or false, or a whole number"),
     };
     let given = match kind {
         Kind::Flag => "true or false",
         Kind::Whole => "a whole number",
-        Kind::Text => "a text",
-        Kind::Other => "no simple value",
+        Kind::Text => "text",
+        Kind::Other => "a value that is no text, whole number, or true or false",
     };
     match wanted.contains(&kind) {
         true => Ok(()),

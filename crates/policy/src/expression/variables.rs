@@ -1,4 +1,4 @@
-//! The variables of a request: only those that an expression looks at are made.
+//! The variables of a request. Only those that an expression uses are made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -12,7 +12,7 @@ use crate::matching::{client_address, without_dot};
 use crate::policy::Question;
 use crate::request::Response;
 
-/// What an expression is asked about.
+/// The request, response and cost that an expression is evaluated for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) question: &'a Question<'a>,
@@ -20,10 +20,10 @@ pub(super) struct Asked<'a> {
     pub(super) cost: u64,
 }
 
-/// A text or a map is larger than expressions may see.
+/// A text or map that is too large for expressions.
 pub(super) struct TooLarge;
 
-/// Adds the variables that an expression uses. What the request does not have is not there.
+/// Adds the variables that an expression uses. Values that the request does not have are not set.
 pub(super) fn add(uses: &Uses, asked: &Asked<'_>, context: &mut Context<'_, '_>) -> Result<(), TooLarge> {
     let question = asked.question;
     if uses.domain {
@@ -92,7 +92,7 @@ fn request(uses: &Uses, question: &Question<'_>) -> Result<Value, TooLarge> {
             fields.insert(FIELDS.cookies.clone(), map(&uses.cookies, http.cookies())?);
         }
         if uses.query.is_used() {
-            // What is not text has no place in an expression.
+            // Values that are not UTF-8 are left out.
             let parameters = http.parameters().filter_map(|(name, value)| {
                 Some((String::from_utf8(name.into_owned()).ok()?, String::from_utf8(value.into_owned()).ok()?))
             });
@@ -102,7 +102,7 @@ fn request(uses: &Uses, question: &Question<'_>) -> Result<Value, TooLarge> {
     Ok(Value::Map(Map { map: Arc::new(fields) }))
 }
 
-/// A map of those that are looked at. Where a name stands several times, its first value counts.
+/// Returns a map of the names that are used. If a name occurs several times, its first value is taken.
 fn map<N: AsRef<str>>(names: &Names, all: impl Iterator<Item = (N, N)>) -> Result<Value, TooLarge> {
     let mut values = HashMap::new();
     for (name, value) in all {

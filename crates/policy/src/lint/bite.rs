@@ -1,4 +1,4 @@
-//! Limits that deny every request, and limits that never deny one because another of the same rule is always stricter.
+//! Limits that deny every request, and limits that never deny because another limit of the rule is always stricter.
 
 use super::Both;
 use crate::diagnostic::Diagnostics;
@@ -9,43 +9,43 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     too_costly(both, diagnostics);
     let limits = &both.rule.limits;
     for (place, limit) in limits.iter().enumerate() {
-        // What one store counts says nothing of what another does: a node sees a part of what all nodes share.
+        // Limits in different stores cannot be compared: a local one sees only a part of the requests.
         let mut others =
             limits.iter().enumerate().filter(|(other, there)| *other != place && there.store == limit.store);
-        // Of two that are the same, only the later one is too many.
+        // Of two equal limits, only the later one is reported.
         let stricter = others.clone().find(|(other, stricter)| {
             never_denies_beside(limit, stricter) && (*other < place || !never_denies_beside(stricter, limit))
         });
         if let Some((_, stricter)) = stricter {
             let message = format!(
-                "limit `{}`: it never denies, since `{}` is always stricter",
+                "limit `{}`: never denies, because `{}` is always stricter",
                 quote(&limit.name),
                 quote(&stricter.name)
             );
-            diagnostics.warning(&both.at_limit(place), message, "leave it out or make it stricter");
+            diagnostics.warning(&both.at_limit(place), message, "remove it, or make it stricter");
         } else if let Some((_, smaller)) = others.find(|(_, other)| holds_less_for_longer(other, limit)) {
             let message = format!(
-                "limit `{}`: {} at once can never pass, since `{}` lets only {} pass",
+                "limit `{}`: a burst of {} never passes, because `{}` admits only {}",
                 quote(&limit.name),
                 limit.limit.units(),
                 quote(&smaller.name),
                 smaller.limit.units()
             );
-            diagnostics.warning(&both.at_limit(place), message, "make its burst smaller or the other limit larger");
+            diagnostics.warning(&both.at_limit(place), message, "reduce its burst, or raise the other limit");
         }
     }
 }
 
-/// A request that costs more than the limit never passes.
+/// Warns of a constant cost that is higher than a limit.
 fn too_costly(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let Some(cost) = both.rule.cost.as_ref().and_then(|cost| cost.constant_units()) else { return };
     for limit in both.rule.limits.iter().filter(|limit| limit.limit.units() < cost) {
         let message = format!(
-            "cost: {cost} units are more than limit `{}` ever lets pass ({}), so every request is denied",
+            "cost: {cost} units exceed the {1} that limit `{0}` admits at most, so every request is denied",
             quote(&limit.name),
             limit.limit.units()
         );
-        diagnostics.warning(&both.at("cost"), message, "make the limit larger, or set action: block");
+        diagnostics.warning(&both.at("cost"), message, "raise the limit, or set action: block");
     }
 }
 
@@ -53,7 +53,7 @@ fn is_bucket(limit: &RuleLimit) -> bool {
     limit.limit.algorithm().is_bucket()
 }
 
-/// Whether a limit cannot deny what another one let pass.
+/// Whether a limit cannot deny a request that another limit admitted.
 fn never_denies_beside(limit: &RuleLimit, stricter: &RuleLimit) -> bool {
     let product = |units: u64, period: u64| u128::from(units) * u128::from(period);
     if limit.limit.is_estimate() {
@@ -67,7 +67,7 @@ fn never_denies_beside(limit: &RuleLimit, stricter: &RuleLimit) -> bool {
         && product(stricter.shown.units, limit.shown.period_ns) <= product(limit.shown.units, stricter.shown.period_ns)
 }
 
-/// Whether a limit over a longer time lets less pass than a bucket holds.
+/// Whether a limit over a longer time admits less than the burst of a bucket.
 fn holds_less_for_longer(smaller: &RuleLimit, bucket: &RuleLimit) -> bool {
     is_bucket(bucket)
         && smaller.limit.units() < bucket.limit.units()
@@ -90,21 +90,21 @@ mod tests {
     #[test]
     fn costs_beyond_the_limit() {
         let rule = |cost: &str| json!({"limit": {"rate": "100/minute", "burst": 10}, "cost": cost});
-        assert!(of_rule(rule("11"))[0].contains("cost: 11 units are more than limit `r` ever lets pass (10)"));
+        assert!(of_rule(rule("11"))[0].contains("cost: 11 units exceed the 10 that limit `r` admits at most"));
         assert_eq!(of_rule(rule("10")), [""; 0]);
         assert_eq!(of_rule(rule("cost * 11")), [""; 0]);
     }
 
     #[test]
     fn limits_that_never_deny() {
-        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "100/s"}]), &["limit `b`: it never denies, since `r`"]);
-        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "10/s"}]), &["limit `b`: it never denies, since `r`"]);
+        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "100/s"}]), &["limit `b`: never denies, because `r`"]);
+        check(json!([{"rate": "10/s"}, {"name": "b", "rate": "10/s"}]), &["limit `b`: never denies, because `r`"]);
         check(json!([{"rate": "10/s"}, {"name": "b", "rate": "100/minute"}]), &[]);
         let day = |limit: &str| json!([{"rate": "1/s"}, {"name": "day", "algorithm": "fixed_window", "rate": limit}]);
-        check(day("86401/day"), &["limit `day`: it never denies, since `r`"]);
+        check(day("86401/day"), &["limit `day`: never denies, because `r`"]);
         check(day("86400/day"), &[]);
         let windows = |limit: &str| json!([{"algorithm": "sliding_log", "rate": "10/minute"}, {"name": "h", "algorithm": "sliding_log", "rate": limit}]);
-        check(windows("600/hour"), &["limit `h`: it never denies"]);
+        check(windows("600/hour"), &["limit `h`: never denies"]);
         check(windows("599/hour"), &[]);
     }
 
@@ -121,6 +121,6 @@ mod tests {
             {"name": "burst", "rate": "1/s", "burst": 100},
             {"name": "daily", "algorithm": "fixed_window", "rate": "50/day"},
         ]);
-        check(limits, &["limit `burst`: 100 at once can never pass, since `daily` lets only 50 pass"]);
+        check(limits, &["limit `burst`: a burst of 100 never passes, because `daily` admits only 50"]);
     }
 }

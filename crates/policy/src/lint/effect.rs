@@ -1,4 +1,4 @@
-//! Fields that change nothing.
+//! Fields without effect.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let (written, rule) = (both.written, both.rule);
     let counts = written.action == Action::Limit;
     let kind = match written.action {
-        Action::Block => "a rule that blocks",
-        Action::Unlimited => "a rule without limits",
+        Action::Block => "action: block",
+        Action::Unlimited => "action: unlimited",
         Action::Limit => "",
     };
     let only_counting = [
@@ -23,7 +23,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         ("cost", written.cost.is_some()),
         ("count", written.count.is_some()),
         ("count_denied", written.count_denied),
-        ("for", written.penalty.is_some()),
+        ("penalty", written.penalty.is_some()),
         ("quota", written.quota && written.action == Action::Unlimited),
         ("response/headers", written.response.headers.is_some()),
         ("response/retry_jitter", written.response.retry_jitter.is_some()),
@@ -35,22 +35,22 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     ];
     for (field, _) in only_counting.into_iter().filter(|(_, there)| *there && !counts) {
         let name = field.trim_start_matches("response/");
-        let message = format!("{name}: {kind} counts nothing, so it has no effect");
-        diagnostics.warning(&both.at(field), message, "leave it out");
+        let message = format!("{name}: no effect with {kind}, which does not count");
+        diagnostics.warning(&both.at(field), message, "remove it");
     }
     if written.missing.is_some() && counts && written.key.as_slice().is_empty() {
-        let message = "missing: the rule has no key of which a part could be missing, so it has no effect";
-        diagnostics.warning(&both.at("missing"), message, "leave it out, or add a key");
+        let message = "missing: no effect, because the rule has no key";
+        diagnostics.warning(&both.at("missing"), message, "remove it, or add a key");
     }
     if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
-        let message = "count_denied: what is denied has no response, which count waits for, so it has no effect";
-        diagnostics.warning(&both.at("count_denied"), message, "leave it out");
+        let message = "count_denied: no effect, because count waits for the response and denied requests have none";
+        diagnostics.warning(&both.at("count_denied"), message, "remove it");
     }
     let spoken =
         [("retry_jitter", written.response.retry_jitter.is_some()), ("headers", written.response.headers.is_some())];
     for (field, _) in spoken.into_iter().filter(|(_, there)| *there && counts && rule.response.hidden) {
-        let message = format!("{field}: clients learn nothing from this rule (hidden), so it has no effect");
-        diagnostics.warning(&both.at(&format!("response/{field}")), message, format!("leave out {field} or hidden"));
+        let message = format!("{field}: no effect with hidden: true");
+        diagnostics.warning(&both.at(&format!("response/{field}")), message, format!("remove {field} or hidden"));
     }
 }
 
@@ -60,11 +60,11 @@ pub(super) fn of_stores(policy: &Policy, diagnostics: &mut Diagnostics<'_>) {
         let mut limits =
             policy.rules().iter().flat_map(|rule| &rule.limits).filter(|limit| limit.store == place).peekable();
         if limits.peek().is_none() {
-            let message = format!("store `{}`: no rule counts in it", quote(&store.name));
-            diagnostics.warning(&pointer, message, "name it in a rule (store:) or leave it out");
+            let message = format!("store `{}`: not used by any rule", quote(&store.name));
+            diagnostics.warning(&pointer, message, "remove it, or add store to a rule");
         } else if store.log_entries.is_some() && limits.all(|limit| limit.limit.log_entries_max() == 0) {
-            let message = "log_entries: no limit in this store keeps a log, so it has no effect";
-            let hint = "leave it out: only sliding_log and sliced_window keep one";
+            let message = "log_entries: no effect, because no limit in this store keeps a log";
+            let hint = "remove it: only sliding_log and sliced_window keep one";
             diagnostics.warning(&child(&pointer, "log_entries"), message, hint);
         }
     }
@@ -74,15 +74,15 @@ pub(super) fn of_client_address(config: &Config, diagnostics: &mut Diagnostics<'
     let written = &config.client_address;
     let pointer = "/client_address";
     if written.header != AddressHeader::default() && written.trusted_hops == 0 && written.trusted_networks.is_empty() {
-        let message = "header: nobody's headers are believed, so it has no effect";
-        diagnostics.warning(&child(pointer, "header"), message, "add trusted_hops or trusted_networks");
+        let message = "header: no effect without trusted_hops or trusted_networks";
+        diagnostics.warning(&child(pointer, "header"), message, "add one of them, or remove header");
     }
     let mut keys = config.domains.values().flat_map(|domain| &domain.rules).flat_map(|rule| rule.key.as_slice());
     let lengths = [("ipv4_prefix", written.ipv4_prefix), ("ipv6_prefix", written.ipv6_prefix)];
     if lengths.iter().any(|(_, length)| length.is_some()) && !keys.any(|part| *part == KeyPart::Address) {
         for (field, _) in lengths.into_iter().filter(|(_, length)| length.is_some()) {
-            let message = format!("{field}: no rule has the address in its key, so it has no effect");
-            diagnostics.warning(&child(pointer, field), message, "add key: address to a rule or leave it out");
+            let message = format!("{field}: no effect, because no rule has key: address");
+            diagnostics.warning(&child(pointer, field), message, "add key: address to a rule, or remove it");
         }
     }
 }
@@ -94,8 +94,8 @@ pub(super) fn of_replaces(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>)
     for both in rules {
         for (place, name) in both.written.replaces.iter().enumerate().filter(|(_, name)| !names.contains(name.as_str()))
         {
-            let message = format!("replaces: no limit of this domain is called `{}`", quote(name));
-            let hint = "a limit is called by its own name or, if it has none, by that of its rule";
+            let message = format!("replaces: no limit of this domain is named `{}`", quote(name));
+            let hint = "use the name of a limit, or the name of its rule if the limit has none";
             diagnostics.warning(&both.at(&format!("replaces/{place}")), message, hint);
         }
     }
@@ -108,11 +108,12 @@ mod tests {
 
     #[test]
     fn of_actions() {
-        let all = of_rule(json!({"action": "block", "key": "address", "for": "1m", "cost": "2", "count_denied": true}));
-        let blocks = "a rule that blocks counts nothing, so it has no effect";
-        assert_eq!(all, ["cost", "count_denied", "for", "key"].map(|field| format!("/{field}: {field}: {blocks}")));
+        let all =
+            of_rule(json!({"action": "block", "key": "address", "penalty": "1m", "cost": "2", "count_denied": true}));
+        let blocks = "no effect with action: block, which does not count";
+        assert_eq!(all, ["cost", "count_denied", "key", "penalty"].map(|field| format!("/{field}: {field}: {blocks}")));
         assert!(
-            of_rule(json!({"action": "unlimited", "for": "1m"}))[0].contains("a rule without limits counts nothing")
+            of_rule(json!({"action": "unlimited", "penalty": "1m"}))[0].contains("no effect with action: unlimited")
         );
         let response = json!({"headers": "legacy", "retry_jitter": "1s", "problem": false});
         let all = of_rule(json!({"action": "block", "response": response}));
@@ -124,16 +125,16 @@ mod tests {
     #[test]
     fn of_a_missing_part() {
         let blocks = of_rule(json!({"action": "block", "key": "address", "missing": "deny"}));
-        assert!(blocks[1].starts_with("/missing: missing: a rule that blocks counts nothing"), "{blocks:?}");
+        assert!(blocks[1].starts_with("/missing: missing: no effect with action: block"), "{blocks:?}");
         let no_key = of_rule(json!({"limit": "1/s", "missing": "share"}));
-        assert!(no_key[0].starts_with("/missing: missing: the rule has no key"), "{no_key:?}");
+        assert!(no_key[0].starts_with("/missing: missing: no effect, because the rule has no key"), "{no_key:?}");
         assert_eq!(of_rule(json!({"limit": "1/s", "key": "address", "missing": "share"})), [""; 0]);
     }
 
     #[test]
     fn of_what_waits_or_is_hidden() {
         let rule = json!({"limit": "1/s", "count": "response.status == 401", "count_denied": true});
-        assert!(of_rule(rule)[0].contains("count_denied: what is denied has no response"));
+        assert!(of_rule(rule)[0].contains("count_denied: no effect, because count waits"));
         assert_eq!(of_rule(json!({"limit": "1/s", "count": "cost > 1", "count_denied": true})), [""; 0]);
         let rule = json!({"limit": "1/s", "response": {"hidden": true, "retry_jitter": "1s", "headers": "legacy"}});
         assert_eq!(of_rule(rule).len(), 2);
@@ -145,22 +146,24 @@ mod tests {
         let stores = json!({"default": {"log_entries": 7}, "idle": {}, "used": {"log_entries": 7}});
         let all = warnings(json!({"stores": stores, "domains": {"d": {"rules": rules}}}));
         assert_eq!(all.len(), 2);
-        assert!(all[0].starts_with("/stores/idle: store `idle`: no rule counts in it"));
-        assert!(all[1].starts_with("/stores/used/log_entries: log_entries: no limit in this store keeps a log"));
+        assert!(all[0].starts_with("/stores/idle: store `idle`: not used by any rule"));
+        assert!(all[1].starts_with(
+            "/stores/used/log_entries: log_entries: no effect, because no limit in this store keeps a log"
+        ));
     }
 
     #[test]
     fn of_the_client_address() {
         let all = warnings(json!({"client_address": {"header": "forwarded", "ipv6_prefix": 56}}));
-        assert!(all[0].contains("header: nobody's headers are believed"));
-        assert!(all[1].contains("ipv6_prefix: no rule has the address in its key"));
+        assert!(all[0].contains("header: no effect without trusted_hops"));
+        assert!(all[1].contains("ipv6_prefix: no effect, because no rule has key: address"));
     }
 
     #[test]
     fn of_replaces() {
         assert!(
             of_rule(json!({"limit": "1/s", "replaces": ["other"]}))[0]
-                .contains("no limit of this domain is called `other`")
+                .contains("no limit of this domain is named `other`")
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Limits by address of what has an account: everybody behind one address shares them, and who has many addresses
-//! escapes them.
+//! Limits by address where accounts are known: all clients behind one address share them, and a client with many addresses
+//! evades them.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,15 @@ pub(super) fn of_rules(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
         let matching = &both.written.matching;
         let found = account_of_match(matching).or_else(|| accounts.get(&subject(matching)).cloned());
         if let Some(account) = found {
-            let message = format!("key: it limits by address what has an account ({account})");
-            let hint = "put the account in the key: many share one address, and some have many";
+            let message = format!("key: limits by address although the account is known ({account})");
+            let hint = "add the account to the key: many clients share one address, and some have many";
             diagnostics.warning(&both.at("key"), message, hint);
         }
     }
 }
 
-/// What a rule is about, to be compared: everything but who asks. An expression may tell apart those without an account.
+/// Returns the conditions of a rule that are not about the client, to be compared. An expression may select requests without an
+/// account.
 fn subject(matching: &Match) -> String {
     format!("{:?}", (&matching.method, &matching.host, &matching.path, matching.path_case, &matching.when))
 }
@@ -34,7 +35,7 @@ fn is_by_address_alone(rule: &Rule) -> bool {
     rule.action == Action::Limit && rule.key.as_slice() == [KeyPart::Address]
 }
 
-/// What names an account among the conditions of a rule.
+/// Returns a condition of a rule that names an account.
 fn account_of_match(matching: &Match) -> Option<String> {
     let entries: Vec<&String> = match &matching.entries {
         Entries::Among(all) => all.keys().collect(),
@@ -59,7 +60,7 @@ fn account_of_key(rule: &Rule) -> Option<String> {
     })
 }
 
-/// Whether a name is one that accounts are told by.
+/// Whether a name is a usual one for an account.
 fn is_account(name: &str) -> bool {
     const WORDS: [&str; 14] = [
         "user",
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn an_address_where_an_account_is_known() {
         let rule = json!({"key": "address", "match": {"header": {"X-Api-Key": "*"}}, "limit": "1/s"});
-        assert!(of_rule(rule)[0].contains("key: it limits by address what has an account (header X-Api-Key)"));
+        assert!(of_rule(rule)[0].contains("key: limits by address although the account is known (header X-Api-Key)"));
         let both = json!({"key": ["address", {"header": "x-api-key"}], "match": {"header": {"x-api-key": "*"}}, "limit": "1/s"});
         assert_eq!(of_rule(both), [""; 0]);
         let rules = |path: &str| {

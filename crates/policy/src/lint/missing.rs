@@ -1,4 +1,4 @@
-//! Keys that a client can leave out of its request, so that the rule does not count it.
+//! Keys that a client can leave out of its request to evade the rule.
 
 use super::Both;
 use crate::diagnostic::Diagnostics;
@@ -13,13 +13,13 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         return;
     }
     let Some(part) = both.rule.key.iter().find_map(|part| left_out(both, part)) else { return };
-    let message = format!("key: a client that leaves out {part} is not counted by this rule");
-    let hint = "add missing: share to count all of them as one, missing: deny to deny them, or missing: skip if another rule \
-                limits them";
+    let message = format!("key: requests without {part} are not counted by this rule");
+    let hint = "add missing: share to count them together, missing: deny to deny them, or missing: skip if another rule limits \
+                them";
     diagnostics.warning(&both.at("key"), message, hint);
 }
 
-/// What a client can leave out of a request that the rule applies to, if that makes a part of its key missing.
+/// Returns what a client can leave out of a request that the rule matches, if a part of the key is missing then.
 fn left_out(both: &Both<'_>, part: &Part) -> Option<String> {
     let matching = &both.rule.matching;
     let asks = |conditions: &[Named], name: &str| conditions.iter().any(|one| *one.name == *name);
@@ -33,15 +33,15 @@ fn left_out(both: &Both<'_>, part: &Part) -> Option<String> {
             ("cookie", name, asks(&matching.cookies, name) || when(Expression::looks_at_cookie, name))
         }
         Part::Query(name) => {
-            ("parameter", name, asks(&matching.query, name) || when(Expression::looks_at_parameter, name))
+            ("query parameter", name, asks(&matching.query, name) || when(Expression::looks_at_parameter, name))
         }
         Part::Expression(expression) => {
             let conditions = [&matching.headers, &matching.cookies, &matching.query];
             let asks_nothing = matching.when.is_none() && conditions.iter().all(|list| list.is_empty());
             let is_needed = asks_nothing && expression.needs_what_clients_send();
-            return is_needed.then(|| "what the expression looks at".to_owned());
+            return is_needed.then(|| "the values that its expression uses".to_owned());
         }
-        // The rest comes with every request, or from whoever asks.
+        // The other parts come with every request, or from the caller.
         Part::Address { .. } | Part::Method | Part::Host | Part::Path(_) => return None,
         Part::Entry(_) | Part::EntryAt(_) | Part::Fixed(_) => return None,
     };
@@ -56,8 +56,7 @@ mod tests {
     fn check(fields: Value, expected: Option<&str>) {
         let mut rule = json!({"limit": "1/s"});
         rule.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let expected =
-            expected.map(|part| format!("/key: key: a client that leaves out {part} is not counted by this rule"));
+        let expected = expected.map(|part| format!("/key: key: requests without {part} are not counted by this rule"));
         assert_eq!(of_rule(rule), Vec::from_iter(expected), "{fields}");
     }
 
@@ -65,8 +64,11 @@ mod tests {
     fn keys_that_clients_can_leave_out() {
         check(json!({"key": ["address", {"cookie": "session"}]}), Some("cookie `session`"));
         check(json!({"key": {"header": "X-Api-Key"}}), Some("header `x-api-key`"));
-        check(json!({"key": {"query": "token"}, "match": {"query": {"page": "*"}}}), Some("parameter `token`"));
-        check(json!({"key": {"expression": "request.headers['x-key'] + 'x'"}}), Some("what the expression looks at"));
+        check(json!({"key": {"query": "token"}, "match": {"query": {"page": "*"}}}), Some("query parameter `token`"));
+        check(
+            json!({"key": {"expression": "request.headers['x-key'] + 'x'"}}),
+            Some("the values that its expression uses"),
+        );
         check(json!({"key": {"expression": "'x' in request.headers ? request.headers['x'] : 'none'"}}), None);
         check(json!({"key": ["address", "method", "path", {"entry": "user"}]}), None);
         for missing in ["skip", "share", "deny"] {

@@ -1,4 +1,4 @@
-//! Rules that never apply, or never count, because their own conditions contradict each other.
+//! Rules that never match, or never count, because their conditions contradict each other.
 
 use super::Both;
 use crate::diagnostic::Diagnostics;
@@ -15,7 +15,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     key(both, diagnostics);
 }
 
-/// Values whose exceptions leave nothing.
+/// Warns of exceptions that exclude every value.
 fn excepted(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let matching = &both.rule.matching;
     let (Entries::Among(entries) | Entries::Exactly(entries)) = &matching.entries;
@@ -32,65 +32,67 @@ fn excepted(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         if let Pattern::But(glob, except) = pattern
             && (except.globs.contains(&Glob::Any) || matches!(glob, Glob::Exact(value) if except.contains(value)))
         {
-            let message = format!("{field}: the exceptions leave nothing, so the rule never applies");
-            diagnostics.warning(&both.at(&format!("match/{field}")), message, "except less");
+            let message = format!("{field}: the exceptions exclude every value, so the rule never matches");
+            diagnostics.warning(&both.at(&format!("match/{field}")), message, "remove some exceptions");
         }
     }
 }
 
-/// Every path begins with a slash.
+/// Warns of paths that no request has.
 fn paths(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     for path in texts(both.written.matching.path.as_ref()) {
         if !path.starts_with(['/', '*']) {
-            let message = format!("path: no path begins like `{}`", quote(path));
-            diagnostics.warning(&both.at("match/path"), message, "begin it with a slash, like /api/*");
+            let message = format!("path: `{}` does not start with a slash, so it never matches", quote(path));
+            diagnostics.warning(&both.at("match/path"), message, "start it with a slash, like /api/*");
         } else if path.contains('?') {
-            let message = format!("path: `{}` has a question mark, but the path ends before the query", quote(path));
-            diagnostics.warning(&both.at("match/path"), message, "write what follows it under query");
+            let message =
+                format!("path: `{}` has a query, which is not part of the path, so it never matches", quote(path));
+            diagnostics.warning(&both.at("match/path"), message, "move the query to match.query");
         } else if path.contains('#') {
-            let message = format!("path: `{}` has a fragment, but the path ends before it", quote(path));
-            diagnostics.warning(&both.at("match/path"), message, "leave out the # and what follows it");
+            let message =
+                format!("path: `{}` has a fragment, which is not part of the path, so it never matches", quote(path));
+            diagnostics.warning(&both.at("match/path"), message, "remove the fragment");
         }
     }
     let rule = both.written;
     let is_looked_at = rule.matching.path.is_some() || rule.key.as_slice().contains(&KeyPart::Path);
     if rule.matching.path_case != PathCase::Exact && !is_looked_at {
-        let message = "path_case: the rule neither matches a path nor counts by it";
-        diagnostics.warning(&both.at("match/path_case"), message, "leave it out, or write a path beside it");
+        let message = "path_case: no effect, because the rule does not use the path";
+        diagnostics.warning(&both.at("match/path_case"), message, "remove it, or add path to match or key");
     }
 }
 
-/// Hosts are told without scheme and port.
+/// Warns of hosts with a scheme, port or path.
 fn hosts(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     for host in texts(both.written.matching.host.as_ref()) {
         if host.contains(['/', ':']) && !host.starts_with('[') && host.matches(':').count() < 2 {
-            let message = format!("host: `{}` is no host: a host has no scheme, port or path here", quote(host));
-            diagnostics.warning(&both.at("match/host"), message, "write the name alone, like api.example.com");
+            let message = format!("host: `{}` has a scheme, port or path, so it never matches", quote(host));
+            diagnostics.warning(&both.at("match/host"), message, "write only the host name, like api.example.com");
         }
     }
 }
 
 fn expression(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     if both.rule.matching.when.as_ref().is_some_and(|when| when.is_never_true()) {
-        let message = "when: it is never true, so the rule never applies";
-        diagnostics.warning(&both.at("match/when"), message, "set mode: off to switch a rule off");
+        let message = "when: never true, so the rule never matches";
+        diagnostics.warning(&both.at("match/when"), message, "use mode: off to switch off a rule");
     }
 }
 
-/// Entries that a key needs but no request that matches has.
+/// Warns of entries in the key that no matching request has.
 fn key(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let Entries::Exactly(entries) = &both.rule.matching.entries else { return };
     for part in both.written.key.as_slice() {
         if let KeyPart::Entry(name) = part
             && !entries.iter().any(|entry| *entry.name == **name)
         {
-            let message = format!("key: requests of this rule have no entry `{}`, so it counts none", quote(name));
-            diagnostics.warning(&both.at("key"), message, "name an entry of the list under match");
+            let message = format!("key: requests that match have no entry `{}`, so none is counted", quote(name));
+            diagnostics.warning(&both.at("key"), message, "use an entry of the list in match.entries");
         }
     }
 }
 
-/// The texts of a condition, without its exceptions.
+/// Returns the texts of a condition, without its exceptions.
 fn texts(value: Option<&schema::Value>) -> &[String] {
     match value {
         None => &[],
@@ -116,19 +118,19 @@ mod tests {
     fn conditions_that_nothing_meets() {
         check(
             json!({"entries": {"user": {"is": "*", "except": ["a", "*"]}}}),
-            &["entries: the exceptions leave nothing"],
+            &["entries: the exceptions exclude every value"],
         );
-        check(json!({"method": {"is": "get", "except": ["GET"]}}), &["method: the exceptions leave nothing"]);
+        check(json!({"method": {"is": "get", "except": ["GET"]}}), &["method: the exceptions exclude every value"]);
         check(json!({"method": {"is": "*", "except": ["GET"]}}), &[]);
-        check(json!({"path": ["api/*", "/ok"]}), &["path: no path begins like `api/*`"]);
-        check(json!({"path": "/search?q=*"}), &["has a question mark"]);
+        check(json!({"path": ["api/*", "/ok"]}), &["path: `api/*` does not start with a slash"]);
+        check(json!({"path": "/search?q=*"}), &["has a query"]);
         check(json!({"path": "/a#b"}), &["has a fragment"]);
-        check(json!({"path_case": "ignore"}), &["path_case: the rule neither matches a path nor counts by it"]);
+        check(json!({"path_case": "ignore"}), &["path_case: no effect, because the rule does not use the path"]);
         check(json!({"path": "/a", "path_case": "ignore"}), &[]);
-        check(json!({"host": "example.com:8080"}), &["is no host"]);
-        check(json!({"host": "https://example.com"}), &["is no host"]);
+        check(json!({"host": "example.com:8080"}), &["has a scheme, port or path"]);
+        check(json!({"host": "https://example.com"}), &["has a scheme, port or path"]);
         check(json!({"host": "::1"}), &[]);
-        check(json!({"when": "1 > 2"}), &["when: it is never true"]);
+        check(json!({"when": "1 > 2"}), &["when: never true"]);
         check(json!({"when": "cost > 2"}), &[]);
     }
 
@@ -137,6 +139,6 @@ mod tests {
         let rule = json!({"match": {"entries": [{"user": "*"}]}, "key": [{"entry": "user"}, {"entry": "tenant"}], "limit": "1/s"});
         let all = of_rule(rule);
         assert_eq!(all.len(), 1);
-        assert!(all[0].contains("key: requests of this rule have no entry `tenant`"));
+        assert!(all[0].contains("key: requests that match have no entry `tenant`"));
     }
 }

@@ -1,4 +1,4 @@
-//! Stores in memory that have no room for the logs of their limits.
+//! Stores in memory that are too small for the logs of their limits.
 
 use tidegate_core::bounds::{BLOCK_ENTRIES, KEYS_DEFAULT, LOG_ENTRIES_MAX};
 
@@ -18,26 +18,26 @@ pub(super) fn of_rule(both: &Both<'_>, policy: &Policy, stores: &[Kind], diagnos
         let (keys, entries) = room(store);
         let expected = if both.rule.key.is_empty() { 1 } else { keys.div_ceil(KEYS_A_FULL_LOG) };
         let Some(full_logs) = entries.checked_div(needed).filter(|full_logs| *full_logs < expected) else { continue };
-        // Whether the default store is in memory may be said by a flag alone.
+        // The place of the default store may be set by a flag alone.
         let unless = match kind {
             Kind::Memory => "",
-            Kind::Unknown => ", unless --store names a shared one",
+            Kind::Unknown => ", unless --store is a shared store",
             _ => continue,
         };
         let message = format!(
-            "limit `{}`: store `{}` has room for {full_logs} keys that use it up, with {needed} log entries each; beyond, it \
-             denies too early{unless}",
+            "limit `{}`: store `{}` has room for only {full_logs} keys at the limit ({needed} log entries each) and denies \
+             others early{unless}",
             quote(&limit.name),
             quote(&store.name),
         );
         let hint = format!(
-            "set log_entries of the store to {needed} for each key that is active at once, or use sliced_window or gcra"
+            "set log_entries of the store to {needed} for each concurrently active key, or use sliced_window or gcra"
         );
         diagnostics.warning(&both.at_limit(place), message, hint);
     }
 }
 
-/// The keys and the log entries that a store has room for.
+/// Returns the keys and the log entries that a store has room for.
 fn room(store: &StoreSpec) -> (usize, usize) {
     let keys = store.keys.unwrap_or(KEYS_DEFAULT);
     (keys, store.log_entries.unwrap_or_else(|| keys.saturating_mul(BLOCK_ENTRIES).min(LOG_ENTRIES_MAX)))
@@ -63,13 +63,13 @@ mod tests {
     #[test]
     fn too_few_entries() {
         let all = warnings(config(json!({}), sliding("500/day")));
-        let told = "/domains/d/rules/0/limit: limit `r`: store `default` has room for 1400 keys that use it up, with 500 log \
-                    entries each; beyond, it denies too early";
+        let told = "/domains/d/rules/0/limit: limit `r`: store `default` has room for only 1400 keys at the limit (500 log \
+                    entries each) and denies others early";
         assert_eq!(all, [told]);
         assert_eq!(warnings(config(json!({"keys": 10_000}), sliding("500/day"))).len(), 1);
         assert_eq!(warnings(config(json!({"log_entries": 4_999_999}), sliding("500/day"))).len(), 1);
         let unknown = warnings_with(config(json!({}), sliding("500/day")), &Outside::default());
-        assert_eq!(unknown, [format!("{told}, unless --store names a shared one")]);
+        assert_eq!(unknown, [format!("{told}, unless --store is a shared store")]);
     }
 
     #[test]

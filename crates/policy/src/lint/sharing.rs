@@ -1,4 +1,4 @@
-//! What concerns stores that several processes share: fields that need one, and passwords in files.
+//! Stores that several processes share: fields that need one, and passwords in files.
 
 use super::Both;
 use crate::bounds::{LEASED_SPAN_MIN, LEASED_UNITS_MIN};
@@ -8,19 +8,19 @@ use crate::policy::{Policy, StorePlace, StoreSpec};
 use crate::schema::{Action, Config, Consistency};
 use crate::stores::{Outside, StoreFacts, can_be_leased};
 
-/// What is known of a store.
+/// The kind of a store, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Memory,
     /// One server, alone or behind Sentinels.
     Shared,
     Cluster,
-    /// Shared, but in which way is said elsewhere.
+    /// Shared in a way that is not known here.
     SomehowShared,
     Unknown,
 }
 
-/// The kinds of all stores, in the order of the policy.
+/// Returns the kinds of all stores, in the order of the policy.
 pub(super) fn kinds(policy: &Policy, outside: &Outside) -> Vec<Kind> {
     let kind = |store: &StoreSpec| match &store.place {
         Some(StorePlace::At(_)) => match store.facts {
@@ -47,46 +47,45 @@ pub(super) fn of_rule(both: &Both<'_>, stores: &[Kind], diagnostics: &mut Diagno
     let is_eased = written.consistency != Consistency::Exact;
     if kinds.iter().all(|kind| *kind == Kind::Memory) {
         for (field, is_set, message) in [
-            ("on_store_failure", written.on_store_failure.is_some(), "the memory of this process does not fail"),
-            ("consistency", is_eased, "the memory of this process is shared with nobody"),
-            ("hash_tag", written.hash_tag.is_some(), "the memory of this process has no slots"),
+            ("on_store_failure", written.on_store_failure.is_some(), "a store in memory does not fail"),
+            ("consistency", is_eased, "a store in memory is not shared"),
+            ("hash_tag", written.hash_tag.is_some(), "a store in memory has no slots"),
         ] {
             if is_set {
-                let message = format!("{field}: {message}, so it has no effect");
+                let message = format!("{field}: no effect, because {message}");
                 diagnostics.warning(
                     &both.at(field),
                     message,
-                    "leave it out, or name a store that has the url of a Redis",
+                    "remove it, or use a store with the URL of a Redis server",
                 );
             }
         }
         return;
     }
     if written.hash_tag.is_some() && kinds.iter().all(|kind| matches!(kind, Kind::Memory | Kind::Shared)) {
-        let message = "hash_tag: only a Cluster has slots, so it has no effect";
-        let hint = "leave it out, or let the url say that the store is one";
+        let message = "hash_tag: no effect, because only a Redis Cluster has slots";
+        let hint = "remove it, or use a redis+cluster:// URL";
         diagnostics.warning(&both.at("hash_tag"), message, hint);
     }
     let counts_later = rule.count.as_ref().is_some_and(|count| count.mentions_response());
     if written.consistency == Consistency::Leased && counts_later {
-        let message = "consistency: what counts is known with the response, so there is nothing to spend in advance and \
-                       leased has no effect";
-        diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
+        let message =
+            "consistency: leased has no effect, because count uses the response and nothing is taken before it";
+        diagnostics.warning(&both.at("consistency"), message, "remove it, or use async");
     }
     if written.consistency == Consistency::Leased && !rule.limits.iter().any(|limit| can_be_leased(&limit.limit)) {
         let message = format!(
-            "consistency: limits of fewer than {LEASED_UNITS_MIN} units, and buckets that are full again within {} ms, have no \
-             slices, so leased has no effect",
+            "consistency: leased has no effect on limits below {LEASED_UNITS_MIN} units and buckets that refill within {} ms",
             LEASED_SPAN_MIN.as_millis()
         );
-        diagnostics.warning(&both.at("consistency"), message, "leave it out, or use async");
+        diagnostics.warning(&both.at("consistency"), message, "remove it, or use async");
     }
     if is_eased && rule.penalty.is_some() && kinds.first() != Some(&Kind::Memory) {
         let message = format!(
-            "consistency: with `for` each request asks the store whether its key is penalised, so {} spares no calls",
+            "consistency: {} saves no calls, because each request asks the store for the penalty of its key",
             written.consistency
         );
-        diagnostics.warning(&both.at("consistency"), message, "leave out consistency, or for");
+        diagnostics.warning(&both.at("consistency"), message, "remove consistency or penalty");
     }
 }
 
@@ -95,8 +94,8 @@ pub(super) fn of_stores(config: &Config, policy: &Policy, diagnostics: &mut Diag
         let is_variable = store.url.as_deref().is_some_and(|url| url.starts_with('$'));
         let facts = policy.stores().iter().find(|spec| *spec.name == **name).and_then(|spec| spec.facts);
         if !is_variable && facts.is_some_and(|facts| facts.has_password) {
-            let message = "url: there is a password in this file, for all who can read it";
-            let hint = "set a variable of the environment to the URL and write its name, like url: $REDIS_URL";
+            let message = "url: the password is readable for everyone who can read this file";
+            let hint = "put the URL in an environment variable, and write url: $REDIS_URL";
             diagnostics.warning(&child(&child("/stores", name), "url"), message, hint);
         }
     }
@@ -129,35 +128,35 @@ mod tests {
     fn fields_that_need_a_shared_store() {
         let rule = json!({"on_store_failure": "deny", "consistency": "leased", "hash_tag": "x"});
         let of_memory = [
-            "/consistency: consistency: the memory of this process is shared with nobody, so it has no effect",
-            "/hash_tag: hash_tag: the memory of this process has no slots, so it has no effect",
-            "/on_store_failure: on_store_failure: the memory of this process does not fail, so it has no effect",
+            "/consistency: consistency: no effect, because a store in memory is not shared",
+            "/hash_tag: hash_tag: no effect, because a store in memory has no slots",
+            "/on_store_failure: on_store_failure: no effect, because a store in memory does not fail",
         ];
         let mut with_limit = rule.clone();
         with_limit["limit"] = "9/s".into();
         assert_eq!(of_rule(with_limit.clone()), of_memory);
         assert_eq!(with_store("memory:", rule.clone()), of_memory);
-        let of_one = "/hash_tag: hash_tag: only a Cluster has slots, so it has no effect";
+        let of_one = "/hash_tag: hash_tag: no effect, because only a Redis Cluster has slots";
         assert_eq!(with_store("redis://h", rule.clone()), [of_one]);
         assert_eq!(with_store("redis+cluster://h", rule.clone()), [""; 0]);
         assert_eq!(with_store("$REDIS_URL", rule), [""; 0]);
         with_limit["name"] = "r".into();
         let config = json!({"domains": {"d": {"rules": [with_limit]}}});
-        assert_eq!(warnings_with(config, &Outside::default()), [""; 0], "serve may be told of a store");
+        assert_eq!(warnings_with(config, &Outside::default()), [""; 0], "a flag of serve may name a store");
     }
 
     #[test]
     fn what_spares_nothing() {
         let count = json!({"count": "response.status == 401", "consistency": "leased"});
-        assert!(with_store("redis://h", count)[0].contains("nothing to spend in advance and leased has no effect"));
+        assert!(with_store("redis://h", count)[0].contains("leased has no effect, because count uses the response"));
         let count = json!({"count": "response.status == 401", "consistency": "async"});
         assert_eq!(with_store("redis://h", count), [""; 0]);
         for consistency in ["leased", "async"] {
-            let rule = json!({"for": "1m", "consistency": consistency});
+            let rule = json!({"penalty": "1m", "consistency": consistency});
             let told = with_store("redis://h", rule);
-            assert!(told[0].ends_with(&format!("so {consistency} spares no calls")), "{told:?}");
+            assert!(told[0].contains(&format!("consistency: {consistency} saves no calls")), "{told:?}");
         }
-        assert_eq!(with_store("redis://h", json!({"for": "1m"})), [""; 0]);
+        assert_eq!(with_store("redis://h", json!({"penalty": "1m"})), [""; 0]);
     }
 
     #[test]
@@ -167,7 +166,7 @@ mod tests {
 
     #[test]
     fn passwords_are_noticed() {
-        let warning = "/stores/s/url: url: there is a password in this file, for all who can read it";
+        let warning = "/stores/s/url: url: the password is readable for everyone who can read this file";
         assert!(with_store("redis://:p@h", json!({}))[0].starts_with(warning));
         for url in ["redis://h", "memory:", "$REDIS_URL"] {
             assert_eq!(with_store(url, json!({})), [""; 0], "{url}");

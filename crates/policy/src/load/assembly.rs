@@ -1,4 +1,4 @@
-//! One configuration of several files, and where each of its values stands.
+//! One configuration of several files, with the location of each value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,45 +11,45 @@ use crate::json::quote;
 use crate::schema::{ClientAddress, Config, Response, Rule, Store};
 use crate::yaml::{Mark, Node, escape, unescape};
 
-/// All files, as far as they were read.
+/// The files that were read, merged.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(crate) config: Config,
-    /// Whether several files may have rules of one domain.
+    /// Whether rules of one domain may be in several files.
     merge_domains: bool,
-    /// Trees of descriptors, by domain, as Envoy's files have them.
+    /// Trees of descriptors of files of envoyproxy/ratelimit, by domain.
     pub(crate) trees: BTreeMap<String, Tree>,
     documents: Vec<(Arc<str>, Arc<Node>)>,
-    /// Where each domain stands first.
+    /// The first location of each domain.
     domains: BTreeMap<String, Place>,
     stores: BTreeMap<String, Place>,
     address: Option<Place>,
     responses: BTreeMap<String, usize>,
-    /// Where each rule comes from, by domain and in its order.
+    /// The origins of the rules, by domain, in order.
     rules: BTreeMap<String, Vec<Origin>>,
-    /// Pointers to values that were told already: they are not there, or stand-ins are.
+    /// Pointers to values whose errors were reported already. They are missing or placeholders.
     pub(crate) left_out: BTreeSet<String>,
-    /// How many rules the files have, also bad ones.
+    /// The number of rules in the files, including those with errors.
     pub(crate) written: usize,
-    /// Domains of one file each that stand in another one already: their rules are only looked at.
+    /// Domains that are in another file already, by file. Their rules are only checked.
     pub(crate) aside: Vec<Assembly>,
 }
 
-/// A document and a place in it.
+/// A location in a document.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     document: usize,
     mark: Mark,
 }
 
-/// Where a rule comes from.
+/// The origin of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) document: usize,
-    /// The rule in a native file, or the descriptor in one of Envoy's.
+    /// The pointer to the rule in a file of Tidegate, or to the descriptor in a file of envoyproxy/ratelimit.
     pub(crate) pointer: String,
     pub(crate) native: bool,
-    /// Whether all of it could be read.
+    /// Whether it has no error.
     pub(crate) is_good: bool,
 }
 
@@ -58,12 +58,12 @@ impl Assembly {
         Assembly { merge_domains, ..Assembly::default() }
     }
 
-    /// Keeps a tree for as long as places are asked for.
+    /// Keeps a tree, for the locations of its values.
     pub(crate) fn add_document(&mut self, file: Arc<str>, root: Arc<Node>) {
         self.documents.push((file, root));
     }
 
-    /// The number that the next document gets.
+    /// Returns the number of documents, which is the index of the next one.
     pub(crate) fn documents(&self) -> usize {
         self.documents.len()
     }
@@ -82,7 +82,7 @@ impl Assembly {
         if let Some(first) = self.address {
             let hint = format!("keep one of them; the first is at {}", self.location(first));
             let place = self.location(Place { document, mark });
-            return problems.error(place, "`client_address` is in two files", hint);
+            return problems.error(place, "`client_address` is set in two files", hint);
         }
         self.address = Some(Place { document, mark });
         self.config.client_address = value;
@@ -92,23 +92,21 @@ impl Assembly {
         let place = Place { document, mark };
         if let Some(&first) = self.stores.get(&name) {
             let hint = format!("keep one of them; the first is at {}", self.location(first));
-            let message = format!("the store `{}` is in two files", quote(&name));
+            let message = format!("store `{}` is defined in two files", quote(&name));
             return problems.error(self.location(place), message, hint);
         }
         self.stores.insert(name.clone(), place);
         self.config.stores.insert(name, value);
     }
 
-    /// Whether a file may add to this domain; if not, says why.
+    /// Whether a file may add rules to this domain. Reports an error if not.
     pub(crate) fn domain(&mut self, document: usize, mark: Mark, name: &str, problems: &mut Problems) -> bool {
         let place = Place { document, mark };
         if let Some(&first) = self.domains.get(name) {
             if !self.merge_domains {
-                let hint = format!(
-                    "the first is at {}; keep one, or let both count with --merge-domains",
-                    self.location(first)
-                );
-                let message = format!("the domain `{}` is in two files", quote(name));
+                let hint =
+                    format!("the first is at {}; keep one, or merge them with --merge-domains", self.location(first));
+                let message = format!("domain `{}` is defined in two files", quote(name));
                 problems.error(self.location(place), message, hint);
             }
             return self.merge_domains;
@@ -122,7 +120,7 @@ impl Assembly {
         if let Some(&first) = self.responses.get(domain) {
             let pointer = format!("/domains/{}/response", escape(domain));
             let hint = format!("keep one of them; the first is at {}", self.locate_in(first, &pointer));
-            let message = format!("`response` of the domain `{}` is in two files", quote(domain));
+            let message = format!("`response` of domain `{}` is set in two files", quote(domain));
             return problems.error(self.locate_in(document, &pointer), message, hint);
         }
         self.responses.insert(domain.to_owned(), document);
@@ -134,33 +132,31 @@ impl Assembly {
         self.rules.entry(domain.to_owned()).or_default().push(origin);
     }
 
-    /// How many rules a domain has so far.
+    /// Returns the number of rules of a domain so far.
     pub(crate) fn rules_of(&self, domain: &str) -> usize {
         self.rules.get(domain).map_or(0, Vec::len)
     }
 
-    /// An empty assembly, for rules that shall only be looked at.
+    /// Makes an empty assembly for rules that are only checked.
     pub(crate) fn beside() -> Assembly {
         Assembly::new(true)
     }
 
-    /// Keeps rules that shall only be looked at. Each of these was told to be wrong by itself, so beyond the bound nothing
-    /// more would be told of them.
+    /// Keeps rules that are only checked. Each has an error already, so beyond the bound nothing more would be reported.
     pub(crate) fn keep_aside(&mut self, aside: Assembly) {
         if !aside.config.domains.is_empty() && self.aside.len() < PROBLEMS_MAX {
             self.aside.push(aside);
         }
     }
 
-    /// Lets another assembly have all documents and stores for a while; again, and they are back. Copies of them would
-    /// grow with the square of the files.
+    /// Swaps all documents and stores with another assembly: a second call returns them. Copies would take quadratic memory.
     pub(crate) fn lend(&mut self, other: &mut Assembly) {
         std::mem::swap(&mut self.documents, &mut other.documents);
         std::mem::swap(&mut self.config.stores, &mut other.config.stores);
         std::mem::swap(&mut self.stores, &mut other.stores);
     }
 
-    /// The configuration without the rules that could not be read as a whole.
+    /// Returns the configuration without rules that have errors.
     pub(crate) fn into_config(mut self) -> Config {
         for (name, domain) in &mut self.config.domains {
             let mut origins = self.rules.get(name).into_iter().flatten();
@@ -169,7 +165,7 @@ impl Assembly {
         self.config
     }
 
-    /// Where the value of a pointer into the whole configuration stands, or the nearest around it.
+    /// Returns the location of the value at a pointer into the merged configuration, or of the nearest value around it.
     pub(crate) fn locate(&self, pointer: &str) -> Location {
         let tokens: Vec<String> = pointer.split('/').skip(1).map(unescape).collect();
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
@@ -216,7 +212,7 @@ impl Assembly {
 }
 
 impl Origin {
-    /// The pointer into the file of a field of the rule.
+    /// Returns the pointer to a field of the rule in its file.
     fn resolve(&self, rest: &[&str]) -> String {
         let mut pointer = self.pointer.clone();
         if self.native {
@@ -227,7 +223,7 @@ impl Origin {
             return pointer;
         }
         pointer.push_str(match rest.first() {
-            Some(&("limit" | "limits" | "action" | "told_as" | "count_denied")) => "/rate_limit",
+            Some(&("limit" | "limits" | "action" | "report_as" | "count_denied")) => "/rate_limit",
             Some(&"replaces") => "/rate_limit/replaces",
             Some(&"metadata") => "/metadata",
             Some(&("match" | "key")) => "/value",

@@ -7,23 +7,33 @@ use std::path::{Path, PathBuf};
 use super::bounds::{DIRECTORY_DEPTH_MAX, ENTRIES_MAX, FILE_BYTES_MAX, FILES_BYTES_MAX, FILES_MAX};
 use super::problems::{Problems, whole};
 
-/// A file and what is in it.
+/// A file with its text.
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// All files that paths name, in order: files themselves, and of directories those that end in `.yaml` or `.yml`.
-pub(crate) fn find(paths: &[PathBuf], problems: &mut Problems) -> Vec<PathBuf> {
-    let mut walk = Walk { problems, files: Vec::new(), entries: 0, inside: Vec::new() };
+/// The files that paths name.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The files to read, in order.
+    pub(crate) files: Vec<PathBuf>,
+    /// The files of directories that are not read because of their names, in order.
+    pub(crate) skipped: Vec<PathBuf>,
+}
+
+/// Finds all files that paths name, in order: files themselves, and the files in directories that end in `.yaml` or
+/// `.yml`. A directory without one is an error.
+pub(crate) fn find(paths: &[PathBuf], problems: &mut Problems) -> Found {
+    let mut walk = Walk { problems, found: Found::default(), entries: 0, inside: Vec::new() };
     for path in paths {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
-                let before = walk.files.len();
+                let before = (walk.found.files.len(), walk.problems.errors());
                 walk.directory(path);
-                if walk.files.len() == before {
-                    let hint = "rules stand in files that end in .yaml or .yml";
-                    walk.problems.warning(whole(&path.to_string_lossy()), "no files in this directory", hint);
+                if (walk.found.files.len(), walk.problems.errors()) == before {
+                    let hint = "add one, or name another file or directory";
+                    walk.refuse(path, "no file in this directory ends in .yaml or .yml", hint);
                 }
             }
             Ok(metadata) if metadata.is_file() => walk.file(path.clone()),
@@ -31,10 +41,10 @@ pub(crate) fn find(paths: &[PathBuf], problems: &mut Problems) -> Vec<PathBuf> {
             Err(error) => walk.refuse(path, &format!("cannot be read: {error}"), "check the path and its permissions"),
         }
     }
-    walk.files
+    walk.found
 }
 
-/// Reads all files, as far as they can be.
+/// Reads all files that can be read.
 pub(crate) fn read(files: &[PathBuf], problems: &mut Problems) -> Vec<Source> {
     let mut left = FILES_BYTES_MAX;
     let mut sources = Vec::new();
@@ -46,7 +56,7 @@ pub(crate) fn read(files: &[PathBuf], problems: &mut Problems) -> Vec<Source> {
                 sources.push(Source { name, text });
             }
             Ok(_) => {
-                let message = format!("all files together have more than {FILES_BYTES_MAX} bytes");
+                let message = format!("all files together are larger than {FILES_BYTES_MAX} bytes");
                 problems.error(whole(&name), message, "name fewer files");
                 break;
             }
@@ -62,19 +72,19 @@ fn text(path: &Path) -> Result<String, (String, &'static str)> {
     let file = File::open(path).map_err(unreadable)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err((format!("has more than {FILE_BYTES_MAX} bytes"), "split it into several files"));
+        return Err((format!("larger than {FILE_BYTES_MAX} bytes"), "split it into several files"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        (format!("is not UTF-8 text at byte {good}"), "save it as UTF-8")
+        (format!("not UTF-8 text at byte {good}"), "save it as UTF-8")
     })
 }
 
 struct Walk<'a> {
     problems: &'a mut Problems,
-    files: Vec<PathBuf>,
+    found: Found,
     entries: usize,
-    /// The directories around the one that is looked at, with links followed: one that leads back is not followed.
+    /// The real paths of the directories around the current one: a link back to one of them is not followed.
     inside: Vec<PathBuf>,
 }
 
@@ -91,7 +101,7 @@ impl Walk<'_> {
         }
         if self.inside.len() >= DIRECTORY_DEPTH_MAX {
             let message = format!("directories are nested deeper than {DIRECTORY_DEPTH_MAX}");
-            return self.refuse(path, &message, "name the inner directory");
+            return self.refuse(path, &message, "name the directory inside");
         }
         self.inside.push(real);
         for entry in self.names(path) {
@@ -100,8 +110,7 @@ impl Walk<'_> {
         self.inside.pop();
     }
 
-    /// What is in a directory, in the order of names. Dot entries are not for us: Kubernetes keeps the real files of a
-    /// ConfigMap behind `..data` and links to them by their names.
+    /// Returns the entries of a directory, sorted by name.
     fn names(&mut self, path: &Path) -> Vec<PathBuf> {
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
@@ -114,18 +123,22 @@ impl Walk<'_> {
         let mut names: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).take(left).collect();
         self.entries += names.len();
         if self.entries >= ENTRIES_MAX {
-            self.refuse(path, &format!("there are more than {ENTRIES_MAX} entries"), "name an inner directory");
+            self.refuse(path, &format!("more than {ENTRIES_MAX} directory entries"), "name a directory inside");
         }
-        names.retain(|path| path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")));
         names.sort();
         names
     }
 
     fn entry(&mut self, path: PathBuf) {
+        // Kubernetes keeps the real files of a ConfigMap behind `..data` and links to them by their names.
+        let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => self.directory(&path),
-            Ok(metadata) if metadata.is_file() && is_yaml => self.file(path),
+            Ok(metadata) if metadata.is_dir() && !is_hidden => self.directory(&path),
+            Ok(metadata) if metadata.is_file() && is_yaml && !is_hidden => self.file(path),
+            // A hidden file was hardly meant to be read unless its name says so.
+            Ok(metadata) if metadata.is_file() && (is_yaml || !is_hidden) => self.found.skipped.push(path),
+            _ if is_hidden => {}
             Ok(_) => {}
             Err(error) if is_yaml => {
                 self.refuse(&path, &format!("cannot be read: {error}"), "check the link and its permissions");
@@ -135,11 +148,11 @@ impl Walk<'_> {
     }
 
     fn file(&mut self, path: PathBuf) {
-        if self.files.len() == FILES_MAX {
-            self.refuse(&path, &format!("there are more than {FILES_MAX} files"), "name fewer files");
+        if self.found.files.len() == FILES_MAX {
+            self.refuse(&path, &format!("more than {FILES_MAX} files"), "name fewer files");
         }
-        if self.files.len() < FILES_MAX {
-            self.files.push(path);
+        if self.found.files.len() < FILES_MAX {
+            self.found.files.push(path);
         }
     }
 

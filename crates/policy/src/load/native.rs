@@ -1,4 +1,4 @@
-//! Tidegate's own files: piece by piece, so that a mistake hides none in another piece, nor in the rest of its own.
+//! Reads files of Tidegate part by part, so that an error hides no other one.
 
 use serde::de::DeserializeOwned;
 
@@ -11,20 +11,20 @@ use crate::json_schema::SCHEMA;
 use crate::schema::{ClientAddress, Response, Rule, Store};
 use crate::yaml::{Kind, Node, Type, escape};
 
-/// Adds what a file says to the assembly. What is bad is told; the rest of its piece is only there to be looked at.
+/// Adds a file to the assembly and reports its errors. Parts with errors are only kept to be checked further.
 pub(crate) fn read(document: usize, root: &Node, assembly: &mut Assembly, problems: &mut Problems) {
     let file = assembly.file(document);
     Shape::new(&file, problems).check_fields(root, &SCHEMA, &[]);
     if let Some(node) = root.get("client_address") {
         let path = ["client_address"];
         let checked = Shape::new(&file, problems).check(node, "ClientAddress", &path, "/client_address".to_owned());
-        if let Some(address) = piece::<ClientAddress>(checked, assembly) {
+        if let Some(address) = part::<ClientAddress>(checked, assembly) {
             assembly.client_address(document, node.mark, address, problems);
         }
     }
     for (name, node) in entries(root, "stores", &file, problems) {
         let checked = Shape::new(&file, problems).check(node, "Store", &["stores", &name], child("/stores", &name));
-        if let Some(store) = piece::<Store>(checked, assembly) {
+        if let Some(store) = part::<Store>(checked, assembly) {
             assembly.store(document, node.mark, name, store, problems);
         }
     }
@@ -52,7 +52,7 @@ fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly
     if let Some(response) = node.get("response") {
         let path = ["domains", name, "response"];
         let checked = Shape::new(&file, problems).check(response, "Response", &path, child(&pointer, "response"));
-        if let Some(response) = piece::<Response>(checked, assembly) {
+        if let Some(response) = part::<Response>(checked, assembly) {
             assembly.response(document, name, response, problems);
         }
     }
@@ -67,13 +67,13 @@ fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly
         shape.subject = subject(name, index, item);
         let checked = shape.check(item, "Rule", &[], format!("{pointer}/rules/{}", assembly.rules_of(name)));
         let is_good = checked.is_good;
-        match piece::<Rule>(checked, assembly) {
+        match part::<Rule>(checked, assembly) {
             Some(rule) => {
                 let pointer = format!("/domains/{}/rules/{index}", escape(name));
                 assembly.rule(name, rule, Origin { document, pointer, native: true, is_good });
             }
             None if is_good => {
-                let message = "this rule cannot be read";
+                let message = "cannot read this rule";
                 problems.error(at(&file, item.mark), message, "compare it with the configuration reference");
             }
             None => {}
@@ -81,7 +81,7 @@ fn read_domain(document: usize, name: &str, node: &Node, assembly: &mut Assembly
     }
 }
 
-/// Whom messages are about: the rule's name, or its place if it has none.
+/// Returns the start of messages about a rule: its name, or its number if it has none.
 fn subject(domain: &str, index: usize, rule: &Node) -> String {
     match rule.get("name").map(|name| &name.kind) {
         Some(Kind::Scalar(scalar)) if scalar.kind == Type::Text => format!("rule `{}`: ", quote(&scalar.text)),
@@ -89,7 +89,7 @@ fn subject(domain: &str, index: usize, rule: &Node) -> String {
     }
 }
 
-/// The entries of a map at the root, after saying what is wrong if it is none.
+/// Returns the entries of a map at the top of the file. Reports any other value.
 fn entries<'a>(
     root: &'a Node,
     name: &str,
@@ -98,15 +98,15 @@ fn entries<'a>(
 ) -> Vec<(String, &'a Node)> {
     let Some(node) = root.get(name) else { return Vec::new() };
     let Kind::Map(pairs) = &node.kind else {
-        let hint = if node.is_null() { "give it a value, or remove the line" } else { "it must be a map, by name" };
+        let hint = if node.is_null() { "give it a value, or remove the line" } else { "it must be a map of names" };
         problems.error(at(file, node.mark), format!("`{name}` is {}", node.describe()), hint);
         return Vec::new();
     };
     pairs.iter().map(|pair| (pair.key.text.to_string(), &pair.value)).collect()
 }
 
-/// What was good of a piece; what was not is known to be left out.
-fn piece<T: DeserializeOwned>(checked: Checked, assembly: &mut Assembly) -> Option<T> {
+/// Returns the good fields of a part, and marks the others as left out.
+fn part<T: DeserializeOwned>(checked: Checked, assembly: &mut Assembly) -> Option<T> {
     let value = serde_json::from_value(checked.value?).ok()?;
     assembly.left_out.extend(checked.left_out);
     Some(value)

@@ -1,5 +1,5 @@
-//! Whether a tree has the shape of the schema: every field that has not is told, each where it stands, and what is good
-//! is kept, so that it is looked at further.
+//! Checks the fields and types of a tree by the schema. Reports every wrong field at its location and keeps the good ones,
+//! so that their values are checked too.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::yaml::{Kind, Mark, Node, Pair, Scalar, Type};
 pub(crate) struct Shape<'a> {
     pub(crate) file: &'a Arc<str>,
     pub(crate) problems: &'a mut Problems,
-    /// What messages begin with: the rule they are about.
+    /// The start of messages: the rule that they are about.
     pub(crate) subject: String,
-    /// The pointer to what is checked, in the configuration that all files make.
+    /// The pointer to the checked value, in the merged configuration.
     base: String,
-    /// The way from there to the value that is looked at.
+    /// The path from there to the current value.
     path: Vec<Step>,
-    /// How much of the path is in the base already: it is only for messages.
-    told: usize,
+    /// The number of steps of the path that the base contains already: they are only for messages.
+    in_base: usize,
     left_out: Vec<String>,
 }
 
@@ -32,14 +32,14 @@ enum Step {
     Index(usize),
 }
 
-/// What a tree is worth.
+/// The result of checking a tree.
 pub(crate) struct Checked {
-    /// What has the shape of the schema, nothing if not even the whole has. Items of lists and fields that must be there
-    /// are stand-ins if theirs were bad.
+    /// The parts that fit the schema, or `None` if the value as a whole does not. Bad items of lists and bad required fields
+    /// are replaced by placeholders.
     pub(crate) value: Option<Value>,
-    /// Whether nothing was wrong.
+    /// Whether there was no error.
     pub(crate) is_good: bool,
-    /// Pointers to what was bad or missing.
+    /// Pointers to bad or missing values.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -51,12 +51,12 @@ impl<'a> Shape<'a> {
             subject: String::new(),
             base: String::new(),
             path: Vec::new(),
-            told: 0,
+            in_base: 0,
             left_out: Vec::new(),
         }
     }
 
-    /// Checks a value against a definition of the schema. `path` leads to it in messages, `base` in the configuration.
+    /// Checks a value by a definition of the schema. `path` leads to it in messages, `base` in the configuration.
     pub(crate) fn check(mut self, node: &Node, definition: &str, path: &[&str], base: String) -> Checked {
         let before = self.problems.errors();
         self.start(path);
@@ -68,21 +68,23 @@ impl<'a> Shape<'a> {
         Checked { value, is_good: before == self.problems.errors(), left_out: self.left_out }
     }
 
-    /// Checks that a value is a map with known keys, and not what is in it.
+    /// Checks that a value is a map with known keys, but not its values.
     pub(crate) fn check_fields(mut self, node: &Node, definition: &Value, path: &[&str]) {
         self.start(path);
         match &node.kind {
             Kind::Map(pairs) => self.unknown_fields(pairs, definition),
-            _ => self.mistyped(node, &[definition]),
+            _ => {
+                self.mistyped(node, &[definition]);
+            }
         }
     }
 
     fn start(&mut self, path: &[&str]) {
         self.path = path.iter().map(|&part| Step::Key(part.to_owned())).collect();
-        self.told = self.path.len();
+        self.in_base = self.path.len();
     }
 
-    /// The value as far as it is good.
+    /// Returns the good parts of a value.
     fn value(&mut self, node: &Node, schema: &Value) -> Option<Value> {
         let value = self.good_value(node, schema);
         if value.is_none() {
@@ -93,28 +95,19 @@ impl<'a> Shape<'a> {
 
     fn good_value(&mut self, node: &Node, schema: &Value) -> Option<Value> {
         let variants = variants(schema);
-        // The number alone is no limit, and in quotes it is none either.
-        if is_limit(schema)
-            && matches!(&node.kind, Kind::Scalar(scalar) if !matches!(scalar.kind, Type::Text | Type::Null))
-        {
-            let message = format!("{} is {}", self.place(), node.describe());
-            self.error(node.mark, message, "write units and a period, like `100/minute`, or a map".to_owned());
-            return None;
-        }
-        // No type at all: anything will do.
+        // Without a type, any value is good.
         if variants.iter().any(|variant| variant.get("type").is_none()) {
             return Some(node.to_json());
         }
         let fitting: Vec<&Value> = variants.iter().copied().filter(|variant| fits(node, variant)).collect();
         if fitting.is_empty() {
-            self.mistyped(node, &variants);
-            return None;
+            return self.mistyped(node, &variants);
         }
         match (&node.kind, fitting.as_slice()) {
             (Kind::Scalar(scalar), _) if scalar.kind == Type::Text => self.text(node, scalar, &fitting, &variants),
             (Kind::Scalar(scalar), _) => self.number(node, scalar, &fitting),
             (Kind::List(items), [variant, ..]) => self.items(items, variant),
-            // Beside plain names, a map of one entry is one more of them.
+            // A map with one entry is one more of the plain names.
             (Kind::Map(pairs), [variant]) if only_field(variant).is_some() && variants.len() > 1 => {
                 self.one_of(node, pairs, &fitting)
             }
@@ -135,7 +128,13 @@ impl<'a> Shape<'a> {
         let maps: Vec<&str> = variants.iter().filter_map(|variant| only_field(variant)).collect();
         let hint = match nearest(&scalar.text, names.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
-            None if maps.contains(&&*scalar.text) => format!("write `{}: …`, with a name", scalar.text),
+            None if maps.contains(&&*scalar.text) => format!("write `{{{}: …}}`", scalar.text),
+            None if maps.contains(&"entry") => {
+                let name = quote(&scalar.text);
+                format!(
+                    "write `{{entry: {name}}}` for an entry of the descriptor, or `{{header: {name}}}` for a header"
+                )
+            }
             None if maps.is_empty() => format!("use one of {}", list(names.iter().copied())),
             None => format!("use one of {}, or a map with one of {}", list(names.iter().copied()), list(maps)),
         };
@@ -145,12 +144,7 @@ impl<'a> Shape<'a> {
 
     fn number(&mut self, node: &Node, scalar: &Scalar, fitting: &[&Value]) -> Option<Value> {
         let (Type::Integer(value), Some(variant)) = (scalar.kind, fitting.first()) else { return Some(node.to_json()) };
-        let bound = |name: &str| variant.get(name).and_then(Value::as_u64).map(i128::from);
-        let by_format = match variant.get("format").and_then(Value::as_str) {
-            Some("uint32") => i128::from(u32::MAX),
-            _ => i128::from(u64::MAX),
-        };
-        let (least, most) = (bound("minimum").unwrap_or(i128::MIN), bound("maximum").unwrap_or(by_format));
+        let (least, most) = range(variant);
         if (least..=most).contains(&value) {
             return Some(node.to_json());
         }
@@ -159,13 +153,13 @@ impl<'a> Shape<'a> {
         None
     }
 
-    /// A bad item leaves a stand-in: those after it keep their places.
+    /// Returns a list in which bad items are replaced by placeholders, so that the others keep their indexes.
     fn items(&mut self, items: &[Node], variant: &Value) -> Option<Value> {
         let Some(schema) = variant.get("items") else { return Some(items.iter().map(Node::to_json).collect()) };
         let mut good = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             self.path.push(Step::Index(index));
-            good.push(self.value(item, schema).unwrap_or_else(|| stand_in(schema)));
+            good.push(self.value(item, schema).unwrap_or_else(|| placeholder(schema)));
             self.path.pop();
         }
         Some(Value::Array(good))
@@ -191,7 +185,7 @@ impl<'a> Shape<'a> {
             if node.get(name).is_none() {
                 self.missing(node, name, schema.and_then(description));
             }
-            good.insert(name.to_owned(), schema.map_or(Value::Null, stand_in));
+            good.insert(name.to_owned(), schema.map_or(Value::Null, placeholder));
         }
         Value::Object(good)
     }
@@ -213,20 +207,28 @@ impl<'a> Shape<'a> {
         for pair in pairs.iter().filter(|pair| !properties.contains_key(&*pair.key.text)) {
             let inside = if self.path.is_empty() { String::new() } else { format!(" in {}", self.place()) };
             let message = format!("unknown field `{}`{inside}", quote(&pair.key.text));
-            self.error(pair.mark, message, suggest(&pair.key.text, known().collect::<Vec<_>>()));
-            // Who slipped did not forget: that field is not missing as well.
-            let meant = nearest(&pair.key.text, known());
+            let renamed = renamed(&pair.key.text).filter(|name| properties.contains_key(*name));
+            let hint = match renamed {
+                Some(name) => format!("it is now called `{name}`"),
+                None if &*pair.key.text == "rules" && properties.contains_key("domains") => {
+                    "write it under a domain: `domains: {NAME: {rules: …}}`".to_owned()
+                }
+                None => suggest(&pair.key.text, known().collect::<Vec<_>>()),
+            };
+            self.error(pair.mark, message, hint);
+            // A misspelt field is not missing as well.
+            let meant = renamed.or_else(|| nearest(&pair.key.text, known()));
             if let Some(meant) = meant.filter(|meant| !pairs.iter().any(|pair| *pair.key.text == **meant)) {
                 self.left_out.push(child(&self.pointer(), meant));
             }
         }
     }
 
-    /// A map of one entry whose key says what it is.
+    /// Checks a map with one entry whose key selects the variant.
     fn one_of(&mut self, node: &Node, pairs: &[Pair], several: &[&Value]) -> Option<Value> {
         let names = several.iter().filter_map(|variant| only_field(variant));
         let [pair] = pairs else {
-            let message = format!("{} is a map of {} entries", self.place(), pairs.len());
+            let message = format!("{} is a map with {} entries", self.place(), pairs.len());
             self.error(node.mark, message, format!("write one entry, with one of {}", list(names)));
             return None;
         };
@@ -234,7 +236,7 @@ impl<'a> Shape<'a> {
             Some(variant) => {
                 let value = self.fields(node, pairs, variant);
                 let inner = child(&self.pointer(), &pair.key.text);
-                // Without its one entry it is nothing.
+                // Without its entry it is useless.
                 (!self.left_out.contains(&inner)).then_some(value)
             }
             None => {
@@ -245,12 +247,25 @@ impl<'a> Shape<'a> {
         }
     }
 
-    fn mistyped(&mut self, node: &Node, variants: &[&Value]) {
+    /// Reports a value of the wrong type. A number or flag in place of text is kept as text: if that is invalid too, the error
+    /// of the text is reported and not the missing quotes.
+    fn mistyped(&mut self, node: &Node, variants: &[&Value]) -> Option<Value> {
         let message = format!("{} is {}", self.place(), node.describe());
-        let wants_text = variants.iter().any(|variant| type_of(variant) == "string" && variant.get("const").is_none());
+        let of_type = |name: &str| {
+            variants.iter().copied().find(|variant| type_of(variant) == name && variant.get("const").is_none())
+        };
         let hint = match &node.kind {
             Kind::Scalar(scalar) if scalar.kind == Type::Null => "give it a value, or remove the line".to_owned(),
-            Kind::Scalar(scalar) if wants_text => format!("put it in quotes: \"{}\"", quote(&scalar.text)),
+            Kind::Scalar(scalar) if of_type("string").is_some() => {
+                let hint = format!("put it in quotes: \"{}\"", quote(&scalar.text));
+                self.problems.fallback(at(self.file, node.mark), format!("{}{message}", self.subject), hint);
+                return Some(Value::from(&*scalar.text));
+            }
+            Kind::Scalar(scalar) => match (of_type("integer"), of_type("boolean")) {
+                (Some(variant), _) => whole_number_hint(scalar, range(variant)),
+                (_, Some(_)) => flag_hint(&scalar.text),
+                _ => format!("it must be {}", wanted(variants)),
+            },
             Kind::List(_) => match variants.iter().find_map(|variant| only_list(variant)) {
                 Some(name) => format!("it must be {}: write the list under `{name}`", wanted(variants)),
                 None => format!("it must be {}", wanted(variants)),
@@ -258,13 +273,14 @@ impl<'a> Shape<'a> {
             _ => format!("it must be {}", wanted(variants)),
         };
         self.error(node.mark, message, hint);
+        None
     }
 
     fn error(&mut self, mark: Mark, message: String, hint: String) {
         self.problems.error(at(self.file, mark), format!("{}{message}", self.subject), hint);
     }
 
-    /// The value that is looked at, as messages name it.
+    /// Returns the current value as messages name it.
     fn place(&self) -> String {
         let mut place = String::new();
         for step in &self.path {
@@ -278,20 +294,20 @@ impl<'a> Shape<'a> {
                 }
             }
         }
-        if place.is_empty() { "it".to_owned() } else { format!("`{place}`") }
+        if place.is_empty() { "this".to_owned() } else { format!("`{place}`") }
     }
 
-    /// The same as a pointer into the configuration.
+    /// Returns the pointer to the current value in the configuration.
     fn pointer(&self) -> String {
-        self.path.iter().skip(self.told).fold(self.base.clone(), |pointer, step| match step {
+        self.path.iter().skip(self.in_base).fold(self.base.clone(), |pointer, step| match step {
             Step::Key(key) => child(&pointer, key),
             Step::Index(index) => format!("{pointer}/{index}"),
         })
     }
 }
 
-/// A value of this shape that says nothing, for one that cannot be used.
-fn stand_in(schema: &Value) -> Value {
+/// Returns an empty value of this type, in place of a bad one.
+fn placeholder(schema: &Value) -> Value {
     let variants = variants(schema);
     let Some(variant) = variants.first() else { return Value::Null };
     if let Some(name) = variant.get("const") {
@@ -305,7 +321,7 @@ fn stand_in(schema: &Value) -> Value {
         "object" => {
             let field = |name: &Value| {
                 let name = name.as_str()?;
-                Some((name.to_owned(), stand_in(variant.get("properties")?.get(name)?)))
+                Some((name.to_owned(), placeholder(variant.get("properties")?.get(name)?)))
             };
             variant.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(field).collect()
         }
@@ -313,7 +329,7 @@ fn stand_in(schema: &Value) -> Value {
     }
 }
 
-/// All that a value may be, with references followed and choices of choices flattened.
+/// Returns all variants of a schema, with references followed and nested choices flattened.
 fn variants(schema: &Value) -> Vec<&Value> {
     let mut schema = schema;
     while let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix('#')) {
@@ -328,13 +344,47 @@ fn variants(schema: &Value) -> Vec<&Value> {
     }
 }
 
-/// Whether it is a limit, or a choice that a limit is one of.
-fn is_limit(schema: &Value) -> bool {
-    let reference = schema.get("$ref").and_then(Value::as_str).unwrap_or_default();
-    let meant = reference.strip_prefix('#').and_then(|name| SCHEMA.pointer(name)).unwrap_or(schema);
-    let choices = meant.get("anyOf").or_else(|| meant.get("oneOf")).and_then(Value::as_array);
-    let is_of_choices = || choices.into_iter().flatten().any(is_limit);
-    reference == "#/$defs/Limit" || is_of_choices()
+/// Returns the new name of a renamed field.
+fn renamed(name: &str) -> Option<&'static str> {
+    match name {
+        "for" => Some("penalty"),
+        "told_as" => Some("report_as"),
+        _ => None,
+    }
+}
+
+/// Returns the least and the greatest number that a schema allows.
+fn range(schema: &Value) -> (i128, i128) {
+    let bound = |name: &str| schema.get(name).and_then(Value::as_u64).map(i128::from);
+    let by_format = match schema.get("format").and_then(Value::as_str) {
+        Some("uint32") => i128::from(u32::MAX),
+        _ => i128::from(u64::MAX),
+    };
+    (bound("minimum").unwrap_or(i128::MIN), bound("maximum").unwrap_or(by_format))
+}
+
+/// Returns the hint for a whole number that was written as text, with separators or as a float.
+fn whole_number_hint(scalar: &Scalar, (least, most): (i128, i128)) -> String {
+    let written = match scalar.kind {
+        Type::Float(value) if value.fract() == 0.0 => format!("{value}"),
+        _ => scalar.text.replace(['_', ',', ' '], ""),
+    };
+    match written.parse::<i128>() {
+        Ok(number) if (least..=most).contains(&number) && written == *scalar.text => {
+            format!("write it without quotes: {number}")
+        }
+        Ok(number) if (least..=most).contains(&number) => format!("write {number}"),
+        _ => format!("it must be a whole number from {least} to {most}"),
+    }
+}
+
+/// Returns the hint for a flag that was written as another word or in quotes.
+fn flag_hint(written: &str) -> String {
+    match &*written.to_lowercase() {
+        "y" | "yes" | "on" | "true" | "1" => "write `true`".to_owned(),
+        "n" | "no" | "off" | "false" | "0" => "write `false`".to_owned(),
+        _ => "it must be `true` or `false`".to_owned(),
+    }
 }
 
 fn fits(node: &Node, variant: &Value) -> bool {
@@ -355,8 +405,7 @@ fn type_of(variant: &Value) -> &str {
     variant.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The variant that a map is meant to be where one of them has no field that must be there: it is that one, unless the field
-/// of another is there.
+/// Returns the variant of a map if one variant has no required field: that one, unless the map has the field of another.
 fn told_apart<'s>(pairs: &[Pair], variants: &[&'s Value]) -> Option<&'s Value> {
     let open = variants.iter().find(|variant| variant.get("required").is_none())?;
     let has_field =
@@ -364,7 +413,7 @@ fn told_apart<'s>(pairs: &[Pair], variants: &[&'s Value]) -> Option<&'s Value> {
     Some(variants.iter().find(has_field).unwrap_or(open))
 }
 
-/// The field of a map that has just one.
+/// Returns the required field of a variant with just one.
 fn only_field(variant: &Value) -> Option<&str> {
     match variant.get("required")?.as_array()?.as_slice() {
         [only] => only.as_str(),
@@ -372,7 +421,7 @@ fn only_field(variant: &Value) -> Option<&str> {
     }
 }
 
-/// The field of a map that is a list, if just one is.
+/// Returns the field that is a list, if there is just one.
 fn only_list(variant: &Value) -> Option<&str> {
     let is_list = |schema: &Value| variants(schema).iter().any(|variant| type_of(variant) == "array");
     let properties = variant.get("properties")?.as_object()?;

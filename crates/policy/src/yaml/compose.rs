@@ -9,15 +9,15 @@ use super::{Fault, Kind, Mark, Node, Pair, Scalar, Type};
 use crate::json::quote;
 use crate::load::bounds::{ALIAS_WEIGHT_MAX, DEPTH_MAX, NODE_WEIGHT, NODES_MAX};
 
-/// A file's one document.
+/// The document of a file.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) root: Node,
-    /// Keys that stand twice in one map. The last one counts in the tree.
+    /// Duplicate keys of maps. The last one is kept in the tree.
     pub(crate) duplicates: Vec<Duplicate>,
 }
 
-/// A key that stands in its map before.
+/// A duplicate key.
 #[derive(Debug)]
 pub(crate) struct Duplicate {
     pub(crate) key: Arc<str>,
@@ -25,7 +25,7 @@ pub(crate) struct Duplicate {
     pub(crate) first: Mark,
 }
 
-/// The tree of a text, or what is wrong with it.
+/// Parses a text into a tree.
 pub(crate) fn parse(text: &str) -> Result<Document, Fault> {
     let options = granit_parser::options! {
         emit_comments: false,
@@ -49,13 +49,13 @@ struct Composer {
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     duplicates: Vec<Duplicate>,
-    /// Whether the scalar that just came asks for a merge if it is a key.
+    /// Whether the last scalar is a merge key if it is a key.
     merge_key: bool,
     nodes: usize,
     alias_weight: usize,
 }
 
-/// A collection whose end has not come yet.
+/// A collection that is not complete yet.
 struct Open {
     mark: Mark,
     anchor: usize,
@@ -69,11 +69,11 @@ enum Content {
     Map { pairs: Vec<Pair>, places: HashMap<Arc<str>, usize>, key: Option<Key>, merges: Vec<Node> },
 }
 
-/// A key whose value has not come yet.
+/// A key without a value yet.
 struct Key {
     scalar: Scalar,
     mark: Mark,
-    /// Whether its value is merged into the map: it is `<<`, not in quotes.
+    /// Whether its value is merged into the map: it is `<<` without quotes.
     merges: bool,
 }
 
@@ -124,13 +124,13 @@ impl Composer {
         self.add(Node { mark, kind }, anchor, weight, depth + 1)
     }
 
-    /// Copies what an anchor stands on.
+    /// Copies the value of an anchor.
     fn alias(&mut self, anchor: usize, mark: Mark) -> Result<(), Fault> {
         let Some(Anchored { node, weight, depth }) = self.anchors.get(&anchor) else {
             return Err(Fault {
                 mark,
-                message: "an alias stands inside of what it stands for".to_owned(),
-                hint: "write the value out",
+                message: "an alias refers to a value that contains it".to_owned(),
+                hint: "write the value instead",
             });
         };
         let (weight, depth) = (*weight, *depth);
@@ -139,19 +139,19 @@ impl Composer {
         self.add(node, 0, weight, depth)
     }
 
-    /// Puts a whole value where it belongs: into the collection that is open, or at the root.
+    /// Adds a complete value to the open collection, or makes it the root.
     fn add(&mut self, node: Node, anchor: usize, weight: usize, depth: usize) -> Result<(), Fault> {
         let mark = node.mark;
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            let message = format!("there are more than {NODES_MAX} values in this file");
+            let message = format!("more than {NODES_MAX} values in this file");
             return Err(Fault { mark, message, hint: "split it into several files" });
         }
         if depth + self.open.len() > DEPTH_MAX {
             return Err(too_deep(mark));
         }
         if anchor != 0 {
-            // The copy that is kept for aliases costs as much as one of them.
+            // The copy for aliases costs as much as an alias.
             weigh(&mut self.alias_weight, weight, mark)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), weight, depth });
         }
@@ -165,7 +165,7 @@ impl Composer {
                 (None, _) => return Err(bad_key(mark)),
                 (Some(Key { merges: true, .. }), kind) => merges.push(Node { mark, kind }),
                 (Some(key), kind) => {
-                    // A blank value has no place of its own that anybody could see.
+                    // A blank value has no visible location, so it gets that of its key.
                     let blank = matches!(&kind, Kind::Scalar(scalar) if scalar.kind == Type::Null);
                     let value = Node { mark: if blank { key.mark } else { mark }, kind };
                     let pair = Pair { key: key.scalar, mark: key.mark, value };
@@ -184,8 +184,8 @@ impl Composer {
             Some(_) => {
                 return Err(Fault {
                     mark: node.mark,
-                    message: "a second document starts here".to_owned(),
-                    hint: "write one document in each file",
+                    message: "a second YAML document starts here".to_owned(),
+                    hint: "move it to a file of its own",
                 });
             }
         }
@@ -193,14 +193,14 @@ impl Composer {
     }
 }
 
-/// Copies are counted before they are made.
+/// Counts a copy before it is made.
 fn weigh(total: &mut usize, weight: usize, mark: Mark) -> Result<(), Fault> {
     *total = total.saturating_add(weight);
     if *total <= ALIAS_WEIGHT_MAX {
         return Ok(());
     }
     let message = format!("anchors and aliases expand to more than {ALIAS_WEIGHT_MAX} bytes");
-    Err(Fault { mark, message, hint: "use fewer aliases of aliases" })
+    Err(Fault { mark, message, hint: "use fewer aliases" })
 }
 
 fn put(pairs: &mut Vec<Pair>, places: &mut HashMap<Arc<str>, usize>, pair: Pair, duplicates: &mut Vec<Duplicate>) {
@@ -216,7 +216,7 @@ fn put(pairs: &mut Vec<Pair>, places: &mut HashMap<Arc<str>, usize>, pair: Pair,
     }
 }
 
-/// Adds what `<<` names: keys of the map itself go before those of merged ones, and of these the first.
+/// Merges the maps of `<<`: keys of the map itself take precedence, then those of the first merged map.
 fn merge(mut pairs: Vec<Pair>, mut places: HashMap<Arc<str>, usize>, merges: Vec<Node>) -> Result<Vec<Pair>, Fault> {
     for node in merges {
         let mark = node.mark;
@@ -227,7 +227,7 @@ fn merge(mut pairs: Vec<Pair>, mut places: HashMap<Arc<str>, usize>, merges: Vec
         for map in maps {
             let Kind::Map(merged) = map.kind else {
                 let message = format!("`<<` is {}", map.describe());
-                return Err(Fault { mark, message, hint: "it must be a map, or a list of maps, to be merged" });
+                return Err(Fault { mark, message, hint: "it must be a map, or a list of maps" });
             };
             for pair in merged {
                 if !places.contains_key(&pair.key.text) {
@@ -250,7 +250,7 @@ fn core_tag(tag: Option<&Tag>, mark: Mark) -> Result<(), Fault> {
     match tag {
         Some(tag) if tag.is_custom() && !(tag.handle().is_empty() && tag.suffix() == "!") => Err(Fault {
             mark,
-            message: format!("the tag `{}{}` is not known", quote(tag.handle()), quote(tag.suffix())),
+            message: format!("unknown tag `{}{}`", quote(tag.handle()), quote(tag.suffix())),
             hint: "remove it",
         }),
         _ => Ok(()),
@@ -262,17 +262,17 @@ fn fault(error: &ScanError) -> Fault {
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
         return too_deep(mark);
     }
-    let message = format!("this is not YAML: {}", error.info());
-    Fault { mark, message, hint: "look at the indentation, the quotes and the brackets here and just before" }
+    let message = format!("invalid YAML: {}", error.info());
+    Fault { mark, message, hint: "check the indentation, quotes and brackets here and just before" }
 }
 
 fn too_deep(mark: Mark) -> Fault {
     let message = format!("maps and lists are nested deeper than {DEPTH_MAX}");
-    Fault { mark, message, hint: "nest them less deeply" }
+    Fault { mark, message, hint: "use fewer levels" }
 }
 
 fn bad_key(mark: Mark) -> Fault {
-    Fault { mark, message: "a key is a map or a list".to_owned(), hint: "keys must be text" }
+    Fault { mark, message: "a key is a map or a list".to_owned(), hint: "use text as key" }
 }
 
 fn mark(marker: &Marker) -> Mark {

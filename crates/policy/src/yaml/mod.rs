@@ -1,10 +1,10 @@
-//! YAML as a tree that knows where each value stands.
+//! YAML as a tree with the location of each value.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | the tree, pointers into it, JSON made of it | here |
 //! | from the parser's events to the tree, aliases, merge keys, bounds | `compose.rs` |
-//! | what a plain scalar is | `scalar.rs` |
+//! | the types of plain scalars | `scalar.rs` |
 
 mod compose;
 mod scalar;
@@ -12,21 +12,21 @@ mod scalar;
 pub(crate) use compose::parse;
 pub(crate) use scalar::{Scalar, Type};
 
-/// A place in a text. Both count from 1.
+/// A location in a text. Line and column count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-/// A value and where it stands.
+/// A value with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) mark: Mark,
     pub(crate) kind: Kind,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Scalar(Scalar),
@@ -42,7 +42,7 @@ pub(crate) struct Pair {
     pub(crate) value: Node,
 }
 
-/// Something that is wrong with a text as YAML.
+/// A syntax error.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) mark: Mark,
@@ -51,17 +51,17 @@ pub(crate) struct Fault {
 }
 
 impl Node {
-    /// The value of a key, if this is a map that has it.
+    /// Returns the value of a key, if this is a map with it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.pair(key).map(|pair| &pair.value)
     }
 
-    /// The entry of a key, if this is a map that has it.
+    /// Returns the entry of a key, if this is a map with it.
     pub(crate) fn pair(&self, key: &str) -> Option<&Pair> {
         self.pairs().iter().find(|pair| &*pair.key.text == key)
     }
 
-    /// The entries, none if this is not a map.
+    /// Returns the entries of a map; none for other values.
     pub(crate) fn pairs(&self) -> &[Pair] {
         match &self.kind {
             Kind::Map(pairs) => pairs,
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// The items, none if this is not a list.
+    /// Returns the items of a list; none for other values.
     pub(crate) fn items(&self) -> &[Node] {
         match &self.kind {
             Kind::List(items) => items,
@@ -81,7 +81,7 @@ impl Node {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.kind == Type::Null)
     }
 
-    /// Where the value of a JSON pointer stands, or the nearest value around it.
+    /// Returns the location of the value of a JSON pointer, or of the nearest value around it.
     pub(crate) fn locate(&self, pointer: &str) -> Mark {
         let mut node = self;
         for token in pointer.split('/').skip(1) {
@@ -99,7 +99,7 @@ impl Node {
         node.mark
     }
 
-    /// The same as JSON. Keys that are not text become text as they were written.
+    /// Converts it to JSON. Keys that are not text become text as written.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.kind {
             Kind::Scalar(scalar) => scalar.to_json(),
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// What it is, in words: `the text "x"`, `the number 3`, `a list`.
+    /// Describes it in words: `x` in backticks, `the number 3`, `a list`.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             Kind::Scalar(scalar) => scalar.describe(),
@@ -123,12 +123,12 @@ impl Node {
     }
 }
 
-/// A token of a JSON pointer, escaped.
+/// Escapes a token of a JSON pointer.
 pub(crate) fn escape(token: &str) -> String {
     token.replace('~', "~0").replace('/', "~1")
 }
 
-/// A token of a JSON pointer as it was before it was escaped.
+/// Restores an escaped token of a JSON pointer.
 pub(crate) fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }

@@ -1,10 +1,10 @@
-//! What a plain scalar is: the core schema of YAML 1.2.
+//! The types of plain scalars: the core schema of YAML 1.2.
 
 use std::sync::Arc;
 
 use crate::json::quote;
 
-/// A scalar as it was written, and what that means.
+/// A scalar as written, and its type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scalar {
     /// Without its quotes.
@@ -12,7 +12,7 @@ pub(crate) struct Scalar {
     pub(crate) kind: Type,
 }
 
-/// What a scalar means.
+/// The type of a scalar, with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Type {
     Null,
@@ -24,12 +24,12 @@ pub(crate) enum Type {
 }
 
 impl Scalar {
-    /// Text, whatever it looks like.
+    /// Makes a scalar that was written in quotes: text.
     pub(crate) fn quoted(text: &str) -> Scalar {
         Scalar { text: text.into(), kind: Type::Text }
     }
 
-    /// What was written without quotes.
+    /// Makes a scalar that was written without quotes, of the type that it looks like.
     pub(crate) fn plain(text: &str) -> Scalar {
         Scalar { text: text.into(), kind: resolve(text) }
     }
@@ -49,7 +49,7 @@ impl Scalar {
         }
     }
 
-    /// What it is, in words.
+    /// Describes it in words.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
             Type::Null => "blank".to_owned(),

@@ -81,7 +81,7 @@ mode: shadw
 action: deny
 quota: yes
 cost: 5
-for: 10
+penalty: 10
 on_store_failure: {lokal: 5/s}
 response: {problem: maybe}
 replaces: other
@@ -105,9 +105,9 @@ fn fields_of_rules() {
         "match: {method: [GET, 5]}",
         "match: entries",
         "metadata:",
-        "told_as: minute",
-        "told_as: {per: minute}",
-        "action: block\ntold_as: {per: fortnight, name: \"\"}",
+        "report_as: minute",
+        "report_as: {per: minute}",
+        "action: block\nreport_as: {per: fortnight, name: \"\"}",
         "a_name_that_is_very_long_and_goes_on_and_on_and_on_until_nobody_reads_it_any_more: 1",
         "\"a\\nb\": 1",
     ]
@@ -145,7 +145,7 @@ fn a_wrong_field_hides_no_wrong_value() {
         "domains: {api: {rules: [{name: u, limit: 5/s}, {name: u, limit: 5/s, nope: 1}]}}",
         // What is left out is not missing as well, and what depends on it is not wrong.
         "domains: {api: {rules: [{name: u, limt: 5/s}, {name: v, limit: 5}, {limit: 5/s}, {name: 5, limit: 5/s}]}}",
-        "domains: {api: {rules: [{name: u, action: blok, told_as: {per: minute}}, {name: v, told_as: {name: x}}]}}",
+        "domains: {api: {rules: [{name: u, action: blok, report_as: {per: minute}}, {name: v, report_as: {name: x}}]}}",
         "domains: {api: {rules: [{name: u, limit: {algorithm: 5, rate: 5/foo, capacity: 5}}]}}",
         "domains: {api: {rules: [{name: u, limit: {rate: 5, per_ns: x, burst: 0}}]}}",
         "domains: {api: {rules: [{name: u, limit: {rate: 5/foo, algorithm: gcraa, nope: 1}}]}}",
@@ -185,7 +185,7 @@ fn every_mistake_of_a_file_is_told_at_once() {
       nope: 1
     - name: two
       limit: 5/minute
-      for: 5 bananas
+      penalty: 5 bananas
       mode: shadw
     - name: three
       limit: 5/minute
@@ -220,7 +220,7 @@ fn not_more_is_told_than_anybody_reads() {
     let rules = "{nam: 1}, ".repeat(10_000);
     let loaded = super::load(&format!("domains: {{api: {{rules: [{rules}]}}}}"));
     assert_eq!(loaded.diagnostics.len(), 201);
-    assert_snapshot!(loaded.diagnostics.last().unwrap(), @"rules.yaml: error: 29800 more problems; see to those above first");
+    assert_snapshot!(loaded.diagnostics.last().unwrap(), @"rules.yaml: error: 29800 more problems; fix those above first");
 }
 
 /// What is said of a file where stores may be elsewhere, by somebody whose environment has two variables.
@@ -272,7 +272,7 @@ fn stores() {
         "store: shared, limit: 5/minute, consistency: leased",
         "store: shared, limit: {rate: 100/second, burst: 20}, consistency: leased",
         "store: shared, limit: {algorithm: sliding_counter, rate: 5/minute}, consistency: async",
-        "store: shared, limit: 50/minute, consistency: leased, for: 10m",
+        "store: shared, limit: 50/minute, consistency: leased, penalty: 10m",
         "store: shared, limit: 50/minute, consistency: leased, count: 'response.status == 401'",
         "store: shared, limit: 5/minute, hash_tag: x",
         "limit: 5/minute, consistency: leased, hash_tag: x, on_store_failure: allow",

@@ -85,7 +85,7 @@ fn zero_denies_all_and_unlimited_has_no_limit() {
         .collect();
     assert_eq!(shown, [("a", Action::Block, false), ("stop", Action::Block, false), ("c", Action::Unlimited, false)]);
     assert!(loaded.policy.is_some());
-    assert_snapshot!(told(&loaded), @"rules.yaml:3:24: warning: `rate_limit` has no `requests_per_unit`: that means 0, so every request is denied; write how many may pass, or `requests_per_unit: 0` if none may");
+    assert_snapshot!(told(&loaded), @"rules.yaml:3:24: warning: `rate_limit` has no `requests_per_unit`, which defaults to 0, so every request is denied; add `requests_per_unit`, or set it to 0 to deny all");
 }
 
 #[test]

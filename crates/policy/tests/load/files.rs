@@ -63,6 +63,40 @@ fn a_directory_is_read_in_the_order_of_names() {
 }
 
 #[test]
+fn files_with_other_names_are_skipped_by_name() {
+    let directory = Directory::new(&[
+        ("a.yaml", NATIVE),
+        ("rules.json", ""),
+        ("b/rules.yaml.bak", ""),
+        (".hidden.yml", ""),
+        (".gitignore", ""),
+        (".git/x.yaml", ""),
+    ]);
+    let loaded = directory.load(&Options::default());
+    assert_eq!(directory.told(&loaded), "");
+    let skipped = |loaded: &Loaded| -> Vec<String> {
+        let name = |path: &PathBuf| path.strip_prefix(directory.0.path()).unwrap().display().to_string();
+        loaded.skipped.iter().map(name).collect()
+    };
+    assert_eq!(skipped(&loaded), [".hidden.yml", "b/rules.yaml.bak", "rules.json"]);
+    // A file that is named itself is read, whatever it is called.
+    fs::write(directory.path("rules.json"), NATIVE).unwrap();
+    let named = tidegate_policy::load(&[directory.path("rules.json")], &Options::default());
+    assert!(named.policy.is_some() && named.skipped.is_empty(), "{named:?}");
+}
+
+#[test]
+fn a_directory_without_a_file_is_an_error() {
+    let directory = Directory::new(&[("rules.json", NATIVE), ("sub/notes.txt", "")]);
+    let loaded = directory.load(&Options::default());
+    assert!(loaded.policy.is_none());
+    assert_snapshot!(directory.told(&loaded), @"DIR: error: no file in this directory ends in .yaml or .yml; add one, or name another file or directory");
+    assert_eq!(loaded.skipped.len(), 2);
+    fs::write(directory.path("rules.yml"), NATIVE).unwrap();
+    assert!(directory.load(&Options::default()).policy.is_some());
+}
+
+#[test]
 fn a_mounted_config_map_and_its_swap() {
     let directory = Directory::new(&[("..1/rules.yaml", NATIVE), ("..2/rules.yaml", ENVOYS)]);
     symlink("..1", directory.path("..data")).unwrap();

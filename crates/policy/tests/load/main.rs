@@ -10,6 +10,7 @@ mod envoy;
 mod files;
 mod round_trip;
 mod schema;
+mod slips;
 
 use tidegate_policy::{LoadOptions as Options, Loaded, load_text};
 

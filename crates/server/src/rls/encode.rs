@@ -80,7 +80,7 @@ fn status(judgement: Option<&Judgement<'_>>, is_hidden: bool, now: Time) -> Desc
 fn name_to_envoy<'a>(judgement: &Judgement<'a>) -> Option<&'a str> {
     match judgement.limit {
         Some(limit) => limit.is_named_to_envoy.then_some(&limit.name),
-        None => Some(&judgement.rule?.told_as.as_ref()?.name),
+        None => Some(&judgement.rule?.report_as.as_ref()?.name),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn page(service: &Service) -> String {
     for (rule, view) in service.engine.policy().views() {
         let path = rule.metric_path.join(".");
         let limits =
-            rule.limits.iter().map(|limit| limit.shown).chain(rule.told_as.iter().map(|told_as| told_as.shown));
+            rule.limits.iter().map(|limit| limit.shown).chain(rule.report_as.iter().map(|report_as| report_as.shown));
         let limits = limits.map(|shown| (Unit::name_of(shown.period_ns), shown.units));
         // What has no limit is told as one without a unit.
         let none = (rule.action == Action::Unlimited).then(|| ("UNKNOWN".into(), 0));

@@ -183,7 +183,7 @@ async fn a_name_that_nobody_is_told_is_refused() {
     for (path, more) in [("reset", ""), ("grant", r#","units":1"#)] {
         assert_eq!(
             wrong(&bench.post(&format!("/v1/{path}"), &format!("{{{own}{more}}}")).await),
-            format!("400 limit.name: mine has no effect, since {path} does not tell it; leave it out")
+            format!("400 limit.name: mine has no effect: {path} does not report it; remove it")
         );
     }
     let inspected = body(&bench.post("/v1/inspect", &format!("{{{own}}}")).await);

@@ -21,7 +21,7 @@ domains:
     - {name: quiet, match: {entries: {quiet: '*'}}, limit: 1/minute, response: {hidden: true}}
     - {name: plain, match: {entries: {plain: '*'}}, limit: 1/minute, response: {problem: false, headers: legacy}}
     - {name: trail, match: {entries: {trail: '*'}}, key: {entry: trail}, limit: {algorithm: sliding_log, rate: 5/minute}}
-    - {name: guess, match: {entries: {guess: '*'}}, key: {entry: guess}, count: 'response.status == 401', for: 10m, limit: 2/hour}
+    - {name: guess, match: {entries: {guess: '*'}}, key: {entry: guess}, count: 'response.status == 401', penalty: 10m, limit: 2/hour}
   web:
     rules:
     - {name: login, match: {path: /login, method: POST}, key: address, limit: 2/minute}

@@ -209,7 +209,7 @@ domains:
     - {name: wide, limit: 10/minute}
     - {name: old, limit: 20/minute, response: {headers: legacy}}
     - {name: secret, match: {entries: {secret: '*'}}, limit: 1/minute, response: {hidden: true}}
-    - {name: strict, match: {entries: {strict: '*'}}, limit: 1/minute, for: 10m}
+    - {name: strict, match: {entries: {strict: '*'}}, limit: 1/minute, penalty: 10m}
     - {name: shut, match: {entries: {shut: '*'}}, action: block}
 ";
 

@@ -27,7 +27,7 @@ domains:
       - {name: internal, match: {entries: {user: cron}}, action: unlimited}
       - {name: per-user, match: {entries: {user: '*'}}, key: {entry: user}, limit: 3/minute}
       - {name: per-plan, match: {entries: {plan: '*'}}, key: {entry: plan}, limit: {algorithm: fixed_window, rate: 2/hour}}
-      - {name: logins, match: {entries: {login: '*'}}, key: {entry: login}, for: 10m, limit: 1/minute}
+      - {name: logins, match: {entries: {login: '*'}}, key: {entry: login}, penalty: 10m, limit: 1/minute}
       - {name: tried, match: {entries: {tried: '*'}}, key: {entry: tried}, mode: shadow, limit: 1/minute}
       - {name: vast, match: {entries: {vast: '*'}}, limit: {rate: 10000000/second, burst: 9007199254740992}}
       - {name: quiet, match: {entries: {quiet: '*'}}, limit: 1/minute, response: {hidden: true}}

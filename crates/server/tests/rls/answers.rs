@@ -232,7 +232,7 @@ domains:
     - name: penalty
       match: {entries: {penalty: '*'}}
       limit: 1/minute
-      for: 10m
+      penalty: 10m
       response: {headers: draft03}
     - name: tagged
       match: {entries: {tagged: '*'}}

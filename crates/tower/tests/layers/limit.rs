@@ -271,7 +271,7 @@ fn mistakes_are_named() {
     let address = |address| build(KeyBy::client_address(address));
     assert_eq!(
         address(ClientAddress::new().trusted_hops(65)),
-        "client address: trusted_hops: 65 are too many; use at most 64"
+        "client address: trusted_hops: 65 is too large; use at most 64"
     );
     assert!(
         address(ClientAddress::new().trusted_networks(["here"])).starts_with("client address: `here` is not a network")
