@@ -55,6 +55,7 @@ const EXAMPLES: &str = r#"In directories, files whose names end in .yaml or .yml
 
 With --format json, the output is one JSON object:
   files        paths of the files that were read
+  skipped      paths of the files in directories that were not read
   domains      number of domains
   rules        number of rules
   errors       number of errors

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -11,9 +12,14 @@ const LOCATION: Style = Style::new().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Writes a line for each problem, and a line with totals. It has styles, which the stream removes if they are unwanted.
+/// Skipped files that text names, so that a large directory does not bury the problems. JSON has all.
+const SKIPPED_SHOWN_MAX: usize = 10;
+
+/// Writes a line for each problem, one for skipped files, and one with totals. It has styles, which the stream removes if
+/// they are unwanted.
 pub(super) fn write_text(out: &mut impl Write, loaded: &Loaded) -> io::Result<()> {
     write_problems(out, loaded)?;
+    write_skipped(out, &loaded.skipped)?;
     let Totals { errors, warnings } = Totals::of(loaded);
     writeln!(
         out,
@@ -33,6 +39,19 @@ pub(crate) fn write_problems(out: &mut impl Write, loaded: &Loaded) -> io::Resul
         writeln!(out, "{LOCATION}{location}{LOCATION:#}: {style}{name}{style:#}: {message}; {hint}")?;
     }
     Ok(())
+}
+
+/// Names the files in directories that were not read.
+fn write_skipped(out: &mut impl Write, skipped: &[PathBuf]) -> io::Result<()> {
+    if skipped.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<Cow<'_, str>> = skipped.iter().take(SKIPPED_SHOWN_MAX).map(|path| path.to_string_lossy()).collect();
+    let others = match skipped.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    writeln!(out, "skipped, not named *.yaml or *.yml: {}{others}", shown.join(", "))
 }
 
 fn name(severity: Severity) -> &'static str {
@@ -57,6 +76,7 @@ fn count(number: usize, noun: &str) -> String {
 pub(super) fn json(loaded: &Loaded) -> serde_json::Result<String> {
     let report = Report {
         files: loaded.files.iter().map(|path| path.to_string_lossy()).collect(),
+        skipped: loaded.skipped.iter().map(|path| path.to_string_lossy()).collect(),
         domains: loaded.config.domains.len(),
         rules: loaded.rules,
         totals: Totals::of(loaded),
@@ -69,6 +89,7 @@ pub(super) fn json(loaded: &Loaded) -> serde_json::Result<String> {
 #[derive(Serialize)]
 struct Report<'a> {
     files: Vec<Cow<'a, str>>,
+    skipped: Vec<Cow<'a, str>>,
     domains: usize,
     rules: usize,
     #[serde(flatten)]
