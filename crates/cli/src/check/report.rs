@@ -51,7 +51,7 @@ fn write_skipped(out: &mut impl Write, skipped: &[PathBuf]) -> io::Result<()> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    writeln!(out, "skipped, not named *.yaml or *.yml: {}{others}", shown.join(", "))
+    writeln!(out, "skipped, because hidden or not named *.yaml or *.yml: {}{others}", shown.join(", "))
 }
 
 fn name(severity: Severity) -> &'static str {
