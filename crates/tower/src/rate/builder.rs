@@ -128,8 +128,8 @@ impl<By> RateLimitBuilder<By> {
 
     /// Sets whether responses of allowed requests also carry `RateLimit` and `RateLimit-Policy`, as denials do.
     /// Default: `true`.
-    pub fn headers_on_pass(mut self, told: bool) -> Self {
-        self.tells_passed = told;
+    pub fn headers_on_pass(mut self, enabled: bool) -> Self {
+        self.tells_passed = enabled;
         self
     }
 
