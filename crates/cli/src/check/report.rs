@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use tidegate_policy::{Diagnostic, Loaded, Severity};
+use tidegate_policy::{Diagnostic, Loaded, OneLine, Severity};
 
 const LOCATION: Style = Style::new().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -36,6 +36,7 @@ pub(super) fn write_text(out: &mut impl Write, loaded: &Loaded) -> io::Result<()
 pub(crate) fn write_problems(out: &mut impl Write, loaded: &Loaded) -> io::Result<()> {
     for Diagnostic { severity, location, message, hint } in &loaded.diagnostics {
         let (style, name) = (style(*severity), name(*severity));
+        let (message, hint) = (OneLine(message), OneLine(hint));
         writeln!(out, "{LOCATION}{location}{LOCATION:#}: {style}{name}{style:#}: {message}; {hint}")?;
     }
     Ok(())
@@ -46,7 +47,8 @@ fn write_skipped(out: &mut impl Write, skipped: &[PathBuf]) -> io::Result<()> {
     if skipped.is_empty() {
         return Ok(());
     }
-    let shown: Vec<Cow<'_, str>> = skipped.iter().take(SKIPPED_SHOWN_MAX).map(|path| path.to_string_lossy()).collect();
+    let name = |path: &PathBuf| OneLine(&path.to_string_lossy()).to_string();
+    let shown: Vec<String> = skipped.iter().take(SKIPPED_SHOWN_MAX).map(name).collect();
     let others = match skipped.len() - shown.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn without_styles_a_problem_reads_as_in_logs() {
         let text = "domains: {api: {rules: [{name: x, limt: 5/minute}, {limit: 0/s}], other: {}}";
-        let loaded = tidegate_policy::load_text("rules.yaml", text, &tidegate_policy::LoadOptions::default());
+        let loaded = tidegate_policy::load_text("\u{1b}rules\n.yaml", text, &tidegate_policy::LoadOptions::default());
         let mut bytes = Vec::new();
         write_problems(&mut anstream::StripStream::new(&mut bytes), &loaded).unwrap();
         let expected: String = loaded.diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
