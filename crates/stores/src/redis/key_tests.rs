@@ -10,7 +10,7 @@ use tidegate_core::{
     bounds::KEY_BYTES_MAX,
 };
 
-use super::key::{NAME_BYTES_MAX, name, permits};
+use super::key::{NAME_BYTES_MAX, bulletin, name, permits};
 use super::link::bounds::PREFIX_BYTES_MAX;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -150,6 +150,9 @@ fn names_never_change() {
     assert_eq!(String::from_utf8(nodes).unwrap(), "tidegate{}/nodes:permits");
     let uploads = permits("x", &rule(&["api", "uploads", ""]), key_of(&parts(&[b"ann"])));
     assert_eq!(String::from_utf8(uploads).unwrap(), "x{}api:uploads:permits:ann");
+    let notices = |topic| bulletin("x", topic).map(|name| String::from_utf8(name).unwrap());
+    assert_eq!(notices("top/0"), ["x{top/0}/bulletin:ends", "x{top/0}/bulletin:notices"]);
+    assert_eq!(notices("a}b")[0], "x{a%7Db}/bulletin:ends");
 }
 
 #[test]
