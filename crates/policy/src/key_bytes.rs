@@ -4,7 +4,7 @@ use crate::bounds::KEY_BYTES_KEPT_MAX;
 use crate::rule::KeyMade;
 
 /// What stands before a digest. No key of parts begins so: none of them has as many bytes as that would be the length of.
-const DIGEST: [u8; 2] = [0xff, 0xfe];
+pub(crate) const DIGEST: [u8; 2] = [0xff, 0xfe];
 
 /// The key of all requests that lack a part. No key of parts begins so either, and no digest.
 pub(crate) const SHARED: [u8; 2] = [0xff, 0xff];

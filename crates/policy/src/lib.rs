@@ -12,6 +12,7 @@
 //! | from the schema to rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | which rules apply to a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
 //! | what a rule counts a request on, and how much | `key.rs`, `key_bytes.rs`, `expression.rs` |
+//! | how keys are shown to administrators | `shown_key.rs` |
 //! | who the client is | `address.rs`, `network.rs` |
 
 pub mod bounds;
@@ -49,6 +50,7 @@ mod policy;
 mod reference;
 mod request;
 mod rule;
+mod shown_key;
 mod stores;
 mod yaml;
 
@@ -67,4 +69,5 @@ pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Local, Missing, Mode, OnStoreFailure, ResponseOptions, Rule, RuleId,
     RuleLimit, Share, ToldAs,
 };
+pub use shown_key::{MISSING_KEY, ShownPart};
 pub use stores::{CheckStore, LookUp, Outside, StoreFacts, can_be_leased};

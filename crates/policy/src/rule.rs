@@ -39,6 +39,8 @@ pub struct Rule {
     pub mode: Mode,
     /// What becomes of a request that lacks a part of its key.
     pub missing: Missing,
+    /// Whether lists of keys show values of its key that may be secret.
+    pub show: bool,
     /// At least one if the action is to limit, else none.
     pub limits: Box<[RuleLimit]>,
     /// What Envoy is told of a rule that blocks.

@@ -105,6 +105,11 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "skip"))]
     pub missing: Option<Missing>,
+    /// Whether `/v1/top` and `/v1/blocks` show the values of headers, cookies, query parameters and expressions in the key.
+    /// By default they show a hash.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub show: bool,
     /// What it does: `limit` if not said.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "limit"))]
