@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Snapshot};
+use tidegate_core::{Decision, Op, Snapshot, Time};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use tidegate_stores::Call;
 
 use crate::active::{Active, PolicyGuard};
+use crate::crowd::{Exchange, Operator};
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::outcome::effective;
@@ -113,9 +114,13 @@ impl Engine {
             let mut is_kept =
                 keys.decide(planned, backend, Op::Reset).await?.is_some_and(|after| remembers(backend, &after));
             if let Some(backend) = keys.active.store_of(rule) {
+                let mut lifted = None;
                 for penalty in keys.penalties(planned, rule)? {
-                    is_kept |= remembers(backend, &penalty.lift(backend).await?);
+                    let (after, at) = penalty.lift(backend).await?;
+                    is_kept |= remembers(backend, &after);
+                    lifted = lifted.max(at);
                 }
+                keys.note_lifted(planned, rule, backend, lifted);
             }
             limits += 1;
             kept += usize::from(is_kept);
@@ -141,14 +146,29 @@ impl Engine {
     /// # Errors
     /// If the request itself or the length is at fault, or a store does not answer.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
+        self.block_by(None, request, length).await
+    }
+
+    /// Denies keys as [`Engine::block`] does, and remembers who asked for it.
+    ///
+    /// # Errors
+    /// As [`Engine::block`].
+    pub async fn block_by(
+        &self,
+        operator: Option<Operator>,
+        request: &Request<'_>,
+        length: Duration,
+    ) -> Result<usize, RequestError> {
         self.note_blocked();
         let keys = self.keys(request)?;
         for (planned, rule, ..) in keys.each() {
-            let Some(backend) = keys.active.store_of(rule) else { continue };
-            keys.plan.block(rule, planned)?.impose(backend, length).await??;
+            let (Some(id), Some(backend)) = (planned.rule, keys.active.store_of(rule)) else { continue };
+            let at = keys.plan.block(rule, planned)?.impose(backend, length).await??;
+            keys.active.note_block_by(id, keys.plan.key_bytes(planned), operator.clone(), length, at);
             if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
                 asked.note_blocked(length);
+                asked.exchange.iter().for_each(Exchange::hurry);
             }
         }
         Ok(keys.each().count())
@@ -209,6 +229,16 @@ impl Keys {
     fn penalties<'a>(&'a self, planned: &Planned, rule: &'a Rule) -> Result<Vec<Penalty<'a>>, RequestError> {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
+    }
+
+    /// Remembers that whatever denied a key was lifted, since this instant of the store's clock, if that tells.
+    fn note_lifted(&self, planned: &Planned, rule: &Rule, backend: &Backend, at: Option<Time>) {
+        let crowd = &self.active.crowd;
+        let (key, now) = (self.plan.key_bytes(planned), crowd.clock.now());
+        crowd.blocks.lift((rule.domain.clone(), rule.name.clone(), key.into()), at.unwrap_or(now), now);
+        if let Some(asked) = backend.asked() {
+            asked.exchange.iter().for_each(Exchange::hurry);
+        }
     }
 
     async fn decide(&self, planned: &Planned, backend: &Backend, op: Op) -> Result<Option<Decision>, RequestError> {

@@ -21,6 +21,7 @@
 //! | how closely nodes agree, and what keeps calls away from a store that they share | `consistency/` |
 //! | lines that must not fill the log | `log_limiter.rs`, `failure_log.rs` |
 //! | what was counted of each rule, and by whom | `stats.rs`, `count.rs` |
+//! | the heaviest keys of each rule, blocks in force, the exchange of both between nodes | `crowd/` |
 //! | what no rule met | `unmatched.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -36,6 +37,7 @@ mod batch;
 mod caller;
 mod consistency;
 mod count;
+mod crowd;
 #[cfg(test)]
 mod doubles;
 mod engine;
@@ -70,6 +72,9 @@ pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use caller::Caller;
+pub use crowd::{
+    BlockKind, BlockView, BlocksAnswer, NodeView, Operator, Others, TopAnswer, TopKey, TopQuery, TopRule, TopWindow,
+};
 pub use engine::{Engine, Options};
 pub use error::RequestError;
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};
@@ -81,5 +86,6 @@ pub use permits::{Acquired, BadPermitShare, PermitCounts, PermitError, PermitOpt
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, MemoryView, StoreError, StoreView, check_store_url};
+pub use tidegate_core::{HeavyBy, KeyCounts};
 pub use tidegate_stores::redis::borrow_connections;
 pub use tidegate_stores::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

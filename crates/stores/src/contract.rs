@@ -180,7 +180,7 @@ pub trait PermitStore: Store {
     ) -> impl Future<Output = Result<Permits, StoreError>> + Send;
 }
 
-/// What a node tells the others that use a store.
+/// A short text that a node publishes for the other nodes of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Notice<'a> {
     /// The name of the node. Under each topic it has one notice.
@@ -231,8 +231,7 @@ impl Posting {
     }
 }
 
-/// A store by which nodes tell each other what no limit depends on: short texts that expire, each under a topic and the
-/// name of its node.
+/// A store that keeps notices: short texts that expire, each under a topic and the name of its node. No limit depends on them.
 pub trait Bulletin: Store {
     /// Publishes a notice in place of the one that the node had under this topic.
     ///
@@ -258,7 +257,7 @@ pub trait Bulletin: Store {
     ) -> impl Future<Output = Result<Option<Posting>, StoreError>> + Send;
 }
 
-/// Most bytes of a notice: requests that share its connection wait for half a millisecond at a gigabit a second.
+/// Most bytes of a notice. Requests on the same connection wait for half a millisecond behind it, at a gigabit a second.
 pub const NOTICE_BYTES_MAX: usize = 64 << 10;
 
 /// Most notices under a topic. Beyond it, the one that expires first makes room.
