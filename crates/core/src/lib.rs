@@ -14,6 +14,7 @@
 //! | leased permits, pure | `permits.rs` |
 //! | a count of permits whose limit changes | `permit_counter.rs` |
 //! | the only place where time is read | `clock.rs` |
+//! | the keys that occur most often | `heavy.rs` |
 //! | adaptive concurrency limits | `adaptive/` |
 //! | load shedding | `shed/` |
 //! | fair queueing | `fair/` |
@@ -32,6 +33,7 @@ mod dice;
 mod direct;
 mod ext;
 mod hash;
+mod heavy;
 mod key;
 mod leased;
 mod limit;
@@ -57,6 +59,7 @@ pub use direct::DirectLimiter;
 pub use ext::{ChargeExt, DecisionsExt, LimitExt, StateExt};
 #[doc(hidden)]
 pub use hash::agreed_hash;
+pub use heavy::{HeavyBy, HeavyHitters, KeyCounts, KeyHasher};
 pub use key::{Key, KeyBuf, KeyError};
 pub use leased::{LeasedSemaphore, NoRoom, PermitOwner};
 pub use limit::{Algorithm, Identity, Limit, LimitError, LimitNumbers, Phase, UnknownAlgorithm};

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tidegate_core::MemoryStore;
+use tidegate_core::{KeyCounts, MemoryStore, Time};
 use tidegate_policy::{DomainId, Local, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit, Share};
 use tokio::runtime::Handle;
 
+use crate::crowd::{Block, BlockId, BlockKind, Crowd, Operator, Shape, Top, shape};
 use crate::failure::Failed;
 use crate::http_headers::LimitTexts;
 use crate::sole;
@@ -32,6 +34,10 @@ pub(crate) struct Active {
     texts: Vec<Box<[LimitTexts]>>,
     /// The stores of rules that can judge a request alone.
     sole_stores: Vec<Option<Arc<MemoryStore>>>,
+    /// The heaviest keys of each rule, and the shapes of its keys.
+    tops: Vec<(Arc<Top>, Shape)>,
+    /// What is known of the keys of all rules.
+    pub(crate) crowd: Arc<Crowd>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -43,12 +49,13 @@ pub(crate) struct Parts {
     pub(crate) callers: Backend,
     pub(crate) any_blocked: Arc<AtomicBool>,
     pub(crate) unmatched: Unmatched,
+    pub(crate) crowd: Arc<Crowd>,
     pub(crate) shadow: bool,
 }
 
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
-        let Parts { records, mut stores, callers, any_blocked, unmatched, shadow } = parts;
+        let Parts { records, mut stores, callers, any_blocked, unmatched, crowd, shadow } = parts;
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
@@ -57,7 +64,21 @@ impl Active {
             stores.push(callers);
             stores.len() - 1
         });
-        Active { policy, records, stores, callers, domains, any_blocked, unmatched, texts, sole_stores, shadow }
+        let tops = crowd.tops(&policy).into_iter().zip(policy.rules().iter().map(shape)).collect();
+        Active {
+            policy,
+            records,
+            stores,
+            callers,
+            domains,
+            any_blocked,
+            unmatched,
+            texts,
+            sole_stores,
+            tops,
+            crowd,
+            shadow,
+        }
     }
 
     #[cfg(test)]
@@ -65,7 +86,8 @@ impl Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
         let unmatched = Unmatched::of(&policy, &Unmatched::default());
         let (callers, any_blocked) = (stores[0].clone(), Arc::default());
-        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, shadow: false })
+        let crowd = Arc::new(Crowd::new(tidegate_core::Clock::default()));
+        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, crowd, shadow: false })
     }
 
     /// The number of the store for limits that requests to a domain bring. An Envoy brings them where its own files have the
@@ -180,6 +202,57 @@ impl Active {
         if let Some(record) = self.record(id) {
             record.all.add(counter, 1);
         }
+    }
+
+    /// Counts a request of a key of a rule.
+    #[inline]
+    pub(crate) fn note_key(&self, id: RuleId, key: &[u8], counts: &KeyCounts) {
+        if let Some((top, _)) = self.tops.get(id.index()) {
+            top.note(key, counts, self.crowd.clock.now());
+        }
+    }
+
+    /// The heaviest keys of the rule with this number.
+    pub(crate) fn top_at(&self, number: usize) -> Option<&Top> {
+        self.tops.get(number).map(|(top, _)| &**top)
+    }
+
+    /// Remembers that a key of a rule stays denied for this long, since this instant of its store's clock, if that tells.
+    pub(crate) fn note_block(&self, id: RuleId, key: &[u8], kind: BlockKind, length: Duration, at: Option<Time>) {
+        let node = Some(Arc::clone(&self.crowd.node));
+        if let Some(block) = self.block(id, key, kind, length, at) {
+            self.crowd.blocks.set(Block { node, ..block }, self.crowd.clock.now());
+        }
+    }
+
+    /// Remembers that an operator had a key of a rule denied for this long.
+    pub(crate) fn note_block_by(
+        &self,
+        id: RuleId,
+        key: &[u8],
+        operator: Option<Operator>,
+        length: Duration,
+        at: Option<Time>,
+    ) {
+        let node = Some(Arc::clone(&self.crowd.node));
+        if let Some(block) = self.block(id, key, BlockKind::Operator, length, at) {
+            self.crowd.blocks.set(Block { node, operator, ..block }, self.crowd.clock.now());
+        }
+    }
+
+    /// Remembers that a key of a rule was found to be denied, unless it is known who set that.
+    pub(crate) fn learn_block(&self, id: RuleId, key: &[u8], kind: BlockKind, left: Duration, at: Option<Time>) {
+        if let Some(block) = self.block(id, key, kind, left, at) {
+            self.crowd.blocks.learn(block, self.crowd.clock.now());
+        }
+    }
+
+    fn block(&self, id: RuleId, key: &[u8], kind: BlockKind, left: Duration, at: Option<Time>) -> Option<Block> {
+        let (rule, now) = (self.rule(id)?, self.crowd.clock.now());
+        let shape = self.tops.get(id.index())?.1;
+        let id = BlockId { domain: rule.domain.clone(), rule: rule.name.clone(), key: key.into(), kind };
+        let (since, until) = (at.unwrap_or(now), now.plus(left));
+        Some(Block { id, shape, operator: None, node: None, since, until })
     }
 
     /// The mode of a rule, as it is now.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Op, Snapshot};
+use tidegate_core::{Op, Snapshot, Time};
 use tidegate_policy::{Action, Mode, Request, Rule, RuleLimit};
 use tidegate_stores::Call;
 
 use crate::active::{Active, PolicyGuard};
 use crate::approximate::{forget, is_approximate};
+use crate::crowd::{Exchange, Operator};
 use crate::engine::Engine;
 use crate::error::RequestError;
 use crate::outcome::effective;
@@ -116,10 +117,13 @@ impl Engine {
                 is_kept = !forget(backend, &charge).await?;
             }
             if let Some(backend) = keys.active.store_of(rule) {
+                let mut lifted = None;
                 for penalty in keys.penalties(planned, rule)? {
-                    penalty.lift(backend).await?;
+                    let (_, at) = penalty.lift(backend).await?;
                     is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
+                    lifted = lifted.max(at);
                 }
+                keys.note_lifted(planned, rule, backend, lifted);
             }
             limits += 1;
             kept += usize::from(is_kept);
@@ -154,18 +158,36 @@ impl Engine {
     /// If the request itself or the length is at fault, a store does not answer, or one in memory that is full has no place for
     /// a block.
     pub async fn block(&self, request: &Request<'_>, length: Duration) -> Result<usize, RequestError> {
+        self.block_by(None, request, length).await
+    }
+
+    /// Denies keys as [`Engine::block`] does, and remembers who asked for it.
+    ///
+    /// # Errors
+    /// As [`Engine::block`].
+    pub async fn block_by(
+        &self,
+        operator: Option<Operator>,
+        request: &Request<'_>,
+        length: Duration,
+    ) -> Result<usize, RequestError> {
         self.note_blocked();
         let keys = self.keys(request)?;
         let (mut limits, mut without) = (0, 0);
         for (planned, rule, ..) in keys.each() {
             limits += 1;
-            let Some(backend) = keys.active.store_of(rule) else { continue };
+            let (Some(id), Some(backend)) = (planned.rule, keys.active.store_of(rule)) else { continue };
             let block = keys.plan.block(rule, planned)?;
-            block.impose(backend, length).await??;
-            without += usize::from(backend.states().is_some() && block.left(backend).await?.is_none());
+            let at = block.impose(backend, length).await??;
+            if backend.states().is_some() && block.left(backend).await?.is_none() {
+                without += 1;
+            } else {
+                keys.active.note_block_by(id, keys.plan.key_bytes(planned), operator.clone(), length, at);
+            }
             if let (true, Some(asked)) = (backend.nature().outlives_process(), backend.asked()) {
                 penalty::note_any(backend, length).await??;
                 asked.note_blocked(length);
+                asked.exchange.iter().for_each(Exchange::hurry);
             }
         }
         if without > 0 { Err(RequestError::NotBlocked { limits: without }) } else { Ok(limits) }
@@ -226,6 +248,16 @@ impl Keys {
     fn penalties<'a>(&'a self, planned: &Planned, rule: &'a Rule) -> Result<Vec<Penalty<'a>>, RequestError> {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
+    }
+
+    /// Remembers that a key is denied no longer, since this instant of the store's clock, if that is known.
+    fn note_lifted(&self, planned: &Planned, rule: &Rule, backend: &Backend, at: Option<Time>) {
+        let crowd = &self.active.crowd;
+        let (key, now) = (self.plan.key_bytes(planned), crowd.clock.now());
+        crowd.blocks.lift((rule.domain.clone(), rule.name.clone(), key.into()), at.unwrap_or(now), now);
+        if let Some(asked) = backend.asked() {
+            asked.exchange.iter().for_each(Exchange::hurry);
+        }
     }
 }
 

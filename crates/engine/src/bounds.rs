@@ -190,3 +190,54 @@ pub const STORE_FAILURE_LINES: LogRate = LogRate { lines: 1, period: Duration::f
 /// Most limits in the headers of one response: proxies refuse heads of more than some kilobytes. The strictest are
 /// shown.
 pub const POLICIES_TOLD_MAX: usize = 16;
+
+/// Memory for the heaviest keys of all rules. A rule with a key takes 24 kB for each serving thread and for its hour, up to 180 kB
+/// with long keys and denials. Rules whose first request comes when all is taken are not tracked.
+pub const TOP_BYTES_MAX: usize = 64 << 20;
+
+/// Shards that the threads of a rule count keys in. Each takes memory when a thread first counts in it, and more threads than this
+/// seldom meet.
+pub(crate) const TOP_SHARDS: usize = 16;
+
+/// Shards that a thread tries to count a key in: its own may be locked by a reader.
+pub(crate) const TOP_SHARDS_TRIED: usize = 4;
+
+/// Most keys that are read of each table: more than any answer shows.
+pub(crate) const TOP_KEYS_READ_MAX: usize = 128;
+
+/// Most keys of a rule in one answer.
+pub const TOP_KEYS_MAX: usize = 100;
+
+/// Most rules in one answer about the heaviest keys, the busiest first: with all of them it could be megabytes.
+pub const TOP_RULES_MAX: usize = 100;
+
+/// Most keys of a rule that a node publishes.
+pub(crate) const TOP_KEYS_PUBLISHED: usize = 64;
+
+/// Most notices about the heaviest keys of a node: 256 kB in all.
+pub(crate) const TOP_NOTICES_MAX: usize = 4;
+
+/// Most nodes whose heaviest keys are in one answer: their notices take up to 16 MB.
+pub(crate) const TOP_NODES_MAX: usize = 64;
+
+/// How often a node publishes its heaviest keys.
+pub const TOP_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long they count for others: two publications may fail.
+pub const TOP_TTL: Duration = Duration::from_secs(16);
+
+/// How often a node looks for notices of others. It bounds how late a node learns of a block.
+pub const NOTICES_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long blocks of a node that is gone stay published: other nodes take them over by then.
+pub const BLOCKS_TTL: Duration = Duration::from_secs(30);
+
+/// Most blocks and penalties that a node lists, at about 300 bytes each. Beyond it, penalties that end soon are not listed; they stay
+/// in force.
+pub const BLOCKS_LISTED_MAX: usize = 4_096;
+
+/// Most blocks and penalties in one answer.
+pub const BLOCKS_TOLD_MAX: usize = 1_000;
+
+/// Most lifted keys that a node remembers, so that blocks of them in notices of other nodes do not count.
+pub(crate) const LIFTED_MAX: usize = 1_024;

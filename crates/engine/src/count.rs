@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
-use tidegate_core::Decision;
-use tidegate_policy::{Ask, Descriptor, Request};
+use tidegate_core::{Decision, KeyCounts};
+use tidegate_policy::{Action, Ask, Descriptor, MISSING_KEY, Request};
 
 use crate::bounds::{SERIES_MAX, SERIES_VALUE_BYTES_MAX};
 use crate::engine::Engine;
 use crate::outcome::{Answer, Judged, Outcome};
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::stats::Counter;
 
 impl Engine {
@@ -42,6 +42,12 @@ impl Engine {
         let amounts = amounts(units, judged, outcome.denial.is_some(), outcome.shadow);
         record.all.add_all(&amounts);
         let Some(rule) = outcome.active.rule(id) else { return };
+        // Of what was to be taken nobody knows where the cost failed.
+        if units > 0 || asked.step == Step::CostFailed {
+            let lacks_key = asked.step == Step::Blocked && rule.action == Action::Limit;
+            let key = if lacks_key { MISSING_KEY } else { plan.key_bytes(asked) };
+            outcome.active.note_key(id, key, &key_counts(judged, outcome.shadow));
+        }
         if let (false, Some(descriptor)) =
             (rule.metric_entries.is_empty(), request.descriptors.get(first.descriptor as usize))
         {
@@ -59,6 +65,13 @@ impl Engine {
         let one_more = |count: usize| (count < SERIES_MAX).then_some(count + 1);
         self.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
+}
+
+/// What a request adds to the counts of its key, given what the limits of a rule said, and whether nothing at all is denied.
+pub(crate) fn key_counts(judged: &[Judged], shadow: bool) -> KeyCounts {
+    let over = judged.iter().any(|judged| !judged.answer.is_allowed());
+    let denies = over && !shadow && judged.iter().any(|judged| judged.veto);
+    KeyCounts { requests: 1, denials: denies.into(), shadow_denials: (over && !denies).into() }
 }
 
 /// What is added to the counts of a rule.

@@ -16,6 +16,7 @@ use tidegate_stores::{AnyStore, Call};
 
 use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
+use crate::crowd::{BlockKind, Crowd};
 use crate::error::RequestError;
 use crate::failure::{Failed, guarded, guarded_at_once, guarded_future};
 use crate::instead::Instead;
@@ -64,6 +65,8 @@ pub struct Engine {
     pub(crate) permit_counters: PermitCounters,
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
+    /// What is known of the keys of all rules.
+    pub(crate) crowd: Arc<Crowd>,
     any_blocked: Arc<AtomicBool>,
     /// Tells callers apart, otherwise in each process, so that nobody can choose to be taken for another.
     pub(crate) sources: RandomState,
@@ -115,6 +118,7 @@ impl Engine {
             None => (beside, default_store.clone()),
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
+        let crowd = Arc::new(Crowd::new(options.clock.clone()));
         let active = Active::new(
             Policy::default(),
             Parts {
@@ -123,6 +127,7 @@ impl Engine {
                 callers: callers.clone(),
                 any_blocked: Arc::clone(&any_blocked),
                 unmatched: Unmatched::default(),
+                crowd: Arc::clone(&crowd),
                 shadow: options.shadow,
             },
         );
@@ -136,6 +141,7 @@ impl Engine {
             local: Arc::clone(local.states()),
             options,
             records: Mutex::default(),
+            crowd,
             any_blocked,
             sources: RandomState::new(),
             series: AtomicUsize::new(0),
@@ -175,9 +181,12 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
-        let callers = self.callers.clone();
-        let parts = Parts { records, stores, callers, any_blocked, unmatched, shadow };
-        self.active.store(Arc::new(Active::new(policy, parts)));
+        let (callers, crowd) = (self.callers.clone(), Arc::clone(&self.crowd));
+        let parts = Parts { records, stores, callers, any_blocked, unmatched, crowd, shadow };
+        let active = Arc::new(Active::new(policy, parts));
+        let shared = active.stores.iter().filter_map(|backend| backend.asked()?.exchange.as_ref());
+        shared.for_each(|exchange| exchange.attach(&active));
+        self.active.store(active);
         Ok(found.unchanged)
     }
 
@@ -366,7 +375,9 @@ impl Engine {
             }
             if let (0, Some(length), Some(backend)) = (decision.remaining(), rule.penalty, active.store_of(rule)) {
                 // What happened is counted, with or without a penalty.
-                let _ = plan.penalty(rule, length, planned)?.impose(backend, length).await?;
+                if let Ok(at) = plan.penalty(rule, length, planned)?.impose(backend, length).await? {
+                    active.note_block(id, plan.key_bytes(planned), BlockKind::Penalty, length, at);
+                }
             }
         }
         Ok(counted)

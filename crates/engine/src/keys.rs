@@ -32,6 +32,13 @@ pub(crate) fn key_of(bytes: &[u8]) -> Result<Key<'_>, KeyError> {
     if bytes.is_empty() { Ok(Key::ALL) } else { Key::new(bytes) }
 }
 
+/// The hash tag of a rule's key; empty if it has none. It is the rule's own and a hash of the key, in sixteen hexadecimal
+/// digits: the key itself, which clients choose, could have a brace that ends the tag.
+pub(crate) fn hash_tag(rule: &Rule, key: &[u8]) -> Vec<u8> {
+    let tag = rule.hash_tag.as_ref();
+    tag.map(|tag| format!("{tag}:{:016x}", agreed_hash(key)).into_bytes()).unwrap_or_default()
+}
+
 /// Room for the keys of most requests, made at once.
 const KEYS_BYTES: usize = 128;
 
@@ -61,14 +68,12 @@ impl Keys {
         (made, start..self.0.len())
     }
 
-    /// Appends the hash tag of a rule's key, if it has one: the rule's own and a hash of the key, in sixteen hexadecimal
-    /// digits. The key itself, which clients choose, could have a brace that ends the tag.
+    /// Appends the hash tag of a rule's key, if it has one.
     pub(crate) fn push_tag(&mut self, rule: &Rule, key: &Range<usize>) -> Range<usize> {
         let start = self.0.len();
-        if let Some(tag) = &rule.hash_tag {
-            let hash = agreed_hash(&self.0[key.clone()]);
-            self.0.extend_from_slice(tag.as_bytes());
-            self.0.extend_from_slice(format!(":{hash:016x}").as_bytes());
+        if rule.hash_tag.is_some() {
+            let tag = hash_tag(rule, &self.0[key.clone()]);
+            self.0.extend_from_slice(&tag);
         }
         start..self.0.len()
     }

@@ -22,6 +22,7 @@
 //! | how closely nodes agree, and how calls to a shared store are saved | `consistency/` |
 //! | bounds on log lines | `log_limiter.rs`, `failure_log.rs` |
 //! | the counts of each rule | `stats.rs`, `count.rs` |
+//! | the heaviest keys of each rule, blocks in force, and their exchange between nodes | `crowd/` |
 //! | requests that no rule matched | `unmatched.rs` |
 //! | every bound, with its reason | `bounds.rs` |
 
@@ -38,6 +39,7 @@ mod batch;
 mod caller;
 mod consistency;
 mod count;
+mod crowd;
 #[cfg(test)]
 mod doubles;
 mod engine;
@@ -72,6 +74,9 @@ pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
 pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use caller::Caller;
+pub use crowd::{
+    BlockKind, BlockView, BlocksAnswer, NodeView, Operator, Others, TopAnswer, TopKey, TopQuery, TopRule, TopWindow,
+};
 pub use engine::{Engine, Options};
 pub use error::RequestError;
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};
@@ -83,5 +88,6 @@ pub use permits::{Acquired, BadPermitShare, PermitCounts, PermitError, PermitOpt
 pub use shape::{ShapeError, Shaped};
 pub use stats::{Counts, SeriesCounts};
 pub use store::{InstallError, MemoryView, StoreError, StoreView, check_store_url};
+pub use tidegate_core::{HeavyBy, KeyCounts};
 pub use tidegate_stores::redis::borrow_connections;
 pub use tidegate_stores::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};

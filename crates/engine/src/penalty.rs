@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Decision, Key, Limit, MemoryStore, Namespace, Op, Placement, Rate};
+use tidegate_core::{Charge, Decision, Key, Limit, MemoryStore, Namespace, Op, Placement, Rate, Time};
 use tidegate_policy::{Rule, Share};
 use tidegate_stores::Call;
 
@@ -60,35 +60,39 @@ impl<'a> Penalty<'a> {
         decision.map(|decision| left(&decision))
     }
 
-    /// Denies the key from now on for this long.
+    /// Denies the key from now on for this long. Returns since when, by the clock of the store, if that tells.
     pub(crate) async fn impose(
         &self,
         backend: &Backend,
         length: Duration,
-    ) -> Result<Result<(), StoreError>, RequestError> {
+    ) -> Result<Result<Option<Time>, StoreError>, RequestError> {
         let limit = one_in(length)?;
-        Ok(backend.decide(&Call::default(), &self.under(&limit, Op::Debit(1))).await.map(|_| ()))
+        Ok(backend.decide_at(&Call::default(), &self.under(&limit, Op::Debit(1))).await.map(|(_, at)| at))
     }
 
     /// Denies the key from now on for this long; in this process alone if the store does not answer, which learns of it
-    /// when it does. Returns whether the key is denied: on a node that is overloaded it is not.
-    pub(crate) async fn impose_or_go_on(&self, backend: &Backend, length: Duration) -> Result<bool, RequestError> {
+    /// when it does. Returns since when; `None` if the key is not denied, on a node that is overloaded.
+    pub(crate) async fn impose_or_go_on(
+        &self,
+        backend: &Backend,
+        length: Duration,
+    ) -> Result<Option<Option<Time>>, RequestError> {
         let limit = one_in(length)?;
         let charge = self.under(&limit, Op::Debit(1));
         let failure = match backend.charge(&Call::default(), &[charge]).await {
-            Ok(_) => return Ok(true),
+            Ok(decisions) => return Ok(Some(decisions.report(0).map(|report| report.at))),
             Err(failure) => failure,
         };
         if let (ChargeFailure::Unanswered(applied), Some(asked)) = (failure, backend.asked()) {
             asked.go_on(&charge, Share::Whole, applied);
-            return Ok(true);
+            return Ok(Some(None));
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Lets the key pass again, and returns what is left of the penalty.
-    pub(crate) async fn lift(&self, backend: &Backend) -> Result<Decision, StoreError> {
-        backend.decide(&Call::default(), &self.charge(Op::Reset)).await
+    /// Lets the key pass again. Returns what is left of the penalty, and since when, by the clock of the store, if that tells.
+    pub(crate) async fn lift(&self, backend: &Backend) -> Result<(Decision, Option<Time>), StoreError> {
+        backend.decide_at(&Call::default(), &self.charge(Op::Reset)).await
     }
 
     fn under<'l>(&'l self, limit: &'l Limit, op: Op) -> Charge<'l> {

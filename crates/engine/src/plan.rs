@@ -167,6 +167,11 @@ impl Plan {
         self.keys.key(range)
     }
 
+    /// The bytes of the key of a charge.
+    pub(crate) fn key_bytes(&self, planned: &Planned) -> &[u8] {
+        self.keys.bytes(&planned.key)
+    }
+
     /// What is asked of a store for one limit of the plan.
     pub(crate) fn charge<'a>(
         &'a self,

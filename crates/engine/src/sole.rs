@@ -13,7 +13,7 @@ use tidegate_policy::{
 };
 
 use crate::active::Active;
-use crate::count::amounts;
+use crate::count::{amounts, key_counts};
 use crate::failure::{Failed, guarded};
 use crate::keys::key_of;
 use crate::outcome::{Answer, Judged};
@@ -70,6 +70,7 @@ fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_
             Ok(decision) => judged.decided(&charge, &decision),
             Err(_) => without_store(active, local, limit, &charge, &mut judged),
         }
+        active.note_key(id, bytes, &key_counts(std::slice::from_ref(&judged), active.shadow));
         Some(judged)
     })?;
     let denied = judged.answer.denial().is_some();

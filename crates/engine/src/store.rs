@@ -17,6 +17,7 @@ use tidegate_stores::{AnyStore, Call, Health, Memory, Nature, PermitCharge, Stor
 
 use crate::bounds::{BLOCKED_LOOK_NANOS, CONNECT_PAUSE};
 use crate::consistency::Consistent;
+use crate::crowd::{self, Exchange};
 use crate::failure::guarded;
 use crate::failure_log::FailureLog;
 use crate::keys;
@@ -36,10 +37,12 @@ enum Way {
 /// A store that may have to be waited for, and what is known of it here.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    consistent: Consistent,
+    pub(crate) consistent: Consistent,
     nature: Nature,
     failures: FailureLog,
     clock: Clock,
+    /// What nodes tell each other by it; `None` if nothing can be told.
+    pub(crate) exchange: Option<Exchange>,
     /// Until when some key may be blocked, and when to look again, in nanoseconds of this process's clock.
     blocked_until: AtomicU64,
     look_at: AtomicU64,
@@ -58,7 +61,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    fn of(error: &tidegate_stores::StoreError) -> StoreError {
+    pub(crate) fn of(error: &tidegate_stores::StoreError) -> StoreError {
         if error.is_overload() { StoreError::Overloaded } else { StoreError::Unanswered }
     }
 }
@@ -178,11 +181,22 @@ impl Backend {
 
     /// Decides one charge.
     pub(crate) async fn decide(&self, call: &Call, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        self.decide_at(call, charge).await.map(|(decision, _)| decision)
+    }
+
+    /// Decides one charge, and says when, by the clock of the store, if that tells.
+    pub(crate) async fn decide_at(
+        &self,
+        call: &Call,
+        charge: &Charge<'_>,
+    ) -> Result<(Decision, Option<Time>), StoreError> {
         if let Some(states) = self.states() {
-            return guarded(|| states.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
+            let decided = guarded(|| states.decide_in(charge.namespace, charge.key, charge.limit, charge.op));
+            return decided.map(|decision| (decision, None));
         }
         let decisions = self.charge(call, std::slice::from_ref(charge)).await?;
-        decisions.first().copied().ok_or(StoreError::Unanswered)
+        let decision = decisions.first().copied().ok_or(StoreError::Unanswered)?;
+        Ok((decision, decisions.report(0).map(|report| report.at)))
     }
 
     /// Looks at the key of a charge, with the entries of its log where the limit keeps one.
@@ -244,11 +258,12 @@ pub(crate) struct Turn {
 impl Asked {
     fn new(name: &str, store: AnyStore, clock: Clock) -> Asked {
         let nature = store.nature();
+        let exchange = (nature.is_shared && store.has_bulletin()).then(|| Exchange::new(name));
         let (failures, consistent) = (FailureLog::new(name, clock.clone()), Consistent::new(store, clock.clone()));
         // Until it is known better, any key may have been blocked before this process started.
         let unknown = if nature.outlives_process() { u64::MAX } else { 0 };
         let (blocked_until, look_at) = (AtomicU64::new(unknown), AtomicU64::new(0));
-        Asked { consistent, nature, failures, clock, blocked_until, look_at }
+        Asked { consistent, nature, failures, clock, exchange, blocked_until, look_at }
     }
 
     pub(crate) fn nature(&self) -> &Nature {
@@ -339,9 +354,10 @@ impl Asked {
 
     /// Looks whether an operator blocked any key: only then every key has to be looked up among the blocked ones. No rule
     /// failed if that fails.
-    pub(crate) async fn learn_of_blocks(&self, now: Time) -> Result<(), tidegate_stores::StoreError> {
+    pub(crate) async fn learn_of_blocks(self: &Arc<Self>, now: Time) -> Result<(), tidegate_stores::StoreError> {
         // Every node comes by here, first when it connects and then now and then.
         self.consistent.start_counting();
+        crowd::start(self);
         let Ok(limit) = penalty::longest() else { return Ok(()) };
         let look = Charge::new(Key::ALL, &limit, Op::Peek).within(&keys::ANY_BLOCK).shadow();
         let decisions = self.consistent.charge(&Call::default(), &[look]).await?;
@@ -352,7 +368,7 @@ impl Asked {
     }
 
     /// Waits for a connection that is being made, and not for one that cannot be made.
-    pub(crate) async fn connect(&self) {
+    pub(crate) async fn connect(self: &Arc<Self>) {
         while let Err(error) = self.learn_of_blocks(self.clock.now()).await
             && error.is_connecting()
         {
@@ -368,8 +384,13 @@ impl Asked {
     /// Notes that a key was blocked here for this long, which holds while the store is away too, and looks again at the next
     /// request.
     pub(crate) fn note_blocked(&self, length: Duration) {
-        self.blocked_until.fetch_max(self.clock.now().plus(length).as_nanos(), Ordering::Relaxed);
+        self.hold_blocked(length);
         self.look_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that another node blocked a key for this long, which holds while the store is away too.
+    pub(crate) fn hold_blocked(&self, length: Duration) {
+        self.blocked_until.fetch_max(self.clock.now().plus(length).as_nanos(), Ordering::Relaxed);
     }
 }
 

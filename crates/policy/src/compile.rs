@@ -160,6 +160,7 @@ impl Compiler<'_, '_> {
             action: rule.action,
             mode: rule.mode,
             missing: rule.missing.unwrap_or_default(),
+            show: rule.show,
             limits: limits.into(),
             count_denied: rule.count_denied,
             penalty: self.duration("penalty", rule.penalty.as_deref(), PENALTY_MAX, &at("penalty")),

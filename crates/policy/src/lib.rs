@@ -13,6 +13,7 @@
 //! | from the schema to compiled rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | the rules that match a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
 //! | the key and cost of a request | `key.rs`, `key_bytes.rs`, `expression.rs` |
+//! | how keys are shown to administrators | `shown_key.rs` |
 //! | the address of the client | `address.rs`, `network.rs` |
 
 pub mod bounds;
@@ -51,6 +52,7 @@ mod policy;
 mod reference;
 mod request;
 mod rule;
+mod shown_key;
 mod stores;
 mod yaml;
 
@@ -70,4 +72,5 @@ pub use rule::{
     Action, Consistency, Count, Headers, KeyMade, Local, Missing, Mode, OnStoreFailure, ReportAs, ResponseOptions,
     Rule, RuleId, RuleLimit, Share,
 };
+pub use shown_key::{MISSING_KEY, ShownPart};
 pub use stores::{CheckStore, LookUp, Outside, StoreFacts, can_be_leased};

@@ -39,6 +39,8 @@ pub struct Rule {
     pub mode: Mode,
     /// What to do with a request that lacks a part of its key.
     pub missing: Missing,
+    /// Whether lists of keys show values of its key that may be secret.
+    pub show: bool,
     /// The limits: at least one with [`Action::Limit`], else none.
     pub limits: Box<[RuleLimit]>,
     /// The limit that is reported to Envoy for a rule that blocks.

@@ -116,6 +116,11 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "skip"))]
     pub missing: Option<Missing>,
+    /// Whether `/v1/top` and `/v1/blocks` show the values of headers, cookies, query parameters and expressions in the key.
+    /// By default they show a hash.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub show: bool,
     /// The effect of the rule on the requests that it matches.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "limit"))]

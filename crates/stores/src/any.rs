@@ -5,7 +5,8 @@ use tidegate_core::{Charge, Decisions, Permits, Snapshot};
 
 use crate::redis::RedisStore;
 use crate::{
-    Call, Health, Lease, Leased, Leasing, Memory, Nature, Other, PermitCharge, PermitStore, Store, StoreError,
+    Bulletin, Call, Health, Lease, Leased, Leasing, Memory, Nature, Notice, Other, PermitCharge, PermitStore, Posted,
+    Posting, Store, StoreError,
 };
 
 /// Any store. New kinds are added here and nowhere else: callers ask for its [`Nature`].
@@ -74,6 +75,56 @@ impl AnyStore {
             AnyStore::Redis(store) => store.permit(call, charge).await,
             AnyStore::Other(store) => store.permit(call, charge).await,
         }
+    }
+
+    /// Whether nodes can publish notices in it.
+    #[must_use]
+    pub fn has_bulletin(&self) -> bool {
+        match self {
+            AnyStore::Memory(_) => false,
+            AnyStore::Redis(_) => true,
+            AnyStore::Other(store) => store.has_bulletin(),
+        }
+    }
+
+    /// Publishes a notice in place of the one that the node had under its topic.
+    ///
+    /// # Errors
+    /// If the store does not answer, keeps no notices, or the notice is too long.
+    pub async fn publish(&self, call: &Call, notice: &Notice<'_>) -> Result<(), StoreError> {
+        match self {
+            AnyStore::Memory(_) => Err(self.without_bulletin()),
+            AnyStore::Redis(store) => store.publish(call, notice).await,
+            AnyStore::Other(store) => store.publish(call, notice).await,
+        }
+    }
+
+    /// Returns which nodes have a notice under a topic.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps no notices.
+    pub async fn posted(&self, call: &Call, topic: &str) -> Result<Vec<Posted>, StoreError> {
+        match self {
+            AnyStore::Memory(_) => Err(self.without_bulletin()),
+            AnyStore::Redis(store) => store.posted(call, topic).await,
+            AnyStore::Other(store) => store.posted(call, topic).await,
+        }
+    }
+
+    /// Reads the notice of a node under a topic; `None` if it has none.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps no notices.
+    pub async fn read(&self, call: &Call, topic: &str, node: &str) -> Result<Option<Posting>, StoreError> {
+        match self {
+            AnyStore::Memory(_) => Err(self.without_bulletin()),
+            AnyStore::Redis(store) => store.read(call, topic, node).await,
+            AnyStore::Other(store) => store.read(call, topic, node).await,
+        }
+    }
+
+    fn without_bulletin(&self) -> StoreError {
+        StoreError::Unsupported { store: self.health().store, what: crate::other::NO_BULLETIN }
     }
 }
 

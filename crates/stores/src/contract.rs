@@ -180,3 +180,86 @@ pub trait PermitStore: Store {
         charge: &PermitCharge<'_>,
     ) -> impl Future<Output = Result<Permits, StoreError>> + Send;
 }
+
+/// A short text that a node publishes for the other nodes of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice<'a> {
+    /// The name of the node. Under each topic it has one notice.
+    pub node: &'a str,
+    /// What the notice is about.
+    pub topic: &'a str,
+    /// Its content, at most [`NOTICE_BYTES_MAX`] bytes.
+    pub bytes: &'a [u8],
+    /// How long others can read it; zero takes it down.
+    pub ttl: Duration,
+}
+
+/// A notice that others can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Posted {
+    /// The node that published it.
+    pub node: Box<str>,
+    /// Changes with each publication of that node.
+    pub version: u64,
+}
+
+impl Posted {
+    /// Returns what is known of a notice of a node.
+    #[must_use]
+    pub fn new(node: impl Into<Box<str>>, version: u64) -> Posted {
+        Posted { node: node.into(), version }
+    }
+}
+
+/// The content of a notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Posting {
+    /// Changes with each publication of the node.
+    pub version: u64,
+    /// How long ago it was published, by the clock of the store.
+    pub age: Duration,
+    /// What was published.
+    pub bytes: Vec<u8>,
+}
+
+impl Posting {
+    /// Returns a notice that was published this long ago.
+    #[must_use]
+    pub fn new(version: u64, age: Duration, bytes: Vec<u8>) -> Posting {
+        Posting { version, age, bytes }
+    }
+}
+
+/// A store that keeps notices: short texts that expire, each under a topic and the name of its node. No limit depends on them.
+pub trait Bulletin: Store {
+    /// Publishes a notice in place of the one that the node had under this topic.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the notice is too long.
+    fn publish(&self, call: &Call, notice: &Notice<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns which nodes have a notice under a topic, at most [`NOTICES_MAX`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    fn posted(&self, call: &Call, topic: &str) -> impl Future<Output = Result<Vec<Posted>, StoreError>> + Send;
+
+    /// Reads the notice of a node under a topic; `None` if it has none.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    fn read(
+        &self,
+        call: &Call,
+        topic: &str,
+        node: &str,
+    ) -> impl Future<Output = Result<Option<Posting>, StoreError>> + Send;
+}
+
+/// Most bytes of a notice. Requests on the same connection wait for half a millisecond behind it, at a gigabit a second.
+pub const NOTICE_BYTES_MAX: usize = 64 << 10;
+
+/// Most notices under a topic. Beyond it, the one that expires first makes room.
+pub const NOTICES_MAX: usize = 256;

@@ -23,7 +23,10 @@ pub mod redis;
 
 pub use any::AnyStore;
 pub use clock_offset::ClockOffset;
-pub use contract::{Call, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store};
+pub use contract::{
+    Bulletin, Call, Lease, Leased, Leasing, NOTICE_BYTES_MAX, NOTICES_MAX, Nature, Notice, PermitCharge, PermitStore,
+    Posted, Posting, Store,
+};
 pub use error::{Cause, Certainty, StoreError};
 pub use health::{Breaker, CALL_TIME_BOUNDS, CallTimes, Health, NodeHealth, Totals};
 pub use last_states::{Debit, LAST_STATES_MAX, LastStates};

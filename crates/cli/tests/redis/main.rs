@@ -10,6 +10,7 @@
 //! | never more permits than the limit, and none that a dead holder keeps | `permits.rs` |
 //! | slices of a limit, and counting after the answer | `eased.rs` |
 //! | what one node does, others see | `admin.rs` |
+//! | the heaviest keys and the blocks of all nodes | `crowd.rs` |
 //! | several stores in one rule | `layouts.rs` |
 //! | Redis away under load: how much passes | `outage.rs` |
 //! | Redis absent, restarted, slow, without its reply | `absent.rs`, `restart.rs`, `slow.rs`, `lost.rs` |
@@ -31,6 +32,7 @@ mod bad;
 mod callers;
 mod clock;
 mod cluster;
+mod crowd;
 mod eased;
 mod exact;
 mod fleet;

@@ -60,7 +60,10 @@ use tidegate_core::bounds::CHARGES_MAX;
 use tidegate_core::{
     Charge, Clock, Consistency, Decision, Decisions, DecisionsExt, LimitExt, Op, Permits, Snapshot, Time, check_charges,
 };
-use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, LastStates, Nature, PermitCharge, Store, StoreError};
+use tidegate_stores::{
+    AnyStore, Call, Cause, Certainty, Health, LastStates, Nature, Notice, PermitCharge, Posted, Posting, Store,
+    StoreError,
+};
 
 use crate::bounds::EASED_KEY_BYTES_MAX;
 use crate::few::Few;
@@ -213,6 +216,38 @@ impl Consistent {
     pub(crate) async fn permit(&self, call: &Call, charge: &PermitCharge<'_>) -> Result<Permits, StoreError> {
         self.inner.calls.fetch_add(1, Relaxed);
         self.inner.store.permit(call, charge).await
+    }
+
+    /// Publishes a notice to the other nodes.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps no notices.
+    pub(crate) async fn publish(&self, notice: &Notice<'_>) -> Result<(), StoreError> {
+        self.inner.calls.fetch_add(1, Relaxed);
+        self.inner.store.publish(&Call::default(), notice).await
+    }
+
+    /// Returns which nodes have a notice under a topic.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps no notices.
+    pub(crate) async fn posted(&self, topic: &str) -> Result<Vec<Posted>, StoreError> {
+        self.inner.calls.fetch_add(1, Relaxed);
+        self.inner.store.posted(&Call::default(), topic).await
+    }
+
+    /// Reads the notice of a node.
+    ///
+    /// # Errors
+    /// If the store does not answer, or keeps no notices.
+    pub(crate) async fn read(&self, topic: &str, node: &str) -> Result<Option<Posting>, StoreError> {
+        self.inner.calls.fetch_add(1, Relaxed);
+        self.inner.store.read(&Call::default(), topic, node).await
+    }
+
+    /// Whether it was closed: nothing is told to the store any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.closed.load(Relaxed)
     }
 
     /// How it does.

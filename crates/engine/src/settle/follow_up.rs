@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Op};
+use tidegate_core::{Charge, Op, Time};
 use tidegate_policy::Rule;
 
 use super::{Note, Settling};
+use crate::crowd::BlockKind;
 use crate::error::RequestError;
 use crate::outcome::{Answer, Denial};
 use crate::plan::{Planned, Step};
@@ -39,11 +40,13 @@ impl Settling<'_> {
             if let (Answer::Decided(denial), Some(length), Some(backend)) =
                 (self.judged[number].answer, rule.penalty, active.store_of(rule))
                 && !denial.is_allowed()
-                && plan.penalty(rule, length, planned)?.impose_or_go_on(backend, length).await?
-                // No wait helps a cost above the whole limit.
-                && let Some(wait) = denial.retry_after()
+                && let Some(at) = plan.penalty(rule, length, planned)?.impose_or_go_on(backend, length).await?
             {
-                self.judged[number].answer = Answer::Penalised(length.max(wait));
+                self.note_penalty(planned, length, at);
+                // No wait helps a cost above the whole limit.
+                if let Some(wait) = denial.retry_after() {
+                    self.judged[number].answer = Answer::Penalised(length.max(wait));
+                }
             }
         }
         self.cut_overlong().await
@@ -59,10 +62,19 @@ impl Settling<'_> {
             {
                 // A store that fails now is asked again by the next request.
                 let penalty = self.plan.penalty(rule, length, planned)?;
-                let _ = penalty.impose(backend, length).await?;
+                if let Ok(at) = penalty.impose(backend, length).await? {
+                    self.note_penalty(planned, length, at);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Remembers a penalty that was imposed.
+    fn note_penalty(&self, planned: &Planned, length: Duration, at: Option<Time>) {
+        if let Some(id) = planned.rule {
+            self.active.note_block(id, self.plan.key_bytes(planned), BlockKind::Penalty, length, at);
+        }
     }
 
     /// Whether its store said so of a penalty that was looked at beside a charge.

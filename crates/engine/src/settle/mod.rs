@@ -12,11 +12,12 @@ mod without_store;
 use std::time::Duration;
 
 use tidegate_core::bounds::CHARGES_MAX;
-use tidegate_core::{Charge, Decision, Decisions, MemoryStore, Op, Phase};
+use tidegate_core::{Charge, Decision, Decisions, MemoryStore, Op, Phase, Time};
 use tidegate_policy::{Rule, RuleId};
 use tidegate_stores::Call;
 
 use crate::active::Active;
+use crate::crowd::BlockKind;
 use crate::error::RequestError;
 use crate::failure::Failures;
 use crate::few::Few;
@@ -274,11 +275,13 @@ impl<'a> Settling<'a> {
     /// Keeps the answers to charges. A key that is penalised is denied whatever its limits say, but no shorter than they say.
     fn note_all(&mut self, batch: &[usize], put: &Put<'_>, decisions: &Decisions) {
         let mut penalised: Few<(Group, Duration)> = Few::new();
-        for ((part, charge), decision) in put.parts.iter().zip(&put.charges).zip(decisions.iter()) {
+        for (place, ((part, charge), decision)) in put.parts.iter().zip(&put.charges).zip(decisions.iter()).enumerate()
+        {
             match part {
                 Part::Limit(number) => self.note(*number, charge, decision),
                 Part::Penalty(number, length) if !decision.is_allowed() => {
                     let left = decision.reset_after();
+                    self.learn_block(*number, *length, left, decisions.report(place).map(|report| report.at));
                     penalised.push((group(&self.plan.planned[*number]), left));
                     if length.is_some_and(|length| left >= length) {
                         self.notes.push((*number, Note::Overlong));
@@ -295,6 +298,15 @@ impl<'a> Settling<'a> {
                 judged.answer = Answer::Penalised(wait.max(left));
                 judged.taken = None;
             }
+        }
+    }
+
+    /// Remembers a penalty or block that the store told of.
+    fn learn_block(&self, number: usize, length: Option<Duration>, left: Duration, at: Option<Time>) {
+        let kind = if length.is_some() { BlockKind::Penalty } else { BlockKind::Operator };
+        let planned = &self.plan.planned[number];
+        if let Some(id) = planned.rule {
+            self.active.learn_block(id, self.plan.key_bytes(planned), kind, left, at);
         }
     }
 

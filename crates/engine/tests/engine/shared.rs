@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::{FakeClock, Time};
-use tidegate_engine::{Answer, Engine, Options, check_store_url};
+use tidegate_engine::bounds::{NOTICES_PAUSE, TOP_PAUSE};
+use tidegate_engine::{Answer, Engine, HeavyBy, KeyCounts, Options, TopQuery, TopWindow, check_store_url};
 use tidegate_policy::{Descriptor, LoadOptions, Outside, Policy, Request, Response, load_text};
 use tidegate_testkit::servers::{Server, Setup};
 
@@ -21,6 +22,7 @@ const FIVE_MINUTES: Duration = Duration::from_secs(300);
 /// seconds.
 struct Node<'s> {
     engine: Engine,
+    clock: FakeClock,
     redis: &'s Server,
 }
 
@@ -38,11 +40,27 @@ impl<'s> Node<'s> {
     /// One that nothing was asked of yet.
     async fn start(redis: &'s Server, rule: &str) -> Node<'s> {
         redis.command("FLUSHALL");
+        Node::join(redis, rule).await
+    }
+
+    /// One more, beside others.
+    async fn join(redis: &'s Server, rule: &str) -> Node<'s> {
         let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000));
-        let options = Options { clock: clock.into(), keys: Some(100), ..Options::default() };
+        let options = Options { clock: clock.clone().into(), keys: Some(100), ..Options::default() };
         let engine = Engine::with_policy(options, policy(redis, rule)).unwrap();
         engine.connect(Duration::from_secs(10)).await;
-        Node { engine, redis }
+        Node { engine, clock, redis }
+    }
+
+    /// Waits until it lists so many blocks.
+    async fn lists(&self, blocks: usize) {
+        for _ in 0..1_000 {
+            if self.engine.blocks(None, None).blocks.len() == blocks {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it does not list {blocks}: {:?}", self.engine.blocks(None, None));
     }
 
     /// Asks for units, and tells what the first limit said.
@@ -135,6 +153,91 @@ async fn a_block_holds_where_it_was_imposed_while_the_store_is_away() {
         redis.kill();
         node.penalised(1).await;
     }
+}
+
+/// What one node says is blocked the others hold, though nobody asked them for the key before the store went away.
+#[tokio::test]
+async fn a_block_holds_on_other_nodes_while_the_store_is_away() {
+    for place in ["store: far", "store: far, hash_tag: pair"] {
+        let redis = Server::start(&Setup::default());
+        let rule = format!("limit: 9/30d, on_store_failure: allow, {place}");
+        let [here, there] = [Node::start(&redis, &rule).await, Node::join(&redis, &rule).await];
+        here.block(HOUR).await;
+        there.lists(1).await;
+        let block = there.engine.blocks(None, None).blocks.remove(0);
+        assert_eq!(block.node.as_deref(), Some(here.engine.node()));
+        redis.kill();
+        there.penalised(1).await;
+        here.penalised(1).await;
+    }
+}
+
+/// A block that was lifted on another node is shown nowhere; one whose node is gone is shown on, and held by nodes that come later.
+#[tokio::test]
+async fn blocks_are_lifted_and_taken_over_on_all_nodes() {
+    let redis = Server::start(&Setup::default());
+    let rule = "limit: 9/30d, store: far";
+    let [here, there] = [Node::start(&redis, rule).await, Node::join(&redis, rule).await];
+    here.block(HOUR).await;
+    there.lists(1).await;
+    assert_eq!(there.engine.reset(&REQUEST).await, Ok(1));
+    there.lists(0).await;
+    here.lists(0).await;
+    assert!(here.take(1).await.is_allowed());
+    here.block(HOUR).await;
+    there.lists(1).await;
+    let name = here.engine.node().to_owned();
+    here.engine.close().await;
+    drop(here);
+    // As it is when its notice is over.
+    redis.command("DEL tidegate{blocks/far}/bulletin:ends");
+    let late = Node::join(&redis, rule).await;
+    // Blocks that were taken over are published after a while.
+    for _ in 0..100 {
+        if !late.engine.blocks(None, None).blocks.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        there.clock.advance(NOTICES_PAUSE);
+    }
+    late.lists(1).await;
+    assert_eq!(late.engine.blocks(None, None).blocks[0].node.as_deref(), Some(&*name));
+    redis.kill();
+    late.penalised(1).await;
+}
+
+#[tokio::test]
+async fn nodes_tell_each_other_their_heaviest_keys() {
+    let redis = Server::start(&Setup::default());
+    let rule = "limit: 3/30d, store: far";
+    let [here, there] = [Node::start(&redis, rule).await, Node::join(&redis, rule).await];
+    for node in [&here, &there, &there, &there, &here] {
+        node.take(1).await;
+    }
+    let query = TopQuery { domain: None, rule: None, by: HeavyBy::Denials, window: TopWindow::Hour, keys_max: 5 };
+    // Its clock stands still, and what it knew when it started was nothing.
+    for node in [&here, &there] {
+        node.clock.advance(TOP_PAUSE);
+    }
+    let expected = KeyCounts { requests: 5, denials: 2, shadow_denials: 0 };
+    let mut answer = there.engine.top(&query, &there.engine.others().await);
+    for _ in 0..100 {
+        if answer.rules.first().is_some_and(|rule| rule.total == expected) && answer.nodes.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        there.clock.advance(NOTICES_PAUSE);
+        let others = there.engine.others().await;
+        answer = there.engine.top(&query, &others);
+    }
+    let told = &answer.rules[0];
+    assert_eq!((told.total, told.keys.len(), told.keys[0].counts), (expected, 1, expected), "{answer:?}");
+    assert!(!answer.is_partial);
+    redis.kill();
+    there.clock.advance(Duration::from_secs(2));
+    let answer = there.engine.top(&query, &there.engine.others().await);
+    assert!(answer.is_partial, "what is known is told, and that it may be old");
+    assert_eq!(answer.nodes.len(), 2);
 }
 
 #[tokio::test]

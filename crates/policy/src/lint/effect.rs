@@ -20,6 +20,7 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     let only_counting = [
         ("key", !written.key.as_slice().is_empty()),
         ("missing", written.missing.is_some()),
+        ("show", written.show),
         ("cost", written.cost.is_some()),
         ("count", written.count.is_some()),
         ("count_denied", written.count_denied),
@@ -41,6 +42,11 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
     if written.missing.is_some() && counts && written.key.as_slice().is_empty() {
         let message = "missing: no effect, because the rule has no key";
         diagnostics.warning(&both.at("missing"), message, "remove it, or add a key");
+    }
+    if written.show && counts && !rule.hides_any() {
+        let message = "show: no part of the key is hidden without it, so it has no effect";
+        let hint = "leave it out: only headers, cookies, query parameters and expressions are hidden";
+        diagnostics.warning(&both.at("show"), message, hint);
     }
     if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
         let message = "count_denied: no effect, because count waits for the response and denied requests have none";
@@ -129,6 +135,21 @@ mod tests {
         let no_key = of_rule(json!({"limit": "1/s", "missing": "share"}));
         assert!(no_key[0].starts_with("/missing: missing: no effect, because the rule has no key"), "{no_key:?}");
         assert_eq!(of_rule(json!({"limit": "1/s", "key": "address", "missing": "share"})), [""; 0]);
+    }
+
+    #[test]
+    fn of_keys_that_are_shown() {
+        assert_eq!(
+            of_rule(json!({"limit": "1/s", "key": {"cookie": "id"}, "missing": "share", "show": true})),
+            [""; 0]
+        );
+        for key in [json!([]), json!("address"), json!([{"entry": "user"}, "path"])] {
+            let warned = of_rule(json!({"limit": "1/s", "key": key, "show": true}));
+            assert!(warned[0].starts_with("/show: show: no part of the key is hidden"), "{warned:?}");
+        }
+        assert!(
+            of_rule(json!({"action": "block", "show": true}))[0].contains("show: a rule that blocks counts nothing")
+        );
     }
 
     #[test]

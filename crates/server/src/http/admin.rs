@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use tidegate_core::{Op, Snapshot, Time};
 use tidegate_engine::bounds::{COST_MAX, PENALTY_SECONDS_MAX};
-use tidegate_engine::{Inspected, InspectedLimit};
+use tidegate_engine::{Inspected, InspectedLimit, Operator};
 use tidegate_policy::{Request, read_duration, refused_name};
 
 use super::answer::{Answered, Failure, json, quote};
@@ -15,6 +15,7 @@ use super::body::{Fields, text, utf8};
 use super::check::unknown_domain;
 use super::guard::Admin;
 use super::told::nanos;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use tidegate_policy::json::shortened;
 
@@ -135,7 +136,9 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     let Asked::Rules(subject) = &asked else {
         return Err(Failure::bad("key", "only keys of rules can be blocked", "send domain and descriptors instead"));
     };
-    let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, duration).await?)?);
+    let operator = || Some(Operator { via: Protocol::Http.name().into(), address: admin.who.to_string().into() });
+    let limits =
+        on_rules!(service, subject, |request| some(service.engine.block_by(operator(), &request, duration).await?)?);
     log(admin, "block", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
 }
@@ -216,7 +219,7 @@ fn told_limit(inspected: InspectedLimit) -> ToldLimit {
 }
 
 /// An instant as RFC 3339 has it, in UTC.
-fn rfc3339(time: Time) -> String {
+pub(super) fn rfc3339(time: Time) -> String {
     const NANOS_PER_SECOND: u64 = tidegate_core::bounds::NANOS_PER_SECOND;
     let (seconds, nanos) = (time.as_nanos() / NANOS_PER_SECOND, time.as_nanos() % NANOS_PER_SECOND);
     let (days, second) = (seconds / 86_400, seconds % 86_400);

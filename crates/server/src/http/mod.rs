@@ -12,6 +12,7 @@
 //! | what became of it | `report.rs` |
 //! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
 //! | what was counted | `metrics.rs` |
+//! | the heaviest keys, and blocks in force | `top.rs`, `blocks.rs` |
 //! | how pages about all rules are written and shared | `pages.rs` |
 //! | what envoyproxy/ratelimit has | `reference.rs` |
 //! | the description of all this | `openapi.json` |
@@ -21,6 +22,7 @@ mod admin;
 mod answer;
 mod asked;
 mod auth;
+mod blocks;
 mod body;
 mod check;
 mod date;
@@ -35,6 +37,7 @@ mod report;
 mod routes;
 mod rules;
 mod told;
+mod top;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -195,13 +198,15 @@ impl HttpDoor {
         parameters: Parameters<'_>,
         body: &mut Incoming,
     ) -> Answered {
-        let service = &*self.service;
+        let (service, query) = (&*self.service, parts.uri.query());
         let admin = self.admit(caller, parts)?;
         match call {
             AdminCall::Inspect => admin::inspect(service, &body::read(body, &caller.account).await?).await,
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Top => top::get(&self.service, query).await,
+            AdminCall::Blocks => blocks::get(&self.service, query).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
             AdminCall::SetMode => {
                 rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)

@@ -142,6 +142,22 @@ impl Shelf {
     }
 }
 
+/// Does work that takes long enough for decisions to wait, on a thread of its own, one after the other. `None` if it
+/// panicked.
+pub(super) async fn aside<T: Send + 'static>(
+    service: &Arc<Service>,
+    work: impl FnOnce(&Service) -> T + Send + 'static,
+) -> Option<T> {
+    let turn = Arc::clone(&service.pages.turn).acquire_owned().await.ok()?;
+    let service = Arc::clone(service);
+    let done = tokio::task::spawn_blocking(move || {
+        // Until it is done, also if whoever asked for it is gone.
+        let _turn = turn;
+        work(&service)
+    });
+    done.await.ok()
+}
+
 /// Answers with a page.
 pub(super) async fn get(service: &Arc<Service>, kind: Kind, pulse: &Arc<Pulse>) -> Answered {
     let page = find(service, kind, move |service| kind.write(service)).await;

@@ -7,12 +7,14 @@ use tidegate_policy::{Descriptor, Entry, Request};
 
 use crate::bench::{Bench, body, status, wrong};
 
-const ADMIN: [(&str, &str); 7] = [
+const ADMIN: [(&str, &str); 9] = [
     ("POST /v1/inspect", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/reset", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/grant", r#"{"key":"a","limit":"1/s","units":1}"#),
     ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"duration":"1m"}"#),
     ("GET /v1/rules", ""),
+    ("GET /v1/top", ""),
+    ("GET /v1/blocks", ""),
     ("PUT /v1/rules/api/per-user/mode", r#"{"mode":"off"}"#),
     ("GET /rlconfig", ""),
 ];

@@ -11,3 +11,4 @@ mod life;
 mod operate;
 mod permits;
 mod stores;
+mod top;

@@ -1,5 +1,7 @@
 //! From the reply of a script to decisions.
 
+use std::time::Duration;
+
 use tidegate_core::bounds::NANOS_PER_SECOND;
 use tidegate_core::{
     Arithmetic, Charge, Decisions, DecisionsExt, Disagreement, Found, FromLog, LimitExt, LogVerdict, Snapshot, Spent,
@@ -7,6 +9,7 @@ use tidegate_core::{
 };
 
 use super::link::Reply;
+use crate::{Posted, Posting};
 
 /// Why a reply is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +101,27 @@ pub(crate) fn permits(reply: &Reply) -> Result<(bool, u64, u64), ReplyError> {
     let Reply::Array(parts) = reply else { return Err(ReplyError::Unreadable) };
     let [done, in_use, micros] = &parts[..] else { return Err(ReplyError::Unreadable) };
     Ok((number(done)? == 1, number(in_use)?, number(micros)?))
+}
+
+/// Reads which nodes have a notice, each with its version.
+pub(crate) fn posted(reply: &Reply) -> Result<Vec<Posted>, ReplyError> {
+    let Reply::Array(flat) = reply else { return Err(ReplyError::Unreadable) };
+    let posted = |pair: &[Reply]| match pair {
+        [node, version] => Ok(Posted::new(node.text().ok_or(ReplyError::Unreadable)?, number(version)?)),
+        _ => Err(ReplyError::Unreadable),
+    };
+    flat.chunks(2).map(posted).collect()
+}
+
+/// Reads the notice of a node: its version, its age in microseconds and its bytes; nothing if there is none.
+pub(crate) fn posting(reply: Reply) -> Result<Option<Posting>, ReplyError> {
+    let Reply::Array(parts) = reply else {
+        return if reply == Reply::Nil { Ok(None) } else { Err(ReplyError::Unreadable) };
+    };
+    let Ok([version, age, Reply::Bulk(bytes)]) = <[Reply; 3]>::try_from(parts) else {
+        return Err(ReplyError::Unreadable);
+    };
+    Ok(Some(Posting::new(number(&version)?, Duration::from_micros(number(&age)?), bytes.into_vec())))
 }
 
 fn found_of(charge: &Charge<'_>, value: &Reply, now: Time) -> Result<Found, ReplyError> {

@@ -39,6 +39,18 @@ pub(super) fn permits(prefix: &str, namespace: &Namespace, key: Key<'_>) -> Vec<
     name
 }
 
+/// The names of the ends of notices under a topic, and of the notices: both in the slot of the topic.
+pub(super) fn bulletin(prefix: &str, topic: &str) -> [Vec<u8>; 2] {
+    [&b"}/bulletin:ends"[..], b"}/bulletin:notices"].map(|end| {
+        let mut name = Vec::with_capacity(prefix.len() + topic.len() + ROOM);
+        name.extend_from_slice(prefix.as_bytes());
+        name.push(b'{');
+        push_escaped(&mut name, topic.as_bytes(), b"");
+        name.extend_from_slice(end);
+        name
+    })
+}
+
 /// The name up to the code, with room for the rest.
 fn begin(prefix: &str, tag: &[u8], namespace: &Namespace, key: Key<'_>) -> Vec<u8> {
     let room = prefix.len() + tag.len() + namespace.as_bytes().len() + key.as_bytes().len() + ROOM;

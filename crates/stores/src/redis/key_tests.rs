@@ -10,7 +10,7 @@ use tidegate_core::{
     bounds::KEY_BYTES_MAX,
 };
 
-use super::key::{NAME_BYTES_MAX, name, permits};
+use super::key::{NAME_BYTES_MAX, bulletin, name, permits};
 use super::link::bounds::PREFIX_BYTES_MAX;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -140,6 +140,11 @@ fn names_never_change() {
         assert_eq!(named(tag.as_bytes(), &namespace, &limit, &key), expected);
         all.insert(expected);
     }
+    let notices = |topic| bulletin("tidegate", topic).map(|name| String::from_utf8(name).unwrap());
+    let expected = ["tidegate{top/shared/0}/bulletin:ends", "tidegate{top/shared/0}/bulletin:notices"];
+    assert_eq!(notices("top/shared/0"), expected);
+    assert_eq!(notices("a}b")[0], "tidegate{a%7Db}/bulletin:ends");
+    all.extend(expected.map(str::to_owned));
     // The examples of the specification are among them.
     let examples = include_str!("../../../../spec/names.md").split('`').filter(|text| text.starts_with("tidegate{"));
     let unknown: Vec<&str> = examples.filter(|example| !all.contains(*example)).collect();

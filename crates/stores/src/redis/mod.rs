@@ -27,6 +27,8 @@ mod store;
 mod url;
 
 #[cfg(test)]
+mod bulletin_tests;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod crossing_tests;

@@ -6,7 +6,7 @@ use tidegate_core::{Charge, Key, Limit, Namespace, Op, PermitOp, Placement};
 use tidegate_testkit::servers::{Cluster, Server, Setup};
 
 use super::store::RedisStore;
-use crate::{Call, Lease, Leasing, PermitCharge, PermitStore, Store};
+use crate::{Bulletin, Call, Lease, Leasing, Notice, PermitCharge, PermitStore, Store};
 
 /// The line of the guide, in words.
 fn told() -> Vec<String> {
@@ -62,6 +62,10 @@ async fn do_all(url: &str) -> Result<(), String> {
         let charge = PermitCharge { namespace: Namespace::root(), key, permit: Key::new("p").unwrap(), op };
         store.permit(&call, &charge).await.map_err(|error| words(&error))?;
     }
+    let notice = Notice { node: "n", topic: "t", bytes: b"text", ttl: day };
+    store.publish(&call, &notice).await.map_err(|error| words(&error))?;
+    store.posted(&call, "t").await.map_err(|error| words(&error))?;
+    store.read(&call, "t", "n").await.map_err(|error| words(&error))?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub(crate) struct Scripts {
     pub(crate) several: Script,
     pub(crate) inspect_log: Script,
     pub(crate) permits: Script,
+    pub(crate) bulletin: Script,
 }
 
 /// The scripts on the clock of the store.
@@ -34,6 +35,7 @@ const SEVERAL: &str = include_str!("lua/several.lua");
 const LEASE: &str = include_str!("lua/lease.lua");
 const INSPECT_LOG: &str = include_str!("lua/inspect_log.lua");
 const PERMITS: &str = include_str!("lua/permits.lua");
+const BULLETIN: &str = include_str!("lua/bulletin.lua");
 
 /// The file of an arithmetic. It defines a function of the same name.
 fn source(arithmetic: Arithmetic) -> &'static str {
@@ -84,6 +86,7 @@ impl Scripts {
             lease_window: script(&[INSTANT, FIXED_WINDOW, "local decide, is_bucket = fixed_window, false", LEASE]),
             inspect_log: script(&[INSTANT, INSTANTS, LOG, INSPECT_LOG]),
             permits: script(&[PERMITS]),
+            bulletin: script(&[BULLETIN]),
             several: script(&all),
         }
     }

@@ -1,4 +1,4 @@
-//! The store: charges, inspections, leases and permits, each in one call of a script.
+//! The store: charges, inspections, leases, permits and notices, each in one call of a script.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,15 @@ use super::script::SCRIPTS;
 use super::url::Target;
 use super::{encode, key};
 use crate::error::{Cause, Certainty};
-use crate::{Call, Health, Lease, Leased, Leasing, Nature, PermitCharge, PermitStore, Store, StoreError};
+use crate::{
+    Bulletin, Call, Health, Lease, Leased, Leasing, NOTICE_BYTES_MAX, NOTICES_MAX, Nature, Notice, PermitCharge,
+    PermitStore, Posted, Posting, Store, StoreError,
+};
 
 /// The prefix of keys, unless the address sets one.
 pub(super) const PREFIX: &str = "tidegate";
+
+const LONG_NOTICE: &str = "a notice of a node has at most 65536 bytes";
 
 /// Redis or Valkey as a store: standalone, behind Sentinel, or as a Cluster. Clones share its connections.
 #[derive(Clone)]
@@ -153,6 +158,12 @@ impl RedisStore {
         Ok(Permits::new(done, in_use, Duration::from_micros(micros)))
     }
 
+    async fn run_bulletin(&self, call: &Call, topic: &str, args: &[Arg<'_>]) -> Result<Reply, RedisError> {
+        let names = key::bulletin(&self.prefix, topic);
+        let names = [names[0].as_slice(), names[1].as_slice()];
+        Ok(self.redis.call(&SCRIPTS.bulletin, &names, args, self.term(call)).await?)
+    }
+
     async fn run(&self, call: &Call, script: &Script, name: &[u8], args: &[Arg<'_>]) -> Result<Reply, RedisError> {
         Ok(self.redis.call(script, &[name], args, self.term(call)).await?)
     }
@@ -207,11 +218,34 @@ impl PermitStore for RedisStore {
     }
 }
 
+impl Bulletin for RedisStore {
+    async fn publish(&self, call: &Call, notice: &Notice<'_>) -> Result<(), StoreError> {
+        let Notice { node, topic, bytes, ttl } = *notice;
+        if bytes.len() > NOTICE_BYTES_MAX {
+            return Err(StoreError::Unsupported { store: Arc::clone(self.name()), what: LONG_NOTICE });
+        }
+        let micros = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX).min(LEASE_MICROS_MAX);
+        let (op, most) = (Arg::from("publish"), Arg::from(NOTICES_MAX as u64));
+        self.run_bulletin(call, topic, &[op, Arg::from(node), Arg::from(micros), Arg::from(bytes), most]).await?;
+        Ok(())
+    }
+
+    async fn posted(&self, call: &Call, topic: &str) -> Result<Vec<Posted>, StoreError> {
+        let reply = self.run_bulletin(call, topic, &[Arg::from("posted")]).await?;
+        Ok(decode::posted(&reply).map_err(|error| self.unreadable(error))?)
+    }
+
+    async fn read(&self, call: &Call, topic: &str, node: &str) -> Result<Option<Posting>, StoreError> {
+        let reply = self.run_bulletin(call, topic, &[Arg::from("read"), Arg::from(node)]).await?;
+        Ok(decode::posting(reply).map_err(|error| self.unreadable(error))?)
+    }
+}
+
 impl fmt::Debug for RedisStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("RedisStore").field("store", self.name()).finish_non_exhaustive()
     }
 }
 
-/// The longest lease of a permit: ten years. Added to an instant in microseconds it stays a whole number to Lua.
+/// The longest lease of a permit, and the longest time of a notice: ten years. Added to an instant in microseconds it stays a whole number to Lua.
 const LEASE_MICROS_MAX: u64 = 10 * 365 * 86_400 * 1_000_000;

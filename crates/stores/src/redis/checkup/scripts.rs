@@ -57,6 +57,7 @@ pub(super) async fn rehearse(
     rehearsal.run("several", &SCRIPTS.several, &names, &encode::several(&charges, now), read).await?;
     let args = [Arg::from("acquire"), Arg::from("permit"), Arg::from(10_000_000_u64), Arg::from(1_u64)];
     rehearsal.run("permits", &SCRIPTS.permits, &["permits"], &args, |reply| decode::permits(reply).map(drop)).await?;
+    rehearse_bulletin(&mut rehearsal).await?;
     let Rehearsal { problems, count, .. } = rehearsal;
     for (name, problem) in &problems {
         let fix = "check that the server runs Lua scripts like Redis 6.0 or later";
@@ -66,6 +67,16 @@ pub(super) async fn rehearse(
         notes.ok(Topic::Scripts, format!("all scripts work: {count} calls returned the right answers"));
     }
     Ok(problems.is_empty())
+}
+
+async fn rehearse_bulletin(rehearsal: &mut Rehearsal<'_>) -> Result<(), Why> {
+    let (script, keys) = (&SCRIPTS.bulletin, ["ends", "notices"]);
+    let node = Arg::from("node");
+    let publish = [Arg::from("publish"), node, Arg::from(10_000_000_u64), Arg::from("text"), Arg::from(1_u64)];
+    rehearsal.run("publish", script, &keys, &publish, |_| Ok(())).await?;
+    rehearsal.run("posted", script, &keys, &[Arg::from("posted")], |reply| decode::posted(reply).map(drop)).await?;
+    let read = |reply: &Reply| decode::posting(reply.clone()).map(drop);
+    rehearsal.run("read", script, &keys, &[Arg::from("read"), node], read).await
 }
 
 /// Limits that bring every script, under which all calls pass.
