@@ -202,6 +202,7 @@ impl HttpDoor {
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Unblock => admin::unblock(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
             AdminCall::SetMode => {
                 rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)
