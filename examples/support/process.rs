@@ -17,7 +17,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts an example, and tells what it says of where it listens.
+    /// Starts an example, and returns the address that it prints.
     pub(crate) fn start(program: &str, settings: &[(&str, &str)]) -> (Process, String) {
         let mut child = Command::new(program).envs(settings.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! How the services of the examples start: settings from the environment, and what is said of those that are wrong.
+//! How the services of the examples start: settings from the environment, and the errors about invalid ones.
 #![allow(dead_code, reason = "each example uses its share")]
 
 use std::env::var;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-/// How a service ended. Who has set something wrong reads what, and what would do.
+/// Returns the exit code of a service, and prints the error if there is one: a wrong setting and its remedy.
 pub(crate) fn ended(result: Result<(), Box<dyn Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -20,7 +20,7 @@ pub(crate) fn ended(result: Result<(), Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// A setting, or what holds without it.
+/// Returns a setting, or its default.
 pub(crate) fn setting(name: &str, otherwise: &str) -> String {
     var(name).unwrap_or_else(|_| otherwise.to_owned())
 }

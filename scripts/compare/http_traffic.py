@@ -67,8 +67,8 @@ BAD_BODIES = {
         b'{"domain":"effects","descriptors":[{"rule":"none"}],"units":1}',
     ],
     "/v1/block": [
-        b'{"key":"a","limit":"1/s","for":"1s"}',
-        b'{"domain":"effects","descriptors":[{"rule":"plain","user":"a"}],"for":"never"}',
+        b'{"key":"a","limit":"1/s","duration":"1s"}',
+        b'{"domain":"effects","descriptors":[{"rule":"plain","user":"a"}],"duration":"never"}',
     ],
     "/v1/reset": [b'{"domain":"nowhere","descriptors":[{}]}', b'{"domain":"effects","descriptors":[{"rule":"none"}]}'],
     "/v1/inspect": [b'{"domain":"effects","descriptors":[{"rule":"plain","user":"a"}],"cost":3}'],
@@ -237,7 +237,7 @@ def administer(dice):
     if call == "grant":
         value["units"] = dice.choice([0, 1, 3, 1000])
     if call == "block":
-        value["for"] = dice.choice(["1s", "20s", "3m"])
+        value["duration"] = dice.choice(["1s", "20s", "3m"])
     return post(dice, f"/v1/{call}", value, keys)
 
 

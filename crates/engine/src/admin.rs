@@ -106,7 +106,7 @@ impl Engine {
         Ok(all.into_iter().map(|(_, inspected)| inspected).collect())
     }
 
-    /// Forgets the keys that a request counts on, their penalties too. Tells how many limits forgot one.
+    /// Forgets the keys that a request counts on, their penalties too. Returns how many limits forgot one.
     ///
     /// # Errors
     /// If the request itself is at fault, a store does not answer, or one in memory that is full cannot forget a key, which
@@ -131,7 +131,7 @@ impl Engine {
         if kept > 0 { Err(RequestError::NotForgotten { limits: kept }) } else { Ok(limits) }
     }
 
-    /// Gives units back to the keys that a request counts on. Tells to how many limits.
+    /// Gives units back to the keys that a request counts on. Returns to how many limits.
     ///
     /// # Errors
     /// If the request itself is at fault, a store does not answer, or one in memory that is full counts a key approximately,
@@ -151,7 +151,7 @@ impl Engine {
         if without > 0 { Err(RequestError::NotGranted { limits: without }) } else { Ok(limits) }
     }
 
-    /// Denies the keys that a request counts on for this long. Tells how many limits know of it. Nodes that share a store
+    /// Denies the keys that a request counts on for this long. Returns how many limits know of it. Nodes that share a store
     /// learn of it within a second.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate_core::bounds::SPAN_NANOS_MAX;
-use tidegate_core::{Algorithm, Charge, KeyError, Limit, Op, Rate, Retry};
+use tidegate_core::{Charge, KeyError, Limit, Op, Rate, Retry};
 use tidegate_stores::Call;
 
 use crate::engine::Engine;
@@ -30,7 +30,7 @@ pub(crate) fn is_approximate(backend: &Backend, charge: &Charge<'_>) -> Result<b
 /// Returns a charge as it is made, so that a reset leaves a log its place in a store in memory: a full store would give the place
 /// to another key, and count this one approximately from then on.
 pub(crate) fn forgetting<'a>(backend: &Backend, charge: &Charge<'a>) -> Charge<'a> {
-    let is_log = matches!(charge.limit.algorithm(), Algorithm::SlidingLog | Algorithm::SlicedWindow);
+    let is_log = charge.limit.log_entries_max() > 0;
     match charge.op {
         Op::Reset if is_log && backend.states().is_some() => Charge { op: Op::Refund(u64::MAX, None), ..*charge },
         _ => *charge,
@@ -43,7 +43,8 @@ pub(crate) async fn forget(backend: &Backend, charge: &Charge<'_>) -> Result<boo
     Ok(!is_approximate(backend, charge)?)
 }
 
-/// Limits of all lengths that a full store in memory tells apart: each stands for all from a sixteenth of its length on.
+/// Returns limits of all lengths that a full store in memory distinguishes: each represents all from a sixteenth of its
+/// length on.
 fn limits_of_each_length() -> impl Iterator<Item = Limit> {
     let lengths = (1..=u64::BITS / 4).map(|quarter| u64::MAX >> (u64::BITS - 4 * quarter));
     let limit = |length: u64| {

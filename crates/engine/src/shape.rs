@@ -34,7 +34,7 @@ pub enum ShapeError {
     #[error("store: {0}; try again")]
     Store(StoreError),
     /// The limit does not queue.
-    #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, with a capacity of one more than may wait")]
+    #[error("wait: {algorithm} does not queue; use algorithm leaky_bucket, where capacity - 1 requests can wait")]
     Algorithm {
         /// The algorithm of the limit.
         algorithm: Algorithm,

@@ -1,7 +1,7 @@
 //! Problems of a configuration, with their locations and remedies.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// A problem in a configuration file.
@@ -39,9 +39,10 @@ pub struct Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = OneLine(&self.file);
         match self.line {
-            0 => write!(formatter, "{}", self.file),
-            line => write!(formatter, "{}:{line}:{}", self.file, self.column),
+            0 => write!(formatter, "{file}"),
+            line => write!(formatter, "{file}:{line}:{}", self.column),
         }
     }
 }
@@ -52,7 +53,25 @@ impl fmt::Display for Diagnostic {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        write!(formatter, "{}: {severity}: {}; {}", self.location, self.message, self.hint)
+        let (message, hint) = (OneLine(&self.message), OneLine(&self.hint));
+        write!(formatter, "{}: {severity}: {message}; {hint}", self.location)
+    }
+}
+
+/// Displays text on one line: control characters are escaped, so that names of files and values in them can neither start
+/// a line in a log nor control a terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct OneLine<'a>(pub &'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter.is_control() {
+                true => write!(formatter, "{}", letter.escape_debug())?,
+                false => formatter.write_char(letter)?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -127,5 +146,21 @@ impl<'a> Diagnostics<'a> {
 impl fmt::Debug for Diagnostics<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Diagnostics").field(&self.found).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LoadOptions, load_text};
+
+    #[test]
+    fn a_problem_is_one_line_whatever_the_file_and_its_values_contain() {
+        let text = r#"domains: {api: {rules: [{name: ä, limit: "1/s\u001b[31m\nb.yaml"}]}}"#;
+        let loaded = load_text("a\nb\u{7}.yaml", text, &LoadOptions::default());
+        let problems: Vec<String> = loaded.diagnostics.iter().map(Diagnostic::to_string).collect();
+        let expected = r"a\nb\u{7}.yaml:1:42: error: limit: cannot read `1/s\u{1b}[31m\nb.yaml`; ";
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+        assert_eq!(OneLine("ä\u{2028}`\\\"\t").to_string(), "ä\u{2028}`\\\"\\t", "only control characters are escaped");
     }
 }

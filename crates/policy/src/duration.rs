@@ -61,7 +61,7 @@ pub(crate) fn duration_problem(text: &str, max: Duration) -> (String, String) {
     }
 }
 
-/// Returns the durations that a number above zero without a unit may stand for.
+/// Returns the durations that a number above zero without a unit may mean.
 pub(crate) fn without_unit(text: &str) -> Option<[String; 3]> {
     let number = text.trim();
     let is_zero = number.bytes().all(|byte| byte == b'0');

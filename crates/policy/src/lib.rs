@@ -56,7 +56,7 @@ mod yaml;
 
 pub use address::Clients;
 pub use compile::{compile, compile_clients};
-pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Location, OneLine, Severity};
 pub use digest::Changes;
 pub use duration::read_duration;
 pub use key_bytes::{KeyParts, append_key};

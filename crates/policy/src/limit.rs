@@ -399,7 +399,7 @@ fn parse_rate(
     })
 }
 
-/// Whether nothing would pass, and the rates that units without a period may stand for.
+/// Returns whether the units admit nothing, and a hint with the rates that they may mean without a period.
 fn with_periods(units: u64, periods: &[&str]) -> (bool, String) {
     let rates = periods.iter().map(|period| format!("{units}/{period}"));
     let rates: Vec<String> = rates.filter(|rate| rate.parse::<Rate>().is_ok()).collect();

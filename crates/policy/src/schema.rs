@@ -378,7 +378,7 @@ impl std::fmt::Display for Consistency {
     }
 }
 
-/// The limit that is reported to Envoy for a rule with `action: block`: 0 units in a period. It stands for
+/// The limit that is reported to Envoy for a rule with `action: block`: 0 units in a period. It equals
 /// `requests_per_unit: 0` in files of envoyproxy/ratelimit.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

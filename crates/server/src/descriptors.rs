@@ -8,7 +8,7 @@ use crate::bounds::{CONNECTIONS_MAX, CONNECTIONS_MIN, FILES_KEPT, FILES_KEPT_A_T
 /// Listeners that share what there is.
 const LISTENERS: u64 = 3;
 
-/// Raises the bound on open files as far as it may and is of use, and tells how many connections a listener may have.
+/// Raises the open file limit as far as allowed and useful, and returns how many connections a listener may have.
 pub(crate) fn connections(threads: usize) -> usize {
     let own = own(threads);
     let enough = own.saturating_add(LISTENERS * CONNECTIONS_MAX as u64);
@@ -18,19 +18,19 @@ pub(crate) fn connections(threads: usize) -> usize {
         tracing::warn!(
             open_files = limit,
             connections,
-            "fewer connections for each listener than {CONNECTIONS_MAX}: raise the open file limit to {enough} (ulimit -n)"
+            "fewer than {CONNECTIONS_MAX} connections per listener: raise the open file limit to {enough} (ulimit -n)"
         );
     }
     connections
 }
 
-/// What the server needs for itself.
+/// Returns how many files the server needs besides connections of listeners.
 fn own(threads: usize) -> u64 {
     let threads = u64::try_from(threads).unwrap_or(u64::MAX).saturating_mul(FILES_KEPT_A_THREAD);
     threads.saturating_add(FILES_KEPT + SPARE_CONNECTIONS as u64)
 }
 
-/// What of the bound on open files is left for each listener.
+/// Returns each listener's share of the open files that are left.
 fn share(limit: u64, own: u64) -> usize {
     let share = usize::try_from(limit.saturating_sub(own) / LISTENERS).unwrap_or(usize::MAX);
     share.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)

@@ -11,7 +11,7 @@
 //! | how they ask for decisions, and how much comes in | `checks.rs`, `traffic.rs` |
 //! | clients that were turned away | `refusals.rs` |
 //! | how often an address may send a wrong secret | `guesses.rs` |
-//! | what answers tell of limits: headers and problem bodies | `headers.rs` |
+//! | limits in answers: headers and problem bodies | `headers.rs` |
 //! | bodies of requests within a bound, and all of them within a budget | `body.rs`, `budget.rs` |
 //! | waiting for what is rare beside what is not | `bell.rs` |
 //! | certificates, until when they are valid, and renewing them | `tls.rs`, `validity.rs`, `renewals.rs` |

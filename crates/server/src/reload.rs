@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_engine::InstallError;
-use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, Policy, Severity};
+use tidegate_policy::{Diagnostic, LoadOptions, Loaded, Location, OneLine, Policy, Severity};
 
 use crate::file_marks::{self, FileMark};
 use crate::load_log::{self, ChangeFields};
@@ -25,7 +25,9 @@ pub enum BadConfig {
 fn first(diagnostics: &[Diagnostic]) -> String {
     let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     // Whoever prints it says already that it is an error.
-    let first = errors.next().map(|first| format!("{}: {}; {}", first.location, first.message, first.hint));
+    let first = errors.next().map(|Diagnostic { location, message, hint, .. }| {
+        format!("{location}: {}; {}", OneLine(message), OneLine(hint))
+    });
     let more = match errors.count() {
         0 => String::new(),
         more => format!(" (and {more} more: see tidegate check)"),

@@ -52,7 +52,7 @@ pub struct Options {
     pub engine: tidegate_engine::Options,
     /// How many threads serve; as many as the machine has cores if none is said.
     pub threads: Option<usize>,
-    /// How long it stays open after it was told to stop and said that it is not ready, so that load balancers notice.
+    /// How long it goes on serving after a signal to stop, while it reports not ready, so that load balancers notice.
     pub drain_delay: Duration,
     /// Where decisions are written, and one in how many.
     pub decision_log: Option<(PathBuf, u64)>,
@@ -133,7 +133,7 @@ pub struct Addresses {
     pub resp: SocketAddr,
 }
 
-/// Runs the server until it is told to stop; `started` hears the addresses once all of them are open.
+/// Runs the server until a signal stops it. Calls `started` with the addresses once all listeners are open.
 ///
 /// # Errors
 /// If it cannot start.

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 
 use std::error::Error;
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -148,6 +149,17 @@ fn draw(path: &Path, plot: &Plot, runs: &[(Contestant, Run)]) -> Result {
         draw_panel(&panel, plot, &contestant.name(), run)?;
     }
     root.present()?;
+    drop(root);
+    add_dark_mode(path)
+}
+
+/// Inverts the colours for readers in dark mode; hues stay as they are.
+fn add_dark_mode(path: &Path) -> Result {
+    const STYLE: &str =
+        "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.9) hue-rotate(180deg); } }</style>";
+    let plot = fs::read_to_string(path)?;
+    let (first_line, rest) = plot.split_once('\n').ok_or("the plot is empty")?;
+    fs::write(path, format!("{first_line}\n{STYLE}\n{rest}"))?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::{ConfigError, Head};
 /// use axum::extract::ConnectInfo;
 /// use tidegate_tower::{ClientAddress, KeyBy};
 ///
-/// // One proxy of our own stands in front; axum leaves the peer's address in the request.
+/// // One proxy of our own is in front; axum leaves the peer's address in the request.
 /// let address = ClientAddress::new()
 ///     .peer_from(|info: &ConnectInfo<SocketAddr>| Some(info.0.ip()))
 ///     .trusted_hops(1);

@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // The store tells through `tracing` when Redis goes and when it is back.
+    // The store logs through `tracing` when Redis fails and when it is back.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let redis = start::setting("REDIS_URL", "redis://127.0.0.1:6379");
     let limiter = RedisLimiter::open(&redis, "5/minute".parse()?).map_err(|error| format!("REDIS_URL: {error}"))?;
@@ -35,7 +35,7 @@ async fn limit(State(limiter): State<RedisLimiter>, request: Request, next: Next
     match limiter.check(user).await {
         Ok(decision) if decision.is_allowed() => next.run(request).await,
         Ok(decision) => {
-            // Rounded up, so that nobody comes back too early.
+            // Rounded up, so that no client retries too early.
             let wait = decision.retry_after().map_or(1, |wait| wait.as_nanos().div_ceil(1_000_000_000));
             (StatusCode::TOO_MANY_REQUESTS, [("retry-after", wait.to_string())], "too many requests\n").into_response()
         }

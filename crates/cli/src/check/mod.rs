@@ -55,6 +55,7 @@ const EXAMPLES: &str = r#"In directories, files whose names end in .yaml or .yml
 
 With --format json, the output is one JSON object:
   files        paths of the files that were read
+  skipped      paths of the files in directories that were not read
   domains      number of domains
   rules        number of rules
   errors       number of errors
@@ -90,10 +91,12 @@ impl Source {
 pub(crate) fn run(args: &Args) -> io::Result<ExitCode> {
     let loaded = args.source.load();
     let mut stdout = io::stdout().lock();
-    match args.format {
-        Format::Text => report::write_text(&mut AutoStream::new(stdout, stream_colors(args.color)), &loaded)?,
-        Format::Json => stdout.write_all(report::json(&loaded)?.as_bytes())?,
-    }
+    let written = match args.format {
+        Format::Text => report::write_text(&mut AutoStream::new(stdout, stream_colors(args.color)), &loaded),
+        Format::Json => stdout.write_all(report::json(&loaded)?.as_bytes()),
+    };
+    // Errors are errors, however few of them the reader of a pipe takes.
+    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
     let failed = loaded.policy.is_none() || args.strict && Totals::of(&loaded).warnings > 0;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -2,18 +2,24 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use tidegate_policy::{Diagnostic, Loaded, Severity};
+use tidegate_policy::{Diagnostic, Loaded, OneLine, Severity};
 
 const LOCATION: Style = Style::new().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Writes a line for each problem, and a line with totals. It has styles, which the stream removes if they are unwanted.
+/// Skipped files that text names, so that a large directory does not bury the problems. JSON has all.
+const SKIPPED_SHOWN_MAX: usize = 10;
+
+/// Writes a line for each problem, one for skipped files, and one with totals. It has styles, which the stream removes if
+/// they are unwanted.
 pub(super) fn write_text(out: &mut impl Write, loaded: &Loaded) -> io::Result<()> {
     write_problems(out, loaded)?;
+    write_skipped(out, &loaded.skipped)?;
     let Totals { errors, warnings } = Totals::of(loaded);
     writeln!(
         out,
@@ -30,9 +36,24 @@ pub(super) fn write_text(out: &mut impl Write, loaded: &Loaded) -> io::Result<()
 pub(crate) fn write_problems(out: &mut impl Write, loaded: &Loaded) -> io::Result<()> {
     for Diagnostic { severity, location, message, hint } in &loaded.diagnostics {
         let (style, name) = (style(*severity), name(*severity));
+        let (message, hint) = (OneLine(message), OneLine(hint));
         writeln!(out, "{LOCATION}{location}{LOCATION:#}: {style}{name}{style:#}: {message}; {hint}")?;
     }
     Ok(())
+}
+
+/// Names the files in directories that were not read.
+fn write_skipped(out: &mut impl Write, skipped: &[PathBuf]) -> io::Result<()> {
+    if skipped.is_empty() {
+        return Ok(());
+    }
+    let name = |path: &PathBuf| OneLine(&path.to_string_lossy()).to_string();
+    let shown: Vec<String> = skipped.iter().take(SKIPPED_SHOWN_MAX).map(name).collect();
+    let others = match skipped.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    writeln!(out, "skipped, because hidden or not named *.yaml or *.yml: {}{others}", shown.join(", "))
 }
 
 fn name(severity: Severity) -> &'static str {
@@ -57,6 +78,7 @@ fn count(number: usize, noun: &str) -> String {
 pub(super) fn json(loaded: &Loaded) -> serde_json::Result<String> {
     let report = Report {
         files: loaded.files.iter().map(|path| path.to_string_lossy()).collect(),
+        skipped: loaded.skipped.iter().map(|path| path.to_string_lossy()).collect(),
         domains: loaded.config.domains.len(),
         rules: loaded.rules,
         totals: Totals::of(loaded),
@@ -69,6 +91,7 @@ pub(super) fn json(loaded: &Loaded) -> serde_json::Result<String> {
 #[derive(Serialize)]
 struct Report<'a> {
     files: Vec<Cow<'a, str>>,
+    skipped: Vec<Cow<'a, str>>,
     domains: usize,
     rules: usize,
     #[serde(flatten)]
@@ -128,7 +151,7 @@ mod tests {
     #[test]
     fn without_styles_a_problem_reads_as_in_logs() {
         let text = "domains: {api: {rules: [{name: x, limt: 5/minute}, {limit: 0/s}], other: {}}";
-        let loaded = tidegate_policy::load_text("rules.yaml", text, &tidegate_policy::LoadOptions::default());
+        let loaded = tidegate_policy::load_text("\u{1b}rules\n.yaml", text, &tidegate_policy::LoadOptions::default());
         let mut bytes = Vec::new();
         write_problems(&mut anstream::StripStream::new(&mut bytes), &loaded).unwrap();
         let expected: String = loaded.diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();

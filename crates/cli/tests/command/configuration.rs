@@ -65,6 +65,23 @@ fn check() {
 }
 
 #[test]
+fn skipped_files_and_empty_directories_are_named() {
+    let more: Vec<(String, &str)> = (0..12).map(|number| (format!("many/{number:02}.txt"), "")).collect();
+    let mut files: Vec<(&str, &str)> = more.iter().map(|(name, text)| (&**name, *text)).collect();
+    files.extend([
+        ("many/a.yaml", NATIVE),
+        ("dir/a.yaml", NATIVE),
+        ("dir/b.yaml.bak", NATIVE),
+        ("dir/.c.yaml", NATIVE),
+    ]);
+    files.push(("empty/notes.txt", ""));
+    assert_snapshot!(conversation(
+        &files,
+        &[&["check", "dir"], &["check", "many"], &["check", "empty"], &["check", "--format", "json", "dir", "empty"]],
+    ));
+}
+
+#[test]
 fn warnings_fail_a_strict_check() {
     assert_snapshot!(conversation(
         &[("native.yaml", NATIVE), ("envoy.yaml", ENVOYS)],

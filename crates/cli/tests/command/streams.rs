@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
+use tidegate_testkit::process::directory;
+
 use super::tidegate;
 
 const NEW: &[u8] = b"{\"op\":\"new\",\"limit\":\"5/second\"}\n";
@@ -34,6 +36,21 @@ fn it_ends_quietly_when_nobody_reads() {
         let _ = child.stdin.take().unwrap().write_all(&NEW.repeat(10_000));
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {:?}", output.status);
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn check_fails_on_errors_that_nobody_reads() {
+    let directory = directory();
+    std::fs::write(directory.path().join("bad.yaml"), "domains: {api: {rules: [{limit: 0/s}]}}").unwrap();
+    for arguments in [&["check", "bad.yaml"][..], &["check", "--format", "json", "bad.yaml"]] {
+        let mut command = tidegate();
+        command.current_dir(directory.path()).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
     }
 }

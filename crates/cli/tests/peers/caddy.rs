@@ -10,6 +10,7 @@ use tidegate_testkit::process::{Process, directory};
 use tidegate_testkit::repository::example;
 use tidegate_testkit::tidegate::Tidegate;
 
+use crate::nginx::Logins;
 use crate::readme;
 
 pub(crate) struct Caddy {
@@ -103,6 +104,21 @@ fn check_failure(changed: &[(&str, &str)], [slow, gone]: [u16; 2]) {
     tidegate.process.ended();
     assert_eq!(get(caddy.address, "/").status, gone);
     assert_eq!(application.reached(), if gone == 200 { 3 } else { 1 });
+}
+
+#[test]
+fn a_body_arrives_with_and_without_tidegate() {
+    let (application, mut tidegate) = (Logins::start(), Tidegate::with_examples());
+    let caddy = Caddy::start_with(application.address, &tidegate, &[]);
+    let login = |password: &str| {
+        ask(caddy.address, "POST", "/login", &["Connection: close"], &format!("password={password}")).status
+    };
+    assert_eq!((login("right"), login("wrong")), (200, 401));
+    tidegate.process.hang();
+    assert_eq!((login("right"), login("wrong")), (200, 401));
+    tidegate.process.signal(Signal::KILL);
+    tidegate.process.ended();
+    assert_eq!((login("right"), login("wrong")), (200, 401));
 }
 
 #[test]

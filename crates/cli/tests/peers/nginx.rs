@@ -44,13 +44,13 @@ impl Nginx {
 }
 
 /// The application of the example, whose login accepts one password.
-struct Logins {
+pub(crate) struct Logins {
     _process: Process,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Logins {
-    fn start() -> Logins {
+    pub(crate) fn start() -> Logins {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut command = Command::new("python3");
         command.arg(root().join("examples/nginx/application.py")).arg(address.port().to_string());

@@ -226,7 +226,7 @@ fn a_machine_that_trusts_nobody_says_so() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.starts_with("error: otlp: cannot send traces to `https://127.0.0.1:4317`"), "{told}");
-    assert!(told.contains("; for TLS, name a file with certificates of authorities in SSL_CERT_FILE"), "{told}");
+    assert!(told.contains("; for TLS, set SSL_CERT_FILE to a file with CA certificates"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 

@@ -10,7 +10,7 @@ use crate::http2::{
     ACK, DATA, END_HEADERS, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, greeting, head,
 };
 use crate::load::{PLENTY, Server, Stop, probe, resident};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 /// Connections that send half a head.
 const HEADS: usize = 4_000;
@@ -30,7 +30,7 @@ const MESSAGES_GROWTH: f64 = 16.0 + CONNECTIONS as f64 * 2.0;
 /// The longest that half a request may keep its connection.
 const CLOSED: Duration = Duration::from_secs(16);
 
-pub(crate) fn half_heads_take_what_is_stated(told: &mut Told) {
+pub(crate) fn half_heads_take_what_is_stated(progress: &mut Progress) {
     raise_open_files();
     let server = Server::start(PLENTY, &[]);
     // A check with a long body makes all buffers of a connection as large as they get.
@@ -38,7 +38,7 @@ pub(crate) fn half_heads_take_what_is_stated(told: &mut Told) {
     let check = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let half = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}", header_lines(HEAD_BYTES));
     let before = resident(&server);
-    told.say(&format!("{HEADS} connections, each with a long request"));
+    progress.log(&format!("{HEADS} connections, each with a long request"));
     let mut streams = Vec::new();
     for number in 0..HEADS {
         let mut stream = connect(server.http, number);
@@ -53,7 +53,7 @@ pub(crate) fn half_heads_take_what_is_stated(told: &mut Told) {
     for stream in &mut streams {
         stream.write_all(half.as_bytes()).unwrap();
     }
-    told.say("each has sent half a head");
+    progress.log("each has sent half a head");
     let mut most = resident(&server);
     let others = std::thread::scope(|scope| {
         let others = scope.spawn(|| probe(&server, Duration::from_secs(4)));
@@ -64,19 +64,19 @@ pub(crate) fn half_heads_take_what_is_stated(told: &mut Told) {
         others.join().unwrap()
     });
     let kilobytes = |megabytes: f64| (megabytes - before) * 1024.0 / HEADS as f64;
-    told.figure("kilobytes of a connection between requests", format!("{:.1}", kilobytes(idle)), "");
-    told.figure(
+    progress.figure("kilobytes of a connection between requests", format!("{:.1}", kilobytes(idle)), "");
+    progress.figure(
         &format!("kilobytes of a connection with {HEAD_BYTES} bytes of a head"),
         format!("{:.1}", kilobytes(most)),
         &format!("≤ {HEAD_KILOBYTES}"),
     );
-    told.figure("others' p50 / p99 meanwhile", others.told(), "answered");
+    progress.figure("others' p50 / p99 meanwhile", others.summary(), "answered");
     assert!(kilobytes(most) <= HEAD_KILOBYTES, "{} kB", kilobytes(most));
     let open = || server.metric("tidegate_connections{listener=\"http\"}").unwrap();
     while open() > 1.0 && watch.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(200));
     }
-    told.figure("all are closed within", format!("{:.1} s", watch.elapsed().as_secs_f64()), "≤ 16 s");
+    progress.figure("all are closed within", format!("{:.1} s", watch.elapsed().as_secs_f64()), "≤ 16 s");
     assert!(watch.elapsed() <= CLOSED, "{:?}", watch.elapsed());
 }
 
@@ -216,7 +216,7 @@ fn send_halves(address: SocketAddr, stop: &Stop) -> (u64, u64) {
     (resets + halves.resets, ended)
 }
 
-pub(crate) fn half_messages_have_a_budget(told: &mut Told) {
+pub(crate) fn half_messages_have_a_budget(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
     let quiet = probe(&server, Duration::from_secs(2));
     let (before, mut most, stop) = (resident(&server), 0.0_f64, Stop::default());
@@ -234,12 +234,12 @@ pub(crate) fn half_messages_have_a_budget(told: &mut Told) {
     });
     let (calls, connections) = given_up;
     let asked = f64::from(CALLS * MESSAGE_BYTES) / 1e6;
-    told.figure("connections with half messages", format!("{CONNECTIONS}, {asked:.0} MB each"), "");
-    told.figure("calls given up; connections closed", format!("{calls}; {connections}"), "");
-    told.figure("growth", format!("{:.1} MB", most - before), &format!("≤ {MESSAGES_GROWTH} MB"));
-    told.figure("others' p50 / p99 before", quiet.told(), "");
-    told.figure("others' p50 / p99 meanwhile", others.told(), "p99 < 250 ms");
+    progress.figure("connections with half messages", format!("{CONNECTIONS}, {asked:.0} MB each"), "");
+    progress.figure("calls dropped; connections closed", format!("{calls}; {connections}"), "");
+    progress.figure("growth", format!("{:.1} MB", most - before), &format!("≤ {MESSAGES_GROWTH} MB"));
+    progress.figure("others' p50 / p99 before", quiet.summary(), "");
+    progress.figure("others' p50 / p99 meanwhile", others.summary(), "p99 < 250 ms");
     assert!(calls > 0, "nothing was given up");
     assert!(most - before <= MESSAGES_GROWTH, "{} MB", most - before);
-    assert!(others.p99() < Duration::from_millis(250), "{}", others.told());
+    assert!(others.p99() < Duration::from_millis(250), "{}", others.summary());
 }

@@ -8,7 +8,7 @@ use tidegate_testkit::http;
 
 use crate::crowd::connect;
 use crate::load::{PLENTY, Server, Stop, milliseconds};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 /// Permits that one address may hold: a quarter of all.
 const SHARE: u64 = 65_536;
@@ -69,7 +69,7 @@ impl Holder {
     }
 }
 
-pub(crate) fn permits_of_one_caller_leave_those_of_others(told: &mut Told) {
+pub(crate) fn permits_of_one_caller_leave_those_of_others(progress: &mut Progress) {
     let server = Server::start(PLENTY, &[]);
     let (mut hoarder, watch) = (Holder::open(&server, 0), Watch::start());
     let (mut held, mut asked, mut refusal) = (0, 0, None);
@@ -77,11 +77,11 @@ pub(crate) fn permits_of_one_caller_leave_those_of_others(told: &mut Told) {
         let (acquired, refused) = hoarder.acquire(10_000);
         (held, asked, refusal) = (held + acquired, asked + 10_000, refused);
     }
-    told.figure("permits that one address asked for", asked, "");
-    told.figure("permits that it holds", held, &format!("≤ {SHARE}, a quarter"));
-    told.figure("they took", format!("{:.1} s", watch.elapsed().as_secs_f64()), "");
+    progress.figure("permits that one address asked for", asked, "");
+    progress.figure("permits that it holds", held, &format!("≤ {SHARE}, a quarter"));
+    progress.figure("time to take them", format!("{:.1} s", watch.elapsed().as_secs_f64()), "");
     let refusal = refusal.unwrap_or_default();
-    told.say(&refusal);
+    progress.log(&refusal);
     assert!(held <= SHARE && held >= SHARE - SHARE / 10, "{held}");
     assert!(refusal.starts_with("permits: this address already holds"), "{refusal}");
     // It goes on asking meanwhile.
@@ -96,8 +96,8 @@ pub(crate) fn permits_of_one_caller_leave_those_of_others(told: &mut Told) {
         let _at_the_end = stop.at_the_end();
         others(&server)
     });
-    told.figure("permits of other addresses", got, &format!("{}, as many as asked for", OTHERS as u64 * EACH));
-    told.figure("the slowest permit over HTTP meanwhile", milliseconds(slowest), "≤ 1 s");
+    progress.figure("permits of other addresses", got, &format!("{}, as many as asked for", OTHERS as u64 * EACH));
+    progress.figure("the slowest permit over HTTP meanwhile", milliseconds(slowest), "≤ 1 s");
     assert_eq!(got, OTHERS as u64 * EACH);
     assert!(slowest < Duration::from_secs(1));
 }

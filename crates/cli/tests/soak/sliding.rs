@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::keys::Throttle;
 use crate::load::{Latencies, PLENTY, Server, Stop, probe};
-use crate::report::Told;
+use crate::report::Progress;
 
 /// Entries of a log, and the units of each limit.
 const ENTRIES: u64 = 10_000;
@@ -59,10 +59,10 @@ fn under(server: &Server, command: &str) -> (Latencies, f64, f64) {
     (others, sent / LOOK.as_secs_f64(), passed.into_inner() as f64 / sent.max(1.0))
 }
 
-pub(crate) fn long_logs_do_not_slow_others(told: &mut Told) {
+pub(crate) fn long_logs_do_not_slow_others(progress: &mut Progress) {
     let server = Server::with_rules(&rules(), &[]);
     let quiet = probe(&server, LOOK);
-    told.figure("nobody else: p50 / p99", quiet.told(), "");
+    progress.figure("alone: p50 / p99", quiet.summary(), "");
     let mut throttle = Throttle::open(server.resp);
     let fill = "TIDEGATE.CHECK hammered full x\r\n";
     let filled: u64 = (0..ENTRIES / PIPELINE)
@@ -78,13 +78,13 @@ pub(crate) fn long_logs_do_not_slow_others(told: &mut Told) {
     .map(|(what, command)| Hammer { what, command });
     let mut base = None;
     for Hammer { what, command } in &hammers {
-        told.say(&format!("{what}, for {} s", LOOK.as_secs()));
+        progress.log(&format!("{what}, for {} s", LOOK.as_secs()));
         let (others, rate, passed) = under(&server, command);
         let beside = format!("{:.0}/s, {:.0} % passed", rate, passed * 100.0);
-        told.figure(&format!("beside {what}: p50 / p99"), format!("{}; {beside}", others.told()), "p99 ≤ 2×");
+        progress.figure(&format!("beside {what}: p50 / p99"), format!("{}; {beside}", others.summary()), "p99 ≤ 2×");
         let base = *base.get_or_insert(others.p99());
         let ratio = others.p99().as_secs_f64() / base.as_secs_f64();
-        told.figure("  ratio to the p99 beside a bucket", format!("{ratio:.2}"), "");
-        assert!(others.p99() <= base * 2 + SLACK, "{what}: {}", others.told());
+        progress.figure("  ratio to the p99 beside a bucket", format!("{ratio:.2}"), "");
+        assert!(others.p99() <= base * 2 + SLACK, "{what}: {}", others.summary());
     }
 }

@@ -16,7 +16,7 @@ use tidegate_testkit::tidegate::{Tidegate, binary};
 
 use crate::http2::greeting;
 use crate::load::{PLENTY, Server, Stop, milliseconds, probe, resident};
-use crate::report::{Told, Watch};
+use crate::report::{Progress, Watch};
 
 /// How long the flood lasts.
 const FLOOD: Duration = Duration::from_secs(8);
@@ -59,7 +59,7 @@ fn flood(server: &Server, stop: &Stop, calls: &AtomicU64) -> Duration {
     slowest
 }
 
-pub(crate) fn a_log_that_nobody_reads_holds_nobody_up(told: &mut Told) {
+pub(crate) fn a_log_that_nobody_reads_holds_nobody_up(progress: &mut Progress) {
     let place = directory();
     let pipe = unread_pipe(place.path());
     let mut command = Command::new("/bin/sh");
@@ -84,18 +84,18 @@ pub(crate) fn a_log_that_nobody_reads_holds_nobody_up(told: &mut Told) {
         (others.join().unwrap(), slowest.unwrap())
     });
     let dropped = server.metric("tidegate_log_dropped_total").unwrap();
-    told.figure("refused admin calls while nobody reads the log", calls.into_inner(), "all answered");
-    told.figure("log lines dropped and counted", dropped, "> 0");
-    told.figure("the slowest refusal", milliseconds(slowest), "≤ 1 s");
-    told.figure("others' p50 / p99 before", quiet.told(), "");
-    told.figure("others' p50 / p99 meanwhile", others.told(), "p99 < 250 ms");
-    told.figure("growth", format!("{:.1} MB", most - before), "≤ 20 MB");
+    progress.figure("refused admin calls while nobody reads the log", calls.into_inner(), "all answered");
+    progress.figure("log lines dropped and counted", dropped, "> 0");
+    progress.figure("the slowest refusal", milliseconds(slowest), "≤ 1 s");
+    progress.figure("others' p50 / p99 before", quiet.summary(), "");
+    progress.figure("others' p50 / p99 meanwhile", others.summary(), "p99 < 250 ms");
+    progress.figure("growth", format!("{:.1} MB", most - before), "≤ 20 MB");
     assert!(dropped > 0.0 && slowest <= Duration::from_secs(1), "{dropped}, {slowest:?}");
-    assert!(others.p99() < Duration::from_millis(250) && most - before <= GROWTH, "{}, {most} MB", others.told());
+    assert!(others.p99() < Duration::from_millis(250) && most - before <= GROWTH, "{}, {most} MB", others.summary());
     let watch = Watch::start();
     server.process.signal(Signal::TERM);
     assert!(server.tidegate.process.ended().success());
-    told.figure("the end, with the log still unread", milliseconds(watch.elapsed()), "≤ 5 s");
+    progress.figure("the end, with the log still unread", milliseconds(watch.elapsed()), "≤ 5 s");
     assert!(watch.elapsed() < Duration::from_secs(5));
     drop(pipe);
 }

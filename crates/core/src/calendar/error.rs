@@ -29,7 +29,7 @@ pub enum CalendarError {
     },
     /// The process has too many different calendars.
     #[error(
-        "calendar: `{text}` is too many: this process already has {CALENDARS_MAX} calendars; use fewer different \
+        "calendar: no room for `{text}`: this process already has {CALENDARS_MAX} calendars; use fewer different \
          periods, time zones and anchors, or restart"
     )]
     TooMany {

@@ -229,7 +229,7 @@ mod tests {
         }
         assert_eq!(
             add(CALENDARS_MAX).unwrap_err().to_string(),
-            "calendar: `day;Asia/Tokyo;20:16` is too many: this process already has 4096 calendars; use fewer different \
+            "calendar: no room for `day;Asia/Tokyo;20:16`: this process already has 4096 calendars; use fewer different \
              periods, time zones and anchors, or restart"
         );
         assert_eq!(add(0), Ok(first));

@@ -60,6 +60,11 @@ impl Finder<'_> {
             return None;
         }
         let place = open.wildcards.iter().position(|wildcard| std::ptr::eq(*wildcard, chosen));
+        let earlier = &open.wildcards[..place.unwrap_or(0)];
+        // It is never chosen itself. The star of its value stands for any text, which only a star can match.
+        if earlier.iter().any(|wildcard| Glob::new(&wildcard.value).matches(chosen.value.as_bytes())) {
+            return None;
+        }
         let later = open.wildcards.iter().skip(place.map_or(0, |place| place + 1));
         for sibling in later.copied().chain(open.bare) {
             let takes_over = match place {

@@ -19,7 +19,7 @@ pub(super) fn of_rules(rules: &[Both<'_>], diagnostics: &mut Diagnostics<'_>) {
         let found = account_of_match(matching).or_else(|| accounts.get(&subject(matching)).cloned());
         if let Some(account) = found {
             let message = format!("key: limits by address although the account is known ({account})");
-            let hint = "add the account to the key: many clients share one address, and some have many";
+            let hint = "add the account to the key: many clients share one address, and some clients have many";
             diagnostics.warning(&both.at("key"), message, hint);
         }
     }

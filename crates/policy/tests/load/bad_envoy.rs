@@ -95,6 +95,20 @@ fn a_value_that_hides_nested_limits() {
     );
 }
 
+/// A wildcard that comes after one that matches all its values is never chosen, so it hides nothing.
+#[test]
+fn a_wildcard_that_is_never_chosen_hides_nothing() {
+    let nested = |key: &str| format!("descriptors: [{{key: {key}, {LIMIT}}}]");
+    let text = format!(
+        "- {{key: user, value: 'a*', {LIMIT}}}\n- {{key: user, value: 'ab*', {}}}\n- {{key: user, {}}}",
+        nested("path"),
+        nested("method")
+    );
+    let warnings = warnings(&text);
+    assert!(warnings.contains("`user` with value `a*` hides"), "{warnings}");
+    assert!(!warnings.contains("`user` with value `ab*` hides"), "{warnings}");
+}
+
 #[test]
 fn a_value_that_hides_nothing() {
     let below = |fields: &str| format!("descriptors: [{{key: path, {fields}}}]");

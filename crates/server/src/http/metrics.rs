@@ -314,13 +314,13 @@ fn process(page: &mut Page, service: &Service) {
     page.head(
         FALLBACKS,
         "counter",
-        "Charges under limits of callers decided in memory because the store did not answer.",
+        "Charges under callers' limits that were decided in memory because the store did not answer.",
     );
     page.line(FALLBACKS, &[], service.engine.fell_back());
     page.head(
         CALLERS_OVERLOADED,
         "counter",
-        "Requests under limits of callers not decided because this node was overloaded.",
+        "Requests under callers' limits that were not decided because this node was overloaded.",
     );
     page.line(CALLERS_OVERLOADED, &[], service.engine.overloaded_callers());
     page.head(NO_LOG_ROOM, "counter", "Charges without room for a log entry of their own in a store in memory.");

@@ -166,7 +166,7 @@ impl Connection<'_> {
 
     /// Ends with an error, since unfinished requests take too much memory and this one was the largest.
     async fn give_up(&mut self) {
-        self.replies.error("ERR dropped, since unfinished commands take too much memory; send each without pauses");
+        self.replies.error("ERR dropped: unfinished commands take too much memory; send each command without pauses");
         // Whether it was taken makes no difference to the end.
         let _ = write(&mut self.stream, &mut self.replies).await;
     }

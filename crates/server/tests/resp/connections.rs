@@ -226,7 +226,7 @@ async fn unfinished_commands_have_a_budget() {
     let memory = RequestMemory { listener_bytes: 160 << 10, connection_bytes: 80 << 10 };
     let server = Server::behind(|listener: Listener| listener.with_request_memory(memory), None);
     let half = |bytes: usize| format!("PING\r\n*1\r\n$60000\r\n{}", "x".repeat(bytes));
-    let given_up = "-ERR dropped, since unfinished commands take too much memory; send each without pauses\r\n";
+    let given_up = "-ERR dropped: unfinished commands take too much memory; send each command without pauses\r\n";
     // The largest of all gives way, once they are too many together.
     let mut clients = Vec::new();
     for number in 1..=5 {

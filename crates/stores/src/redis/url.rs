@@ -254,7 +254,7 @@ impl FromStr for Target {
             Kind::Cluster => {
                 target.place = Place::Cluster(addresses(parts.hosts, PORT)?);
                 if database_of(parts.path)? != 0 {
-                    return Err(wrong("database", parts.path, "a Cluster has database 0 alone: leave it out"));
+                    return Err(wrong("database", parts.path, "a Cluster has only database 0: leave it out"));
                 }
             }
         }
@@ -323,8 +323,7 @@ fn split(rest: &str) -> Result<Parts<'_>, TargetError> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     if tail.contains('@') {
-        let fix =
-            "if they are of the user or password, write / as %2F, ? as %3F and # as %23; an @ after the hosts is %40";
+        let fix = "if they belong to the user or password, write / as %2F, ? as %3F and # as %23; an @ after the hosts is %40";
         return Err(secret("there is an @ after a /, ? or #", fix));
     }
     if tail.contains('#') {
@@ -347,7 +346,7 @@ fn login_of(user_info: Option<&str>) -> Result<Login, TargetError> {
     let Some((user, password)) = user_info.split_once(':') else {
         return Err(secret(
             "user or password",
-            "there is no colon: write :password@, user:password@, or user:@ without one",
+            "there is no colon: write :password@, user:password@, or user:@ for an empty password",
         ));
     };
     if password.contains(':') {
@@ -426,7 +425,7 @@ fn socket_of(hosts: &str, path: &str) -> Result<PathBuf, TargetError> {
         return Err(wrong(
             "host",
             hosts,
-            "a socket has a path alone: write three slashes, as in redis+unix:///run/redis.sock",
+            "a socket has only a path: write three slashes, as in redis+unix:///run/redis.sock",
         ));
     }
     let path = text("path", path)?;
@@ -441,7 +440,7 @@ fn primary_of(path: &str) -> Result<(String, &str), TargetError> {
     let (primary, database) = path.split_once('/').unwrap_or((path, ""));
     let primary = text("name of the primary", primary)?;
     if primary.is_empty() {
-        let fix = "write the name that the Sentinels know after the hosts, as in redis+sentinel://host:26379/mymaster";
+        let fix = "after the hosts, write the name that the Sentinels use, as in redis+sentinel://host:26379/mymaster";
         return Err(wrong("name of the primary", &primary, fix));
     }
     Ok((primary, database))

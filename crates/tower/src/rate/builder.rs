@@ -128,8 +128,8 @@ impl<By> RateLimitBuilder<By> {
 
     /// Sets whether responses of allowed requests also carry `RateLimit` and `RateLimit-Policy`, as denials do.
     /// Default: `true`.
-    pub fn headers_on_pass(mut self, told: bool) -> Self {
-        self.tells_passed = told;
+    pub fn headers_on_pass(mut self, enabled: bool) -> Self {
+        self.tells_passed = enabled;
         self
     }
 
@@ -298,14 +298,14 @@ impl RateLimitBuilder<ByPolicy> {
             return Err(ConfigError::unused(
                 "deny_missing_entries",
                 "without entries",
-                "add a descriptor with the entries that must be there, or leave it out",
+                "add a descriptor with the required entries, or leave it out",
             ));
         }
         if by.descriptors.iter().all(Vec::is_empty) && policy.looks_at_entries(&by.domain) {
             tracing::warn!(
                 domain = &*by.domain,
-                "rules look at entries, and the layer has none: those that need one count nobody; add a descriptor with \
-                 the entries that they look at"
+                "rules use entries, but the layer has none: rules that need an entry count no requests; add a descriptor \
+                 with these entries"
             );
         }
         let mut descriptors = Vec::with_capacity(by.descriptors.len().max(1));

@@ -120,14 +120,15 @@ impl Drop for InFlight {
 
 impl Holder {
     async fn run(self, hears: Hears, left: oneshot::Receiver<Infallible>) {
-        let mut is_answered = true;
+        let mut may_be_held = false;
         let told = match self.put(self.acquiring()).await {
             Ok(true) => Ok(self.acquired()),
             Ok(false) => Err(self.shared.busy()),
             // The store has answered: it is full, which is not the client's fault.
             Err(PermitError::NoRoom(_)) => Err(Reason::Busy),
             Err(error) => {
-                is_answered = false;
+                // An overloaded process did not send it, so there is nothing to release.
+                may_be_held = !is_overload(&error);
                 self.on_store_failure(&error)
             }
         };
@@ -144,7 +145,7 @@ impl Holder {
         }
         match told {
             Ok(place) => self.hold(place, left).await,
-            Err(_) if !is_answered => self.release(false).await,
+            Err(_) if may_be_held => self.release(false).await,
             Err(_) => {}
         }
         drop(asking);

@@ -100,8 +100,8 @@ pub enum Measure {
 
 impl Measure {
     /// Returns a [`Measure::Utilisation`] of a closure.
-    pub fn utilisation(told: impl Fn() -> f64 + Send + Sync + 'static) -> Measure {
-        Measure::Utilisation(Box::new(told))
+    pub fn utilisation(measure: impl Fn() -> f64 + Send + Sync + 'static) -> Measure {
+        Measure::Utilisation(Box::new(measure))
     }
 
     /// Returns a [`Measure::QueueDelay`] of a closure.

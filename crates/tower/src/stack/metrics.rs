@@ -24,7 +24,7 @@ const FAMILIES: [Family; 6] = [
     (
         "tidegate_stack_limit",
         "gauge",
-        "Limit on requests behind the part, besides critical ones for the shedder.",
+        "Limit on requests behind the part; for the shedder, without critical requests.",
         |part| part.limit,
     ),
 ];

@@ -333,8 +333,8 @@ fn mistakes_are_named() {
     let error = RateLimitLayer::policy(Arc::clone(&engine), "api").deny_missing_entries().build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "deny_missing_entries: it has no effect without entries; add a descriptor with the entries that must be there, or \
-         leave it out"
+        "deny_missing_entries: it has no effect without entries; add a descriptor with the required entries, or leave it \
+         out"
     );
     let two = KeyBy::path().and(KeyBy::api_key());
     let error = RateLimitLayer::policy(engine, "api").descriptor([("user", two)]).build().unwrap_err();

@@ -104,7 +104,7 @@ fn by_entries(engine: &Arc<Engine>) {
     ] {
         let layer = || RateLimitLayer::policy(Arc::clone(engine), domain);
         layer().descriptor([("user", KeyBy::header("x-user"))]).build().unwrap();
-        let words = ["rules look at entries", &format!("domain=\"{domain}\"")];
+        let words = ["rules use entries", &format!("domain=\"{domain}\"")];
         assert_eq!(warned(&words), 0, "{domain}");
         layer().build().unwrap();
         assert_eq!(warned(&words), expected, "{domain}");

@@ -201,7 +201,7 @@ async fn too_long_a_key_is_called_so() {
     for refused in refused {
         let told = refused.extensions().get::<Refusal>().unwrap();
         assert_eq!((refused.status().as_u16(), told.reason()), (400, Reason::KeyTooLong { max: 4096 }));
-        assert!(refused.body().contains("is too long: use at most 4096 bytes"), "{}", refused.body());
+        assert!(refused.body().contains("is too long; use at most 4096 bytes"), "{}", refused.body());
     }
 }
 

@@ -152,7 +152,7 @@ const REMEDIES: [(&str, &str); 21] = [
     ("WRONGPASS", "correct the user and the password in the URL"),
     ("NOAUTH", "add the password to the URL: redis://user:password@HOST or redis://:password@HOST"),
     ("login refused", "correct the user and the password in the URL; remove them if the server has none"),
-    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster only has database 0"),
+    ("database refused", "grant the user +select, or correct the database in the URL; a Cluster has only database 0"),
     ("NOPERM", "grant the user the permissions that docs/src/shared-store.md lists"),
     ("cluster support disabled", "use redis:// without +cluster: the server is not a Cluster"),
     ("no primary named", "correct the name after the / of the URL; `redis-cli -p 26379 SENTINEL MASTERS` lists them"),

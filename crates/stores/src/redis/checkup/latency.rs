@@ -117,7 +117,8 @@ fn judge([ping, bucket, window]: &[RoundTrips; 3], budget: Duration, notes: &mut
             fix,
         );
     } else if median > budget / 2 {
-        let message = format!("calls take more than half of the timeout, so a node can send few at once; {measured}");
+        let message =
+            format!("calls take more than half of the timeout, so a node can send few in parallel; {measured}");
         notes.warning(Topic::Latency, message, fix);
     } else if median > ping.median() + SCRIPT_TIME_MAX {
         let fix = "give the server a core of its own, or look for commands that block it (`redis-cli SLOWLOG GET`)";

@@ -106,8 +106,8 @@ pub enum Why {
     /// The call did not get its turn in time, or would not have.
     #[error("the node is overloaded: the call would wait too long for its turn")]
     TurnTooLate,
-    /// The caller's own deadline came first.
-    #[error("the caller's deadline came first")]
+    /// The caller's own deadline passed first.
+    #[error("the caller's deadline passed first")]
     CallerLeft,
     /// The server did not answer an earlier call in time.
     #[error("an earlier call got no answer within {0:?}")]

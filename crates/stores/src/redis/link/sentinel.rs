@@ -71,7 +71,7 @@ impl Sentinels {
         }
         self.believe(&words).ok_or_else(|| match words.is_empty() {
             true => DialError { reason: format!("no Sentinel names the primary: {}", failure.reason), ..failure },
-            false => "the Sentinels that answer have older data than others before".to_owned().into(),
+            false => "the Sentinels that answer have older data than Sentinels before them".to_owned().into(),
         })
     }
 
