@@ -38,6 +38,15 @@ pub struct InspectedLimit {
     pub snapshot: Snapshot,
 }
 
+/// The result of lifting blocks and penalties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unblocked {
+    /// The number of limits that apply to the request.
+    pub limits: usize,
+    /// The number of these limits whose keys were blocked or under a penalty.
+    pub lifted: usize,
+}
+
 /// A rule and its counts.
 #[derive(Clone, Debug)]
 pub struct RuleView {
@@ -89,12 +98,7 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let mut penalised = None;
-                    if let Some(backend) = keys.active.store_of(rule) {
-                        for penalty in keys.penalties(planned, rule)? {
-                            penalised = penalised.max(penalty.left(backend).await?);
-                        }
-                    }
+                    let penalised = keys.penalised(planned, rule).await?;
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
@@ -116,15 +120,7 @@ impl Engine {
             if let Some(charge) = keys.plan.charge(&keys.active, planned, Op::Reset)? {
                 is_kept = !forget(backend, &charge).await?;
             }
-            if let Some(backend) = keys.active.store_of(rule) {
-                let mut lifted = None;
-                for penalty in keys.penalties(planned, rule)? {
-                    let (_, at) = penalty.lift(backend).await?;
-                    is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
-                    lifted = lifted.max(at);
-                }
-                keys.note_lifted(planned, rule, backend, lifted);
-            }
+            is_kept |= !keys.lift(planned, rule).await?;
             limits += 1;
             kept += usize::from(is_kept);
         }
@@ -193,6 +189,27 @@ impl Engine {
         if without > 0 { Err(RequestError::NotBlocked { limits: without }) } else { Ok(limits) }
     }
 
+    /// Lifts blocks and penalties of the keys that a request counts on; their counts stay. Nodes that share a store learn of it
+    /// within a second.
+    ///
+    /// # Errors
+    /// Fails if the request is invalid, a store does not answer, or a full store in memory cannot lift a block, since it counts the
+    /// key approximately.
+    pub async fn unblock(&self, request: &Request<'_>) -> Result<Unblocked, RequestError> {
+        let keys = self.keys(request)?;
+        let mut unblocked = Unblocked::default();
+        // Limits of one rule share its blocks, so all are looked at before the first is lifted.
+        for (planned, rule, ..) in keys.each() {
+            unblocked.limits += 1;
+            unblocked.lifted += usize::from(keys.penalised(planned, rule).await?.is_some());
+        }
+        let mut kept = 0;
+        for (planned, rule, ..) in keys.each() {
+            kept += usize::from(!keys.lift(planned, rule).await?);
+        }
+        if kept > 0 { Err(RequestError::NotUnblocked { limits: kept }) } else { Ok(unblocked) }
+    }
+
     /// Returns all rules, with their counts.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
@@ -244,10 +261,34 @@ impl Keys {
         })
     }
 
+    /// Returns how long the key of a charge stays denied whatever its count; `None` if it is not.
+    async fn penalised(&self, planned: &Planned, rule: &Rule) -> Result<Option<Duration>, RequestError> {
+        let mut penalised = None;
+        if let Some(backend) = self.active.store_of(rule) {
+            for penalty in self.penalties(planned, rule)? {
+                penalised = penalised.max(penalty.left(backend).await?);
+            }
+        }
+        Ok(penalised)
+    }
+
     /// What may deny the key of a charge beside its limits.
     fn penalties<'a>(&'a self, planned: &Planned, rule: &'a Rule) -> Result<Vec<Penalty<'a>>, RequestError> {
         let own = rule.penalty.map(|length| self.plan.penalty(rule, length, planned));
         own.into_iter().chain([self.plan.block(rule, planned)]).collect()
+    }
+
+    /// Lifts whatever may deny a key beside its limits. Returns whether that was possible.
+    async fn lift(&self, planned: &Planned, rule: &Rule) -> Result<bool, RequestError> {
+        let Some(backend) = self.active.store_of(rule) else { return Ok(true) };
+        let (mut is_kept, mut lifted) = (false, None);
+        for penalty in self.penalties(planned, rule)? {
+            let (_, at) = penalty.lift(backend).await?;
+            is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
+            lifted = lifted.max(at);
+        }
+        self.note_lifted(planned, rule, backend, lifted);
+        Ok(!is_kept)
     }
 
     /// Remembers that a key is denied no longer, since this instant of the store's clock, if that is known.

@@ -10,8 +10,11 @@ mod configuration;
 mod conversations;
 mod demo;
 mod guide;
+mod operate;
+mod operate_errors;
 mod streams;
 mod terminal;
+mod top;
 mod traces;
 
 use std::io::Write;

@@ -36,6 +36,14 @@ fn administrators_reach_all_nodes_through_one() {
     done("grant", r#","units":2"#);
     sleep_millis(KNOWN_MILLIS);
     assert_eq!([(); 3].map(|()| check(there, ann)), [Passed, Passed, Denied], "two came back");
+    done("grant", r#","units":1"#);
+    done("block", r#","duration":"1h""#);
+    sleep_millis(KNOWN_MILLIS);
+    assert_eq!(check(there, ann), Denied, "it is blocked again");
+    let told = admin(here, "unblock", ann, "");
+    assert_eq!((told.status, told.body.trim()), (200, r#"{"limits":1,"lifted":1}"#));
+    sleep_millis(KNOWN_MILLIS);
+    assert_eq!([(); 2].map(|()| check(there, ann)), [Passed, Denied], "the block is lifted, the count is not");
 }
 
 #[test]

@@ -207,6 +207,7 @@ impl HttpDoor {
             AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Top => top::get(&self.service, query).await,
             AdminCall::Blocks => blocks::get(&self.service, query).await,
+            AdminCall::Unblock => admin::unblock(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
             AdminCall::SetMode => {
                 rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)

@@ -49,6 +49,7 @@ pub(super) enum AdminCall {
     Reset,
     Grant,
     Block,
+    Unblock,
     Rules,
     SetMode,
     Top,
@@ -92,7 +93,7 @@ static ROUTES: &[Route] = {
         AcquirePermit, Admin, Alive, Auth, Check, CheckInQuery, Description, EnvoyHealth, EnvoyJson, Metrics, Overview,
         Ready, ReleasePermit, RenewPermit, Report,
     };
-    use AdminCall::{Block, Blocks, EnvoyLimits, Grant, Inspect, Reset, Rules, SetMode, Top};
+    use AdminCall::{Block, Blocks, EnvoyLimits, Grant, Inspect, Reset, Rules, SetMode, Top, Unblock};
     use Methods::{Any, Each};
 
     &[
@@ -105,6 +106,7 @@ static ROUTES: &[Route] = {
         route("/v1/reset", Each(&[("POST", Admin(Reset))]), "reset a key"),
         route("/v1/grant", Each(&[("POST", Admin(Grant))]), "give units back to a key"),
         route("/v1/block", Each(&[("POST", Admin(Block))]), "deny a key for a time"),
+        route("/v1/unblock", Each(&[("POST", Admin(Unblock))]), "lift a block or penalty of a key"),
         route("/v1/blocks", Each(&[("GET", Admin(Blocks))]), "blocks and penalties in force"),
         route("/v1/top", Each(&[("GET", Admin(Top))]), "the keys with the most requests or denials"),
         route("/v1/rules", Each(&[("GET", Admin(Rules))]), "all rules with their counts"),
