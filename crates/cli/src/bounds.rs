@@ -15,3 +15,6 @@ pub(crate) const KEYS_MAX: usize = 1_000_000;
 
 /// Most memory for incomplete requests, in megabytes: all connections of a listener together cannot need more.
 pub(crate) const REQUEST_MEMORY_MB_MAX: usize = 65_536;
+
+/// Most memory for denials that can be explained, in megabytes: enough for a hundred million of them.
+pub(crate) const EXPLAIN_MEMORY_MB_MAX: usize = 16_384;

@@ -7,6 +7,7 @@ use tidegate_core::MemoryStore;
 use tidegate_policy::{DomainId, Local, Mode, OnStoreFailure, Policy, Request, Rule, RuleId, RuleLimit, Share};
 use tokio::runtime::Handle;
 
+use crate::explain::{Denials, key_shape};
 use crate::failure::Failed;
 use crate::http_headers::LimitTexts;
 use crate::sole;
@@ -32,6 +33,10 @@ pub(crate) struct Active {
     texts: Vec<Box<[LimitTexts]>>,
     /// The stores of rules that can judge a request alone.
     sole_stores: Vec<Option<Arc<MemoryStore>>>,
+    /// The shapes of the keys of each rule.
+    key_shapes: Vec<u64>,
+    /// Where denials are kept, if anywhere.
+    pub(crate) denials: Option<Arc<Denials>>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -43,21 +48,37 @@ pub(crate) struct Parts {
     pub(crate) callers: Backend,
     pub(crate) any_blocked: Arc<AtomicBool>,
     pub(crate) unmatched: Unmatched,
+    pub(crate) denials: Option<Arc<Denials>>,
     pub(crate) shadow: bool,
 }
 
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
-        let Parts { records, mut stores, callers, any_blocked, unmatched, shadow } = parts;
+        let Parts { records, mut stores, callers, any_blocked, unmatched, denials, shadow } = parts;
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
         let domains = domain_stores(&policy, &stores);
+        // Only those who explain a denial ask for them.
+        let key_shapes = if denials.is_some() { policy.rules().iter().map(key_shape).collect() } else { Vec::new() };
         let callers = stores.iter().position(|store| store.is_same(&callers)).unwrap_or_else(|| {
             stores.push(callers);
             stores.len() - 1
         });
-        Active { policy, records, stores, callers, domains, any_blocked, unmatched, texts, sole_stores, shadow }
+        Active {
+            policy,
+            records,
+            stores,
+            callers,
+            domains,
+            any_blocked,
+            unmatched,
+            texts,
+            sole_stores,
+            key_shapes,
+            denials,
+            shadow,
+        }
     }
 
     #[cfg(test)]
@@ -65,7 +86,7 @@ impl Active {
         let records = policy.rules().iter().map(|_| Arc::new(Record::new())).collect();
         let unmatched = Unmatched::of(&policy, &Unmatched::default());
         let (callers, any_blocked) = (stores[0].clone(), Arc::default());
-        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, shadow: false })
+        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, denials: None, shadow: false })
     }
 
     /// The number of the store for limits that requests to a domain bring. An Envoy brings them where its own files have the
@@ -152,6 +173,16 @@ impl Active {
     /// What is told of a limit of a rule and stays as it is.
     pub(crate) fn texts(&self, id: RuleId, limit: u32) -> Option<&LimitTexts> {
         self.texts.get(id.index())?.get(limit as usize)
+    }
+
+    /// The shape of the keys of a rule.
+    pub(crate) fn key_shape(&self, id: RuleId) -> u64 {
+        self.key_shape_at(id.index())
+    }
+
+    /// The shape of the keys of the rule with this number.
+    pub(crate) fn key_shape_at(&self, number: usize) -> u64 {
+        self.key_shapes.get(number).copied().unwrap_or_default()
     }
 
     pub(crate) fn records(&self) -> &[Arc<Record>] {

@@ -17,6 +17,7 @@ use tidegate_stores::{AnyStore, Call};
 use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::error::RequestError;
+use crate::explain::{DecisionId, Denials, Denied};
 use crate::failure::{Failed, guarded, guarded_at_once, guarded_future};
 use crate::instead::Instead;
 use crate::outcome::{Denial, Judged, Judgements, Outcome};
@@ -46,6 +47,8 @@ pub struct Options {
     pub stores: HashMap<Box<str>, AnyStore>,
     /// The bounds on callers' permits.
     pub permits: PermitOptions,
+    /// Bytes for the denials that can be explained. With 0, denials have no ids.
+    pub explain_bytes: usize,
 }
 
 /// Decides requests by a policy that can be replaced at run time.
@@ -64,6 +67,8 @@ pub struct Engine {
     pub(crate) permit_counters: PermitCounters,
     options: Options,
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
+    /// The denials that can be explained.
+    pub(crate) denials: Option<Arc<Denials>>,
     any_blocked: Arc<AtomicBool>,
     /// Tells callers apart, otherwise in each process, so that nobody can choose to be taken for another.
     pub(crate) sources: RandomState,
@@ -115,6 +120,7 @@ impl Engine {
             None => (beside, default_store.clone()),
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
+        let denials = Denials::new(options.explain_bytes, options.clock.clone()).map(Arc::new);
         let active = Active::new(
             Policy::default(),
             Parts {
@@ -123,6 +129,7 @@ impl Engine {
                 callers: callers.clone(),
                 any_blocked: Arc::clone(&any_blocked),
                 unmatched: Unmatched::default(),
+                denials: denials.clone(),
                 shadow: options.shadow,
             },
         );
@@ -136,6 +143,7 @@ impl Engine {
             local: Arc::clone(local.states()),
             options,
             records: Mutex::default(),
+            denials,
             any_blocked,
             sources: RandomState::new(),
             series: AtomicUsize::new(0),
@@ -175,8 +183,8 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
-        let callers = self.callers.clone();
-        let parts = Parts { records, stores, callers, any_blocked, unmatched, shadow };
+        let (callers, denials) = (self.callers.clone(), self.denials.clone());
+        let parts = Parts { records, stores, callers, any_blocked, unmatched, denials, shadow };
         self.active.store(Arc::new(Active::new(policy, parts)));
         Ok(found.unchanged)
     }
@@ -241,7 +249,7 @@ impl Engine {
                 learned => learned.map(|_| ()),
             };
             let found = match learned.and_then(|()| guarded(|| sole::judge(&active, &self.local, domain, request))) {
-                Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
+                Ok(Way::Judged(judged, decision)) => return Ok(self.sole_outcome(active, judged, decision)),
                 Ok(Way::Onward(found)) => found,
                 Err(_) => return Ok(self.unplanned(request)),
             };
@@ -271,20 +279,46 @@ impl Engine {
             let plan = plan.as_ref().map_err(RequestError::clone)?;
             let settled = settle(&active, &self.local, plan, &call).await?;
             self.note_fallbacks(settled.fell_back);
-            let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
+            let mut outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged), None);
             self.count(request, plan, &outcome);
+            if let Some(denial) = outcome.denial() {
+                outcome.decision = self.note_denial(request, plan, &outcome, denial);
+            }
             Ok(outcome)
         }
     }
 
     /// What came of a request that one limit judged alone.
-    pub(crate) fn sole_outcome(&self, active: Guard<Arc<Active>>, judged: Judged) -> Outcome {
-        self.outcome(active, judged.answer.denial(), Judgements::One(judged))
+    pub(crate) fn sole_outcome(
+        &self,
+        active: Guard<Arc<Active>>,
+        judged: Judged,
+        decision: Option<DecisionId>,
+    ) -> Outcome {
+        self.outcome(active, judged.answer.denial(), Judgements::One(judged), decision)
     }
 
     /// What came of a request to a domain with rules.
-    fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
-        Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
+    fn outcome(
+        &self,
+        active: Guard<Arc<Active>>,
+        denial: Option<Denial>,
+        judged: Judgements,
+        decision: Option<DecisionId>,
+    ) -> Outcome {
+        Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged, decision }
+    }
+
+    /// Keeps a denial, so that it can be explained.
+    fn note_denial(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, denial: Denial) -> Option<DecisionId> {
+        let judged = outcome.judged.as_slice().iter().zip(&plan.planned);
+        let judged = judged.map(|(judged, planned)| Denied {
+            judged,
+            key: plan.key_bytes(planned),
+            cost: planned.cost,
+            store: planned.store,
+        });
+        self.denials.as_ref()?.note(&outcome.active, request.domain, denial, judged)
     }
 
     /// Reports the response to a request, for rules that count responses. Returns how many did.

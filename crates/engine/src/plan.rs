@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     long_keys: LongKeys,
     /// Whether a rule was met that is off.
     met_off: bool,
+    /// Whether stores are only looked at: nothing is taken, imposed or counted.
+    pub(crate) only_looks: bool,
     keys: Keys,
 }
 
@@ -157,6 +159,22 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Plans to look at what a request would charge.
+    pub(crate) fn to_look(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Plan, RequestError> {
+        let mut plan = Plan::of(active, domain, request, LongKeys::Deny)?;
+        plan.only_looks = true;
+        for planned in &mut plan.planned {
+            if let Step::Charge(op) = &mut planned.step {
+                *op = match *op {
+                    Op::Take(units) => Op::Ask(units),
+                    Op::Ask(units) => Op::Ask(units),
+                    _ => Op::Peek,
+                };
+            }
+        }
+        Ok(plan)
+    }
+
     /// Whether no rule applies to any descriptor, and none brings a limit of its own.
     pub(crate) fn is_unmatched(&self) -> bool {
         self.planned.is_empty() && !self.met_off
@@ -165,6 +183,11 @@ impl Plan {
     /// The key of a charge.
     pub(crate) fn key(&self, range: &Range<usize>) -> Result<Key<'_>, RequestError> {
         self.keys.key(range)
+    }
+
+    /// The bytes of the key of a charge.
+    pub(crate) fn key_bytes(&self, planned: &Planned) -> &[u8] {
+        self.keys.bytes(&planned.key)
     }
 
     /// What is asked of a store for one limit of the plan.

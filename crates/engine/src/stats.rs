@@ -122,7 +122,7 @@ impl Sharded {
 }
 
 /// A number for each thread, in the order in which they first count.
-fn shard_number() -> usize {
+pub(crate) fn shard_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -5,12 +5,59 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounds::{JSON_FIELDS_MAX, QUOTE_CHARS_MAX};
+
+/// Characters that cannot be seen, or that change how others are shown, beside those that JSON itself escapes.
+const UNSEEN: [RangeInclusive<char>; 14] = [
+    '\u{7f}'..='\u{9f}',
+    '\u{ad}'..='\u{ad}',
+    '\u{34f}'..='\u{34f}',
+    '\u{61c}'..='\u{61c}',
+    '\u{115f}'..='\u{1160}',
+    '\u{180b}'..='\u{180f}',
+    '\u{200b}'..='\u{200f}',
+    '\u{2028}'..='\u{202f}',
+    '\u{205f}'..='\u{206f}',
+    '\u{3164}'..='\u{3164}',
+    '\u{fe00}'..='\u{fe0f}',
+    '\u{feff}'..='\u{feff}',
+    '\u{fff0}'..='\u{fffb}',
+    '\u{e0000}'..='\u{e0fff}',
+];
+
+/// Whether a character of text from outside can be shown to people as it is: it can be seen, and changes nothing about
+/// others.
+#[must_use]
+pub fn is_seen(character: char) -> bool {
+    !character.is_ascii_control() && !UNSEEN.iter().any(|range| range.contains(&character))
+}
+
+/// Writes as `\u` and digits what a terminal could not show, or show otherwise. The JSON means the same.
+#[must_use]
+pub fn escape_unseen(json: String) -> String {
+    // Line feeds can only stand between values.
+    let is_kept = |character: char| character == '\n' || is_seen(character);
+    if json.chars().all(is_kept) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() + 64);
+    for character in json.chars() {
+        if is_kept(character) {
+            escaped.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            escaped += &format!("\\u{unit:04x}");
+        }
+    }
+    escaped
+}
 
 /// A problem of a field: its name, the problem with the value, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -321,6 +368,16 @@ impl<'de> Visitor<'de> for ItemsVisitor {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped() {
+        let text = "a\u{202e}b\u{9b}c\u{7f}d\u{e0041}e\u{200b}\u{1b}\"\0<b>\u{e9}\u{65e5}";
+        let json = serde_json::to_string(&[text]).unwrap();
+        let escaped = escape_unseen(json);
+        assert_eq!(escaped, "[\"a\\u202eb\\u009bc\\u007fd\\udb40\\udc41e\\u200b\\u001b\\\"\\u0000<b>\u{e9}\u{65e5}\"]");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&escaped).unwrap(), [text]);
+        assert!(escaped.chars().all(is_seen));
+    }
 
     #[test]
     fn numbers_have_digits_only() {

@@ -4,7 +4,7 @@ use crate::bounds::KEY_BYTES_KEPT_MAX;
 use crate::rule::KeyMade;
 
 /// The prefix of a digest. No key of parts starts with it, because no part is as long as that length.
-const DIGEST: [u8; 2] = [0xff, 0xfe];
+pub(crate) const DIGEST: [u8; 2] = [0xff, 0xfe];
 
 /// The key of all requests that lack a part. No key of parts and no digest starts with it.
 pub(crate) const SHARED: [u8; 2] = [0xff, 0xff];

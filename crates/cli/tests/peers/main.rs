@@ -18,6 +18,7 @@ mod clients;
 mod curl;
 mod drain;
 mod envoy;
+mod explain;
 mod examples;
 mod grpc_python;
 mod guide;

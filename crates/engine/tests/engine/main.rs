@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the answer")]
 
 mod bench;
+mod explain;
 mod flood;
 mod life;
 mod own_stores;

@@ -216,7 +216,7 @@ fn told_limit(inspected: InspectedLimit) -> ToldLimit {
 }
 
 /// An instant as RFC 3339 has it, in UTC.
-fn rfc3339(time: Time) -> String {
+pub(super) fn rfc3339(time: Time) -> String {
     const NANOS_PER_SECOND: u64 = tidegate_core::bounds::NANOS_PER_SECOND;
     let (seconds, nanos) = (time.as_nanos() / NANOS_PER_SECOND, time.as_nanos() % NANOS_PER_SECOND);
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -11,6 +11,7 @@
 //! | so many at once | `permits.rs` |
 //! | what became of it | `report.rs` |
 //! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
+//! | why a request was denied, or would be | `explain.rs` |
 //! | what was counted | `metrics.rs` |
 //! | how pages about all rules are written and shared | `pages.rs` |
 //! | what envoyproxy/ratelimit has | `reference.rs` |
@@ -24,6 +25,7 @@ mod auth;
 mod body;
 mod check;
 mod date;
+mod explain;
 mod guard;
 mod metrics;
 mod pages;
@@ -202,6 +204,8 @@ impl HttpDoor {
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::ExplainDenial => explain::denial(service, parameters),
+            AdminCall::ExplainRequest => explain::request(service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
             AdminCall::SetMode => {
                 rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)
