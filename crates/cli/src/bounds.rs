@@ -18,3 +18,9 @@ pub(crate) const REQUEST_MEMORY_MB_MAX: usize = 65_536;
 
 /// Most memory for denials that can be explained, in megabytes: enough for a hundred million of them.
 pub(crate) const EXPLAIN_MEMORY_MB_MAX: usize = 16_384;
+
+/// Longest answer of a server that commands read, in bytes: the list of the most rules that a server loads has about 60 MB.
+pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Longest admin token, in bytes: a server refuses requests with longer heads.
+pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;

@@ -10,8 +10,10 @@
 //! | `tidegate schema`: the JSON Schema and the reference | `schema.rs` |
 //! | `tidegate demo`: a short tour in the terminal | `demo/` |
 //! | `tidegate completions`: a script for a shell | `completions.rs` |
+//! | `tidegate status`, `rules`, `mode`, `inspect` and others: calls to a running server | `admin/` |
 //! | every bound on input, with its reason | `bounds.rs` |
 
+mod admin;
 mod bounds;
 mod check;
 mod completions;
@@ -43,7 +45,7 @@ struct Cli {
 
 const EXAMPLES: &str = r#"Exit codes:
   0  success
-  1  a check found errors, or a file cannot be read or written
+  1  a check found errors, a file cannot be read or written, or a server cannot be reached or refuses a request
   2  invalid arguments, or the server cannot start
 
 Examples:
@@ -51,6 +53,8 @@ Examples:
   tidegate check rules.yaml
   tidegate store check redis://127.0.0.1:6379
   tidegate demo
+  tidegate status --server http://127.0.0.1:8080
+  tidegate block 1h --domain api --entry user=42
   printf '%s\n' '{"op":"new","limit":"5/second"}' '{"op":"charge","at_ns":0}' | tidegate decide
   tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate"#;
 
@@ -65,6 +69,8 @@ enum Command {
     Schema(schema::Args),
     Demo(demo::Args),
     Completions(completions::Args),
+    #[command(flatten)]
+    Admin(Box<admin::Command>),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +87,7 @@ fn main() -> ExitCode {
         Command::Decide(args) => decide::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Admin(command) => admin::run(*command),
     };
     match done {
         Ok(code) => code,

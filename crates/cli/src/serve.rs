@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Memory per connection for incomplete requests, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 2, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
     connection_request_memory: usize,
-    /// Memory for denials that GET /v1/explain/ID can explain, in megabytes; with 0, denials have no ids
+    /// Memory for denials that `tidegate explain` can explain, in megabytes; with 0, denials have no ids
     #[arg(long, value_name = "MB", default_value_t = 64, allow_negative_numbers = true, value_parser = whole(0, Some(EXPLAIN_MEMORY_MB_MAX)))]
     explain_memory: usize,
     /// Seconds to keep serving after a stop signal while reporting not ready

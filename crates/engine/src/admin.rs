@@ -37,6 +37,15 @@ pub struct InspectedLimit {
     pub snapshot: Snapshot,
 }
 
+/// The result of lifting blocks and penalties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unblocked {
+    /// The number of limits that apply to the request.
+    pub limits: usize,
+    /// The number of these limits whose keys were blocked or under a penalty.
+    pub lifted: usize,
+}
+
 /// A rule and its counts.
 #[derive(Clone, Debug)]
 pub struct RuleView {
@@ -88,12 +97,7 @@ impl Engine {
             {
                 Some((_, last)) => last.limits.push(told),
                 None => {
-                    let mut penalised = None;
-                    if let Some(backend) = keys.active.store_of(rule) {
-                        for penalty in keys.penalties(planned, rule)? {
-                            penalised = penalised.max(penalty.left(backend).await?);
-                        }
-                    }
+                    let penalised = keys.penalised(planned, rule).await?;
                     let rule = rule.name.clone();
                     all.push((planned.descriptor, Inspected { rule, penalised, limits: vec![told] }));
                 }
@@ -171,6 +175,33 @@ impl Engine {
         if without > 0 { Err(RequestError::NotBlocked { limits: without }) } else { Ok(limits) }
     }
 
+    /// Lifts blocks and penalties of the keys that a request counts on; their counts stay. Nodes that share a store learn of it
+    /// within a second.
+    ///
+    /// # Errors
+    /// Fails if the request is invalid, a store does not answer, or a full store in memory cannot lift a block, since it counts the
+    /// key approximately.
+    pub async fn unblock(&self, request: &Request<'_>) -> Result<Unblocked, RequestError> {
+        let keys = self.keys(request)?;
+        let mut unblocked = Unblocked::default();
+        // Limits of one rule share its blocks, so all are looked at before the first is lifted.
+        for (planned, rule, ..) in keys.each() {
+            unblocked.limits += 1;
+            unblocked.lifted += usize::from(keys.penalised(planned, rule).await?.is_some());
+        }
+        let mut kept = 0;
+        for (planned, rule, ..) in keys.each() {
+            let Some(backend) = keys.active.store_of(rule) else { continue };
+            let mut is_kept = false;
+            for penalty in keys.penalties(planned, rule)? {
+                penalty.lift(backend).await?;
+                is_kept |= is_approximate(backend, &penalty.charge(Op::Peek))?;
+            }
+            kept += usize::from(is_kept);
+        }
+        if kept > 0 { Err(RequestError::NotUnblocked { limits: kept }) } else { Ok(unblocked) }
+    }
+
     /// Returns all rules, with their counts.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleView> {
@@ -220,6 +251,17 @@ impl Keys {
             let limit = rule.limits.get(planned.limit as usize)?;
             Some((planned, rule, limit, self.active.store(limit.store)?))
         })
+    }
+
+    /// Returns how long the key of a charge stays denied whatever its count; `None` if it is not.
+    async fn penalised(&self, planned: &Planned, rule: &Rule) -> Result<Option<Duration>, RequestError> {
+        let mut penalised = None;
+        if let Some(backend) = self.active.store_of(rule) {
+            for penalty in self.penalties(planned, rule)? {
+                penalised = penalised.max(penalty.left(backend).await?);
+            }
+        }
+        Ok(penalised)
     }
 
     /// What may deny the key of a charge beside its limits.

@@ -80,6 +80,15 @@ pub enum RequestError {
         /// How many limits do not block it. Others do.
         limits: usize,
     },
+    /// A key that was to be unblocked, and of whose block a full store in memory knows too little for that.
+    #[error(
+        "key: still blocked under {limits} of its limits, since the store in memory is full and counts it approximately; \
+         try again later, or give the store more keys"
+    )]
+    NotUnblocked {
+        /// How many limits still block it. Others do not.
+        limits: usize,
+    },
     /// A store that would have to answer does not.
     #[error("store: {0}; see the log")]
     Store(#[from] StoreError),

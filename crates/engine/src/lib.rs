@@ -70,7 +70,7 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub use active::PolicyGuard;
-pub use admin::{Inspected, InspectedLimit, RuleView, UnknownRule};
+pub use admin::{Inspected, InspectedLimit, RuleView, Unblocked, UnknownRule};
 pub use at_once::AtOnce;
 pub use batch::Batch;
 pub use caller::Caller;

@@ -62,6 +62,56 @@ fn help_of_store_check() {
 }
 
 #[test]
+fn help_of_status() {
+    assert_snapshot!(help(&["status", "--help"]));
+}
+
+#[test]
+fn help_of_rules() {
+    assert_snapshot!(help(&["rules", "--help"]));
+}
+
+#[test]
+fn help_of_mode() {
+    assert_snapshot!(help(&["mode", "--help"]));
+}
+
+#[test]
+fn help_of_inspect() {
+    assert_snapshot!(help(&["inspect", "--help"]));
+}
+
+#[test]
+fn help_of_explain() {
+    assert_snapshot!(help(&["explain", "--help"]));
+}
+
+#[test]
+fn help_of_reset() {
+    assert_snapshot!(help(&["reset", "--help"]));
+}
+
+#[test]
+fn help_of_grant() {
+    assert_snapshot!(help(&["grant", "--help"]));
+}
+
+#[test]
+fn help_of_block() {
+    assert_snapshot!(help(&["block", "--help"]));
+}
+
+#[test]
+fn help_of_unblock() {
+    assert_snapshot!(help(&["unblock", "--help"]));
+}
+
+#[test]
+fn help_of_top() {
+    assert_snapshot!(help(&["top", "--help"]));
+}
+
+#[test]
 fn version() {
     assert_eq!(help(&["--version"]), format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -75,7 +125,7 @@ fn no_command_shows_the_help() {
 
 #[test]
 fn bad_arguments_are_one_line() {
-    let attempts: [&[&str]; 16] = [
+    let attempts: [&[&str]; 33] = [
         &["--colour"],
         &["decid"],
         &["demo", "--fas"],
@@ -92,6 +142,23 @@ fn bad_arguments_are_one_line() {
         &["store", "chek"],
         &["store", "check"],
         &["store", "check", "--format", "xml", "redis://127.0.0.1"],
+        &["status", "--server", "127.0.0.1:8080"],
+        &["status", "--server", "redis://127.0.0.1"],
+        &["status", "--server", "http://user:secret@127.0.0.1"],
+        &["status", "--server", "http://127.0.0.1/?a=b"],
+        &["status", "--ca", "ca.pem"],
+        &["status", "--server", "https://127.0.0.1", "--ca", "/nowhere/ca.pem"],
+        &["status", "--server", "https://127.0.0.1", "--client-cert", "client.pem"],
+        &["rules", "--token-file", "/nowhere/token"],
+        &["mode", "per-user", "shadow"],
+        &["mode", "api/per-user", "on"],
+        &["inspect"],
+        &["inspect", "--domain", "api", "--entry", "user"],
+        &["reset", "--domain", "api", "--key", "k", "--limit", "1/s"],
+        &["reset", "--key", "k"],
+        &["block", "soon", "--domain", "api"],
+        &["grant", "-1", "--domain", "api"],
+        &["top", "--interval", "1ms"],
     ];
     let said: String = attempts
         .iter()

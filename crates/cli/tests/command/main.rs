@@ -9,9 +9,13 @@ mod bad_lines;
 mod configuration;
 mod conversations;
 mod demo;
+mod explain;
 mod guide;
+mod operate;
+mod operate_errors;
 mod streams;
 mod terminal;
+mod top;
 mod traces;
 
 use std::io::Write;

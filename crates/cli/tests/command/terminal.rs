@@ -17,7 +17,7 @@ use tidegate_testkit::process::{Process, directory};
 use super::tidegate;
 
 /// Opens a pseudoterminal. Returns the side that reads what is shown, and the side for a command to write to.
-fn terminal() -> (File, OwnedFd) {
+pub(crate) fn terminal() -> (File, OwnedFd) {
     let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&screen).unwrap();
     unlockpt(&screen).unwrap();

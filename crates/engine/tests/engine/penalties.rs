@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::Retry;
-use tidegate_engine::Denial;
+use tidegate_engine::{Denial, Unblocked};
 use tidegate_policy::{Ask, Descriptor, Http, Request, Response};
 
 use crate::bench::{Bench, PER_USER, at_once, entries, remaining};
@@ -167,6 +167,26 @@ fn people_inspect_reset_grant_and_block_keys() {
     assert_eq!(inspected[0].penalised, Some(Duration::from_secs(60)));
     assert_eq!(at_once(bench.engine.reset(&request)), Ok(1));
     assert_eq!(bench.remaining(&[("user", "ann")]), [3]);
+}
+
+#[test]
+fn unblocking_lifts_blocks_and_penalties_and_leaves_counts() {
+    let bench = Bench::new(&PER_USER.replace("limit:", "penalty: 10m\n  limit:"));
+    let (ann, bob) = (entries(&[("user", "ann")]), entries(&[("user", "bob")]));
+    let [ann, bob] = [&ann, &bob].map(|entries| [Descriptor { entries, ..Descriptor::default() }]);
+    let [ann, bob] = [&ann, &bob].map(|descriptors| Request { domain: "api", descriptors, http: None, cost: 1 });
+    bench.one(&[("user", "ann")]);
+    at_once(bench.engine.block(&ann, Duration::from_secs(60))).unwrap();
+    assert_eq!(at_once(bench.engine.unblock(&ann)), Ok(Unblocked { limits: 1, lifted: 1 }));
+    assert_eq!(at_once(bench.engine.unblock(&ann)), Ok(Unblocked { limits: 1, lifted: 0 }));
+    assert_eq!(bench.remaining(&[("user", "ann")]), [2]);
+    for _ in 0..4 {
+        bench.one(&[("user", "bob")]);
+    }
+    assert_eq!(bench.one(&[("user", "bob")]).denial(), Some(Denial::Penalty));
+    assert_eq!(at_once(bench.engine.unblock(&bob)), Ok(Unblocked { limits: 1, lifted: 1 }));
+    bench.clock.advance(Duration::from_secs(20));
+    assert!(bench.one(&[("user", "bob")]).is_allowed(), "one unit is back");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What administrators do to keys: look, reset, give back, block.
+//! What administrators do to keys: look, reset, give back, block, unblock.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use tidegate_core::{Op, Snapshot, Time};
 use tidegate_engine::bounds::{COST_MAX, PENALTY_SECONDS_MAX};
-use tidegate_engine::{Inspected, InspectedLimit};
+use tidegate_engine::{Inspected, InspectedLimit, Unblocked};
 use tidegate_policy::{Request, read_duration, refused_name};
 
 use super::answer::{Answered, Failure, json, quote};
@@ -43,6 +43,13 @@ macro_rules! on_rules {
 #[derive(Serialize)]
 struct Done {
     limits: usize,
+}
+
+/// How many limits apply to a request, and how many of them had a block or penalty.
+#[derive(Serialize)]
+struct Lifted {
+    limits: usize,
+    lifted: usize,
 }
 
 #[derive(Serialize)]
@@ -132,12 +139,31 @@ pub(super) async fn block(admin: &Admin, service: &Service, body: &[u8]) -> Answ
     let asked = Asked::take_for("block", "leave it out", &mut fields, service)?;
     let duration = duration(&mut fields)?;
     fields.finish("block")?;
-    let Asked::Rules(subject) = &asked else {
-        return Err(Failure::bad("key", "only keys of rules can be blocked", "send domain and descriptors instead"));
-    };
+    let subject = of_rules(&asked)?;
     let limits = on_rules!(service, subject, |request| some(service.engine.block(&request, duration).await?)?);
     log(admin, "block", &asked, limits);
     Ok(json(StatusCode::OK, &Done { limits }))
+}
+
+/// Lifts blocks and penalties of keys, and leaves their counts as they are.
+pub(super) async fn unblock(admin: &Admin, service: &Service, body: &[u8]) -> Answered {
+    let mut fields = Fields::parse("body", utf8(body)?, EXAMPLE)?;
+    let asked = Asked::take_for("unblock", "leave it out", &mut fields, service)?;
+    fields.finish("unblock")?;
+    let subject = of_rules(&asked)?;
+    let Unblocked { limits, lifted } = on_rules!(service, subject, |request| service.engine.unblock(&request).await?);
+    log(admin, "unblock", &asked, some(limits)?);
+    Ok(json(StatusCode::OK, &Lifted { limits, lifted }))
+}
+
+/// Returns the entries of a request; an error if it brings a limit of its own, which has no blocks.
+fn of_rules<'s, 'a>(asked: &'s Asked<'a>) -> Result<&'s Subject<'a>, Failure> {
+    match asked {
+        Asked::Rules(subject) => Ok(subject),
+        Asked::Inline(_) => {
+            Err(Failure::bad("key", "only keys of rules can be blocked", "send domain and descriptors instead"))
+        }
+    }
 }
 
 fn known<'a>(service: &Service, request: Request<'a>) -> Result<Request<'a>, Failure> {

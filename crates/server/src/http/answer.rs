@@ -166,9 +166,10 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Failure {
         match error {
             RequestError::Store(_) => Failure::unavailable(error.to_string(), FAILURE_RETRY),
-            RequestError::NotForgotten { .. } | RequestError::NotGranted { .. } | RequestError::NotBlocked { .. } => {
-                Failure::new(StatusCode::CONFLICT, error.to_string())
-            }
+            RequestError::NotForgotten { .. }
+            | RequestError::NotGranted { .. }
+            | RequestError::NotBlocked { .. }
+            | RequestError::NotUnblocked { .. } => Failure::new(StatusCode::CONFLICT, error.to_string()),
             _ => Failure::new(StatusCode::BAD_REQUEST, error.to_string()),
         }
     }

@@ -204,6 +204,7 @@ impl HttpDoor {
             AdminCall::Reset => admin::reset(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Grant => admin::grant(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::Block => admin::block(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::Unblock => admin::unblock(&admin, service, &body::read(body, &caller.account).await?).await,
             AdminCall::ExplainDenial => explain::denial(service, parameters),
             AdminCall::ExplainRequest => explain::request(service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,

@@ -49,6 +49,7 @@ pub(super) enum AdminCall {
     Reset,
     Grant,
     Block,
+    Unblock,
     ExplainDenial,
     ExplainRequest,
     Rules,
@@ -92,7 +93,7 @@ static ROUTES: &[Route] = {
         AcquirePermit, Admin, Alive, Auth, Check, CheckInQuery, Description, EnvoyHealth, EnvoyJson, Metrics, Overview,
         Ready, ReleasePermit, RenewPermit, Report,
     };
-    use AdminCall::{Block, EnvoyLimits, ExplainDenial, ExplainRequest, Grant, Inspect, Reset, Rules, SetMode};
+    use AdminCall::{Block, EnvoyLimits, ExplainDenial, ExplainRequest, Grant, Inspect, Reset, Rules, SetMode, Unblock};
     use Methods::{Any, Each};
 
     &[
@@ -105,6 +106,7 @@ static ROUTES: &[Route] = {
         route("/v1/reset", Each(&[("POST", Admin(Reset))]), "reset a key"),
         route("/v1/grant", Each(&[("POST", Admin(Grant))]), "give units back to a key"),
         route("/v1/block", Each(&[("POST", Admin(Block))]), "deny a key for a time"),
+        route("/v1/unblock", Each(&[("POST", Admin(Unblock))]), "lift a block or penalty of a key"),
         route("/v1/explain", Each(&[("POST", Admin(ExplainRequest))]), "show what rules would do with a request"),
         route("/v1/explain/{id}", Each(&[("GET", Admin(ExplainDenial))]), "show why a request was denied"),
         route("/v1/rules", Each(&[("GET", Admin(Rules))]), "all rules with their counts"),

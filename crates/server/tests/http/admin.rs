@@ -7,11 +7,12 @@ use tidegate_policy::{Descriptor, Entry, Request};
 
 use crate::bench::{Bench, body, status, wrong};
 
-const ADMIN: [(&str, &str); 7] = [
+const ADMIN: [(&str, &str); 8] = [
     ("POST /v1/inspect", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/reset", r#"{"key":"a","limit":"1/s"}"#),
     ("POST /v1/grant", r#"{"key":"a","limit":"1/s","units":1}"#),
     ("POST /v1/block", r#"{"domain":"api","descriptors":[{"user":"x"}],"duration":"1m"}"#),
+    ("POST /v1/unblock", r#"{"domain":"api","descriptors":[{"user":"x"}]}"#),
     ("GET /v1/rules", ""),
     ("PUT /v1/rules/api/per-user/mode", r#"{"mode":"off"}"#),
     ("GET /rlconfig", ""),
@@ -113,7 +114,12 @@ async fn every_call_takes_every_form_of_a_descriptor() {
         let post = async |path: &str, more: &str| body(&bench.post(path, &format!("{{{request}{more}}}")).await);
         assert_eq!(post("/v1/check", "").await["remaining"], 4, "{descriptor}");
         assert_eq!(post("/v1/inspect", "").await["rules"][0]["limits"][0]["remaining"], 4, "{descriptor}");
-        for (path, more) in [("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#), ("/v1/reset", "")] {
+        for (path, more) in [
+            ("/v1/grant", r#","units":1"#),
+            ("/v1/block", r#","duration":"1m""#),
+            ("/v1/unblock", ""),
+            ("/v1/reset", ""),
+        ] {
             assert_eq!(post(path, more).await["limits"], 1, "{path} {descriptor}");
         }
     }
@@ -158,6 +164,7 @@ domains:
         ("reset", "", "leave it out"),
         ("grant", r#","units":1"#, "set units instead"),
         ("block", r#","duration":"1m""#, "leave it out"),
+        ("unblock", "", "leave it out"),
     ] {
         let post = async |asked: &str| bench.post(&format!("/v1/{path}"), &format!("{{{asked}{more}}}")).await;
         let refused = format!("400 cost: it has no effect on {path}; {remedy}");
@@ -210,6 +217,19 @@ async fn block() {
 }
 
 #[tokio::test]
+async fn unblock_leaves_the_count() {
+    let bench = Bench::new();
+    let ann = r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#;
+    let remaining = body(&bench.post("/v1/check", ann).await)["remaining"].as_u64().unwrap();
+    let unblock = async || body(&bench.post("/v1/unblock", ann).await);
+    assert_eq!(unblock().await, serde_json::json!({"limits": 2, "lifted": 0}), "there is no block");
+    bench.post("/v1/block", &ann.replace("}]", r#"}],"duration":"10m""#)).await;
+    assert_eq!(status(&bench.post("/v1/check", ann).await), 429);
+    assert_eq!(unblock().await, serde_json::json!({"limits": 2, "lifted": 2}));
+    assert_eq!(body(&bench.post("/v1/check", ann).await)["remaining"].as_u64(), Some(remaining - 1));
+}
+
+#[tokio::test]
 async fn a_rule_is_switched() {
     let bench = Bench::new();
     let check = r#"{"domain":"api","descriptors":[{"user":"ann"}],"cost":9}"#;
@@ -253,7 +273,12 @@ async fn the_hash_of_the_configuration() {
 async fn what_no_rule_counts_cannot_be_changed() {
     let bench = Bench::new();
     for descriptor in [r#"{"nobody":"x"}"#, r#"{"ban":"x"}"#] {
-        for (path, more) in [("/v1/reset", ""), ("/v1/grant", r#","units":1"#), ("/v1/block", r#","duration":"1m""#)] {
+        for (path, more) in [
+            ("/v1/reset", ""),
+            ("/v1/grant", r#","units":1"#),
+            ("/v1/block", r#","duration":"1m""#),
+            ("/v1/unblock", ""),
+        ] {
             let answer = bench.post(path, &format!(r#"{{"domain":"api","descriptors":[{descriptor}]{more}}}"#)).await;
             let told = wrong(&answer);
             assert!(

@@ -152,6 +152,8 @@ async fn other_bodies_that_cannot_be_read() {
         ("/v1/block", format!(r#"{{{asked},"for":"10m"}}"#)),
         ("/v1/block", format!(r#"{{{asked},"for":"10m","duration":"10m"}}"#)),
         ("/v1/block", r#"{"key":"a","limit":"1/s","duration":"10m"}"#.to_owned()),
+        ("/v1/unblock", r#"{"key":"a","limit":"1/s"}"#.to_owned()),
+        ("/v1/unblock", format!(r#"{{{asked},"duration":"10m"}}"#)),
         ("/json", "{".to_owned()),
         ("/json", "{}".to_owned()),
         ("/json", r#"{"domain":"api"}"#.to_owned()),
