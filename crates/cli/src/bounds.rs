@@ -16,6 +16,9 @@ pub(crate) const KEYS_MAX: usize = 1_000_000;
 /// Most memory for incomplete requests, in megabytes: all connections of a listener together cannot need more.
 pub(crate) const REQUEST_MEMORY_MB_MAX: usize = 65_536;
 
+/// Most memory for denials that can be explained, in megabytes: enough for a hundred million of them.
+pub(crate) const EXPLAIN_MEMORY_MB_MAX: usize = 16_384;
+
 /// Longest answer of a server that commands read, in bytes: the list of the most rules that a server loads has about 60 MB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
 

@@ -15,7 +15,7 @@ use tidegate_engine::bounds::{PERMIT_LEASE_MAX, PERMIT_LEASE_MIN};
 use tidegate_engine::{PermitOptions, PermitShare};
 use tidegate_server::{Addresses, LogFormat, Options, RequestMemory, Telemetry};
 
-use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, REQUEST_MEMORY_MB_MAX, THREADS_MAX};
+use crate::bounds::{DRAIN_DELAY_SECONDS_MAX, EXPLAIN_MEMORY_MB_MAX, REQUEST_MEMORY_MB_MAX, THREADS_MAX};
 use crate::tls::TlsArgs;
 
 /// Serve rate limit decisions over HTTP, gRPC (Envoy) and the Redis protocol
@@ -83,6 +83,9 @@ pub(crate) struct Args {
     /// Memory per connection for incomplete requests, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 2, allow_negative_numbers = true, value_parser = whole(1, Some(REQUEST_MEMORY_MB_MAX)))]
     connection_request_memory: usize,
+    /// Memory for denials that `tidegate explain` can explain, in megabytes; with 0, denials have no ids
+    #[arg(long, value_name = "MB", default_value_t = 64, allow_negative_numbers = true, value_parser = whole(0, Some(EXPLAIN_MEMORY_MB_MAX)))]
+    explain_memory: usize,
     /// Seconds to keep serving after a stop signal while reporting not ready
     #[arg(long, value_name = "SECONDS", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, Some(DRAIN_DELAY_SECONDS_MAX)))]
     drain_delay: u64,
@@ -229,6 +232,7 @@ fn options(args: Args, store: Store) -> Options {
             store: store.url,
             shadow: args.shadow,
             permits: PermitOptions { share: args.permit_share, lease_max: args.permit_lease_max },
+            explain_bytes: args.explain_memory << 20,
             ..Default::default()
         },
         threads: args.threads.map(usize::from),

@@ -9,6 +9,7 @@ use tidegate_policy::{DomainId, Local, Mode, OnStoreFailure, Policy, Request, Ru
 use tokio::runtime::Handle;
 
 use crate::crowd::{Block, BlockId, BlockKind, Crowd, Operator, Shape, Top, shape};
+use crate::explain::Denials;
 use crate::failure::Failed;
 use crate::http_headers::LimitTexts;
 use crate::sole;
@@ -38,6 +39,8 @@ pub(crate) struct Active {
     tops: Vec<(Arc<Top>, Shape)>,
     /// What is known of the keys of all rules.
     pub(crate) crowd: Arc<Crowd>,
+    /// Where denials are kept, if anywhere.
+    pub(crate) denials: Option<Arc<Denials>>,
     /// Whether nothing at all is denied.
     pub(crate) shadow: bool,
 }
@@ -50,16 +53,18 @@ pub(crate) struct Parts {
     pub(crate) any_blocked: Arc<AtomicBool>,
     pub(crate) unmatched: Unmatched,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) denials: Option<Arc<Denials>>,
     pub(crate) shadow: bool,
 }
 
 impl Active {
     pub(crate) fn new(policy: Policy, parts: Parts) -> Active {
-        let Parts { records, mut stores, callers, any_blocked, unmatched, crowd, shadow } = parts;
+        let Parts { records, mut stores, callers, any_blocked, unmatched, crowd, denials, shadow } = parts;
         let of_limit = |limit: &RuleLimit| LimitTexts::new(&limit.name, limit.shown);
         let texts = policy.rules().iter().map(|rule| rule.limits.iter().map(of_limit).collect()).collect();
         let sole_stores = policy.rules().iter().map(|rule| sole::store_for(rule, &stores).cloned()).collect();
         let domains = domain_stores(&policy, &stores);
+        // Only those who explain a denial ask for them.
         let callers = stores.iter().position(|store| store.is_same(&callers)).unwrap_or_else(|| {
             stores.push(callers);
             stores.len() - 1
@@ -77,6 +82,7 @@ impl Active {
             sole_stores,
             tops,
             crowd,
+            denials,
             shadow,
         }
     }
@@ -87,7 +93,8 @@ impl Active {
         let unmatched = Unmatched::of(&policy, &Unmatched::default());
         let (callers, any_blocked) = (stores[0].clone(), Arc::default());
         let crowd = Arc::new(Crowd::new(tidegate_core::Clock::default()));
-        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, crowd, shadow: false })
+        let denials = None;
+        Active::new(policy, Parts { records, stores, callers, any_blocked, unmatched, crowd, denials, shadow: false })
     }
 
     /// The number of the store for limits that requests to a domain bring. An Envoy brings them where its own files have the
@@ -174,6 +181,16 @@ impl Active {
     /// What is told of a limit of a rule and stays as it is.
     pub(crate) fn texts(&self, id: RuleId, limit: u32) -> Option<&LimitTexts> {
         self.texts.get(id.index())?.get(limit as usize)
+    }
+
+    /// The shape of the keys of a rule.
+    pub(crate) fn key_shape(&self, id: RuleId) -> u64 {
+        self.key_shape_at(id.index())
+    }
+
+    /// The shape of the keys of the rule with this number.
+    pub(crate) fn key_shape_at(&self, number: usize) -> u64 {
+        self.tops.get(number).map_or(0, |(_, shape)| *shape)
     }
 
     pub(crate) fn records(&self) -> &[Arc<Record>] {

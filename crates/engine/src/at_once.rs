@@ -52,7 +52,7 @@ impl Engine {
             let _ = guarded_at_once(|| OptionFuture::from(active.learn_of_blocks(domain)));
         }
         let checked = match guarded(|| sole::judge(&active, &self.local, domain, request)) {
-            Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
+            Ok(Way::Judged(judged, decision)) => return Ok(self.sole_outcome(active, judged, decision)),
             Ok(Way::Onward(found)) => {
                 guarded_at_once(|| self.check_onward(active, domain, request, Call::default(), long_keys, found))
             }

@@ -241,3 +241,19 @@ pub const BLOCKS_TOLD_MAX: usize = 1_000;
 
 /// Most lifted keys that a node remembers, so that blocks of them in notices of other nodes do not count.
 pub(crate) const LIFTED_MAX: usize = 1_024;
+
+/// Bytes of the smallest ring that denials are kept in: several of the longest entries. With less memory for all, threads
+/// share rings.
+pub const EXPLAIN_RING_BYTES_MIN: usize = 128 << 10;
+
+/// Divisor of a ring's bytes for the table of its latest entries, in which a key that is denied again is found.
+pub const EXPLAIN_RECENT_SHARE: usize = 16;
+
+/// Most limits in the explanation of one denial, the strictest: few rules deny a request at the same time.
+pub const EXPLAIN_LIMITS_MAX: usize = 8;
+
+/// Most rules in an explanation of a request. A domain with more shows those that come nearest to matching.
+pub const EXPLAIN_RULES_MAX: usize = 100;
+
+/// Rules that are compared with a request before other requests of the thread have their turn: about 100 µs.
+pub const EXPLAIN_RULES_AT_ONCE: usize = 1_000;

@@ -18,6 +18,7 @@ use crate::active::{Active, Parts, PolicyGuard};
 use crate::bounds::{COST_MAX, RULES_GONE_MAX};
 use crate::crowd::{BlockKind, Crowd};
 use crate::error::RequestError;
+use crate::explain::{DecisionId, Denials, Denied};
 use crate::failure::{Failed, guarded, guarded_at_once, guarded_future};
 use crate::instead::Instead;
 use crate::outcome::{Denial, Judged, Judgements, Outcome};
@@ -47,6 +48,8 @@ pub struct Options {
     pub stores: HashMap<Box<str>, AnyStore>,
     /// The bounds on callers' permits.
     pub permits: PermitOptions,
+    /// Bytes for the denials that can be explained. With 0, denials have no ids.
+    pub explain_bytes: usize,
 }
 
 /// Decides requests by a policy that can be replaced at run time.
@@ -67,6 +70,8 @@ pub struct Engine {
     records: Mutex<HashMap<RuleName, Arc<Record>>>,
     /// What is known of the keys of all rules.
     pub(crate) crowd: Arc<Crowd>,
+    /// The denials that can be explained.
+    pub(crate) denials: Option<Arc<Denials>>,
     any_blocked: Arc<AtomicBool>,
     /// Tells callers apart, otherwise in each process, so that nobody can choose to be taken for another.
     pub(crate) sources: RandomState,
@@ -119,6 +124,7 @@ impl Engine {
         };
         let any_blocked = Arc::new(AtomicBool::new(false));
         let crowd = Arc::new(Crowd::new(options.clock.clone()));
+        let denials = Denials::new(options.explain_bytes, crowd.node.clone(), options.clock.clone()).map(Arc::new);
         let active = Active::new(
             Policy::default(),
             Parts {
@@ -128,6 +134,7 @@ impl Engine {
                 any_blocked: Arc::clone(&any_blocked),
                 unmatched: Unmatched::default(),
                 crowd: Arc::clone(&crowd),
+                denials: denials.clone(),
                 shadow: options.shadow,
             },
         );
@@ -142,6 +149,7 @@ impl Engine {
             options,
             records: Mutex::default(),
             crowd,
+            denials,
             any_blocked,
             sources: RandomState::new(),
             series: AtomicUsize::new(0),
@@ -181,8 +189,8 @@ impl Engine {
         self.forget_gone(&mut known, &records);
         let (any_blocked, shadow) = (Arc::clone(&self.any_blocked), self.options.shadow);
         let unmatched = Unmatched::of(&policy, &self.active.load().unmatched);
-        let (callers, crowd) = (self.callers.clone(), Arc::clone(&self.crowd));
-        let parts = Parts { records, stores, callers, any_blocked, unmatched, crowd, shadow };
+        let (callers, crowd, denials) = (self.callers.clone(), Arc::clone(&self.crowd), self.denials.clone());
+        let parts = Parts { records, stores, callers, any_blocked, unmatched, crowd, denials, shadow };
         let active = Arc::new(Active::new(policy, parts));
         let shared = active.stores.iter().filter_map(|backend| backend.asked()?.exchange.as_ref());
         shared.for_each(|exchange| exchange.attach(&active));
@@ -250,7 +258,7 @@ impl Engine {
                 learned => learned.map(|_| ()),
             };
             let found = match learned.and_then(|()| guarded(|| sole::judge(&active, &self.local, domain, request))) {
-                Ok(Way::Judged(judged)) => return Ok(self.sole_outcome(active, judged)),
+                Ok(Way::Judged(judged, decision)) => return Ok(self.sole_outcome(active, judged, decision)),
                 Ok(Way::Onward(found)) => found,
                 Err(_) => return Ok(self.unplanned(request)),
             };
@@ -280,20 +288,46 @@ impl Engine {
             let plan = plan.as_ref().map_err(RequestError::clone)?;
             let settled = settle(&active, &self.local, plan, &call).await?;
             self.note_fallbacks(settled.fell_back);
-            let outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged));
+            let mut outcome = self.outcome(active, settled.denial, Judgements::List(settled.judged), None);
             self.count(request, plan, &outcome);
+            if let Some(denial) = outcome.denial() {
+                outcome.decision = self.note_denial(request, plan, &outcome, denial);
+            }
             Ok(outcome)
         }
     }
 
     /// What came of a request that one limit judged alone.
-    pub(crate) fn sole_outcome(&self, active: Guard<Arc<Active>>, judged: Judged) -> Outcome {
-        self.outcome(active, judged.answer.denial(), Judgements::One(judged))
+    pub(crate) fn sole_outcome(
+        &self,
+        active: Guard<Arc<Active>>,
+        judged: Judged,
+        decision: Option<DecisionId>,
+    ) -> Outcome {
+        self.outcome(active, judged.answer.denial(), Judgements::One(judged), decision)
     }
 
     /// What came of a request to a domain with rules.
-    fn outcome(&self, active: Guard<Arc<Active>>, denial: Option<Denial>, judged: Judgements) -> Outcome {
-        Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged }
+    fn outcome(
+        &self,
+        active: Guard<Arc<Active>>,
+        denial: Option<Denial>,
+        judged: Judgements,
+        decision: Option<DecisionId>,
+    ) -> Outcome {
+        Outcome { active, known_domain: true, denial, shadow: self.options.shadow, judged, decision }
+    }
+
+    /// Keeps a denial, so that it can be explained.
+    fn note_denial(&self, request: &Request<'_>, plan: &Plan, outcome: &Outcome, denial: Denial) -> Option<DecisionId> {
+        let judged = outcome.judged.as_slice().iter().zip(&plan.planned);
+        let judged = judged.map(|(judged, planned)| Denied {
+            judged,
+            key: plan.key_bytes(planned),
+            cost: planned.cost,
+            store: planned.store,
+        });
+        self.denials.as_ref()?.note(&outcome.active, request.domain, denial, judged)
     }
 
     /// Reports the response to a request, for rules that count responses. Returns how many did.

@@ -106,7 +106,10 @@ impl Engine {
         });
         let known_domain = active.policy.domain(request.domain).is_some();
         let denial = denies.then_some(Denial::StoreFailure);
-        Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Judgements::NONE }
+        let denials = denial.and(active.denials.as_deref()).filter(|_| !active.shadow);
+        let nobody = std::iter::empty();
+        let decision = denials.and_then(|denials| denials.note(&active, request.domain, Denial::StoreFailure, nobody));
+        Outcome { active, known_domain, denial, shadow: self.is_in_shadow(), judged: Judgements::NONE, decision }
     }
 
     /// The answer to a report of which it is not known which rules apply: none has counted it.

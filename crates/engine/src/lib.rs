@@ -11,6 +11,7 @@
 //! | asking the stores: all or none, refunds, failures | `settle/` |
 //! | the decision and the counts when a store does not answer, or a decision panics | `failure.rs` |
 //! | the outcome, for front ends to encode | `outcome.rs`, `error.rs` |
+//! | ids of denials, and answers why a request was or would be denied | `explain/` |
 //! | headers and problem bodies about limits | `http_headers/` |
 //! | metrics in the Prometheus format | `exposition.rs` |
 //! | keys that stay denied | `penalty.rs` |
@@ -44,6 +45,7 @@ mod crowd;
 mod doubles;
 mod engine;
 mod error;
+mod explain;
 mod failure;
 mod failure_log;
 mod few;
@@ -79,6 +81,10 @@ pub use crowd::{
 };
 pub use engine::{Engine, Options};
 pub use error::RequestError;
+pub use explain::{
+    BadDecisionId, DecisionId, Explained, ExplainedLimit, ExplainedRequest, ExplainedRule, FailedCondition,
+    LimitAnswer, RuleMatch, Unexplained,
+};
 pub use http_request::{HttpHost, HttpRequest, HttpTarget};
 pub use inline::Sourced;
 pub use keys::caller_phase;

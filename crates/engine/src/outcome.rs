@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tidegate_core::{Charge, Decision, Limit, Op, Phase, Receipt, Retry, Strictness};
 use tidegate_policy::{Mode, OwnLimit, Rule, RuleId, RuleLimit, Shown};
 
 use crate::active::Active;
 use crate::bounds::FAILURE_RETRY;
+use crate::explain::DecisionId;
 use crate::http_headers::LimitTexts;
 
 /// The outcome of a request.
@@ -19,6 +21,8 @@ pub struct Outcome {
     /// Whether all is in shadow: nothing is denied.
     pub(crate) shadow: bool,
     pub(crate) judged: Judgements,
+    /// The id of the denial.
+    pub(crate) decision: Option<DecisionId>,
 }
 
 /// What all limits said, in the order of descriptors and rules.
@@ -42,7 +46,8 @@ impl Judgements {
 }
 
 /// Why a request was denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Denial {
     /// This node is overloaded: a store could not be asked in time.
     Overloaded,
@@ -163,6 +168,22 @@ impl Answer {
         }
     }
 
+    /// Returns the answer in one word, as responses report it.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
+        match self {
+            Answer::Decided(decision) if decision.is_allowed() => "allowed",
+            Answer::Decided(_) => "over_limit",
+            Answer::Penalised(_) => "penalised",
+            Answer::Blocked => "blocked",
+            Answer::Unlimited => "unlimited",
+            Answer::Failed { .. } => "store_failed",
+            Answer::CostFailed => "cost_failed",
+            Answer::Overloaded => "overloaded",
+            Answer::NotAsked => "not_asked",
+        }
+    }
+
     /// Returns when to retry, or `None` if it lets the request pass.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
@@ -186,7 +207,7 @@ impl Answer {
         }
     }
 
-    fn strictness(&self) -> Strictness {
+    pub(crate) fn strictness(&self) -> Strictness {
         match self {
             Answer::Decided(decision) => decision.strictness(),
             Answer::Penalised(left) => Strictness::new(false, 0, *left),
@@ -250,7 +271,7 @@ impl Binding {
 impl Outcome {
     /// What comes of a request to a domain without rules.
     pub(crate) fn of_unknown_domain(active: arc_swap::Guard<Arc<Active>>) -> Outcome {
-        Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE }
+        Outcome { active, known_domain: false, denial: None, shadow: false, judged: Judgements::NONE, decision: None }
     }
 
     /// Returns whether the request may pass.
@@ -263,6 +284,13 @@ impl Outcome {
     #[must_use]
     pub fn denial(&self) -> Option<Denial> {
         self.denial.filter(|_| !self.shadow)
+    }
+
+    /// Returns the id of the denial, by which [`Engine::explain`](crate::Engine::explain) finds it. `None` if the request may
+    /// pass, or the engine keeps no denials.
+    #[must_use]
+    pub fn decision_id(&self) -> Option<DecisionId> {
+        self.decision
     }
 
     /// Returns whether there are rules for the request's domain.

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     long_keys: LongKeys,
     /// Whether a rule was met that is off.
     met_off: bool,
+    /// Whether stores are only looked at: nothing is taken, imposed or counted.
+    pub(crate) only_looks: bool,
     keys: Keys,
 }
 
@@ -154,6 +156,22 @@ impl Plan {
             }
         }
         plan.drop_replaced(active, request.http);
+        Ok(plan)
+    }
+
+    /// Plans to look at what a request would charge.
+    pub(crate) fn to_look(active: &Active, domain: DomainId, request: &Request<'_>) -> Result<Plan, RequestError> {
+        let mut plan = Plan::of(active, domain, request, LongKeys::Deny)?;
+        plan.only_looks = true;
+        for planned in &mut plan.planned {
+            if let Step::Charge(op) = &mut planned.step {
+                *op = match *op {
+                    Op::Take(units) => Op::Ask(units),
+                    Op::Ask(units) => Op::Ask(units),
+                    _ => Op::Peek,
+                };
+            }
+        }
         Ok(plan)
     }
 

@@ -14,6 +14,7 @@ use tidegate_policy::{
 
 use crate::active::Active;
 use crate::count::{amounts, key_counts};
+use crate::explain::{DecisionId, Denied};
 use crate::failure::{Failed, guarded};
 use crate::keys::key_of;
 use crate::outcome::{Answer, Judged};
@@ -32,8 +33,8 @@ pub(crate) fn store_for<'a>(rule: &Rule, stores: &'a [Backend]) -> Option<&'a Ar
 
 /// How far a request came here.
 pub(crate) enum Way {
-    /// One limit judged it.
-    Judged(Judged),
+    /// One limit judged it. With the id of its denial.
+    Judged(Judged, Option<DecisionId>),
     /// There is more to be asked: nothing was taken. With the rules of its first descriptor, if they were looked up.
     Onward(Option<FoundRules>),
 }
@@ -48,11 +49,19 @@ pub(crate) fn judge(active: &Active, local: &MemoryStore, domain: DomainId, requ
     let mut found = FoundRules::new();
     active.policy.find(domain, &question, &mut found);
     let [rule] = found[..] else { return Way::Onward(Some(found)) };
-    take(active, local, rule, &question).map_or(Way::Onward(Some(found)), Way::Judged)
+    match take(active, local, rule, &question) {
+        Some((judged, decision)) => Way::Judged(judged, decision),
+        None => Way::Onward(Some(found)),
+    }
 }
 
 /// Takes what a request costs of a rule, and counts it. Nothing if there is more to be asked.
-fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_>) -> Option<Judged> {
+fn take(
+    active: &Active,
+    local: &MemoryStore,
+    id: RuleId,
+    question: &Question<'_>,
+) -> Option<(Judged, Option<DecisionId>)> {
     let (rule, record, store) = (active.rule(id)?, active.record(id)?, active.sole_store(id)?);
     let (Count::Now(units @ 1..), Mode::Enforce, [limit]) =
         (rule.count(question), record.mode(rule.mode), &*rule.limits)
@@ -62,7 +71,7 @@ fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_
     if active.may_be_blocked(rule) {
         return None;
     }
-    let judged = with_room(|bytes| {
+    let (judged, decision) = with_room(|bytes| {
         let KeyMade::Whole = rule.key(question, bytes) else { return None };
         let charge = Charge::take(key_of(bytes).ok()?, &limit.limit, units).within(&limit.namespace);
         let mut judged = unjudged(id);
@@ -71,11 +80,21 @@ fn take(active: &Active, local: &MemoryStore, id: RuleId, question: &Question<'_
             Err(_) => without_store(active, local, limit, &charge, &mut judged),
         }
         active.note_key(id, bytes, &key_counts(std::slice::from_ref(&judged), active.shadow));
-        Some(judged)
+        let denies = !judged.answer.is_allowed() && !active.shadow;
+        let decision = if denies { note_denial(active, rule, &judged, bytes, units) } else { None };
+        Some((judged, decision))
     })?;
     let denied = judged.answer.denial().is_some();
     record.all.add_all(&amounts(units, std::slice::from_ref(&judged), denied, active.shadow));
-    Some(judged)
+    Some((judged, decision))
+}
+
+/// Keeps a denial, so that it can be explained.
+#[cold]
+fn note_denial(active: &Active, rule: &Rule, judged: &Judged, key: &[u8], cost: u64) -> Option<DecisionId> {
+    let (denial, limit) = (judged.answer.denial()?, rule.limits.first()?);
+    let denied = Denied { judged, key, cost, store: limit.store };
+    active.denials.as_ref()?.note(active, &rule.domain, denial, std::iter::once(denied))
 }
 
 /// What is known of the only limit of a rule before its store is asked.

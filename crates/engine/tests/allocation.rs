@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tidegate_core::Op;
+use tidegate_core::{FakeClock, Op};
 use tidegate_engine::{Engine, Options, check_store_url};
-use tidegate_policy::{Descriptor, Entry, LoadOptions, Outside, Request, load_text};
+use tidegate_policy::{Descriptor, Entry, Http, LoadOptions, Outside, Request, load_text};
 use tidegate_testkit::counting::{Counting, sizes};
 use tidegate_testkit::servers::{Server, Setup};
 
@@ -72,4 +72,23 @@ domains: {{api: {{rules: [{{name: user, match: {{entries: {{user: '*'}}}}, key: 
     Held::by(engine.check(&request)).await.check("check");
     Held::by(engine.check_or_deny_until(&request, None)).await.check("check_or_deny_until");
     Held::by(engine.decide(b"ann", &limit, Op::Take(1))).await.check("decide");
+}
+
+#[test]
+fn a_denial_that_can_be_explained_allocates_nothing() {
+    let text = "domains: {api: {rules: [{name: user, key: {entry: user}, limit: 1/hour}]}}";
+    let (clock, policy) = (FakeClock::new(), load_text("test.yaml", text, &LoadOptions::default()).policy.unwrap());
+    let options = Options { clock: clock.clone().into(), explain_bytes: 1 << 20, ..Options::default() };
+    let engine = Engine::with_policy(options, policy).unwrap();
+    let entries = [Entry { key: "user", value: "ann" }];
+    let descriptors = [Descriptor { entries: &entries, ..Descriptor::default() }];
+    let check = || engine.at_once("api").unwrap().check_or_deny(&descriptors, &Http::default(), 1).unwrap();
+    // The first of each has lists grown, and the memory for denials made.
+    assert!(check().decision_id().is_none());
+    let first = check().decision_id().unwrap();
+    for advance in [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(1)] {
+        clock.advance(advance);
+        assert_eq!(sizes(|| assert!(check().decision_id().is_some())), [0; 0], "{advance:?}");
+    }
+    assert_ne!(check().decision_id(), Some(first));
 }

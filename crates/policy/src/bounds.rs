@@ -121,3 +121,9 @@ pub const SHARE_PARTS_MAX: u64 = 1_000;
 /// Keys of a store for each key that is expected to reach a limit that keeps a log: `check` warns if there is room for fewer
 /// full logs.
 pub const KEYS_A_FULL_LOG: usize = 10;
+
+/// Maximum number of values that the description of a condition lists.
+pub const MISMATCH_VALUES_MAX: usize = 8;
+
+/// Maximum number of characters of a condition, or of what a request has in its place, in an explanation.
+pub const MISMATCH_CHARS_MAX: usize = 200;

@@ -85,6 +85,11 @@ impl Expression {
         Ok(Expression { source: source.into(), root, uses, functions, errors: Arc::clone(errors) })
     }
 
+    /// Returns its text.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Whether it uses the response.
     pub(crate) fn mentions_response(&self) -> bool {
         self.uses.response

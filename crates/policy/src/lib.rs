@@ -12,6 +12,7 @@
 //! | JSON from HTTP or the command line | `json.rs`, `limit.rs` |
 //! | from the schema to compiled rules | `compile.rs`, `conditions.rs`, `limit.rs`, `duration.rs` |
 //! | the rules that match a request | `index.rs`, `anchor.rs`, `affix.rs`, `networks.rs`, then `matching.rs`, `pattern.rs` |
+//! | the conditions that a request does not meet | `mismatch.rs` |
 //! | the key and cost of a request | `key.rs`, `key_bytes.rs`, `expression.rs` |
 //! | how keys are shown to administrators | `shown_key.rs` |
 //! | the address of the client | `address.rs`, `network.rs` |
@@ -43,6 +44,7 @@ mod key_bytes;
 mod limit;
 mod lint;
 mod matching;
+mod mismatch;
 mod network;
 mod networks;
 mod parts;
@@ -64,6 +66,7 @@ pub use duration::read_duration;
 pub use key_bytes::{KeyParts, append_key};
 pub use limit::{Calendars, JsonLimit, LIMIT_REMEDY, LimitProblem, read_json_limit, read_limit, refused_name};
 pub use load::{Loaded, Options as LoadOptions, files, load, load_text};
+pub use mismatch::{Comparison, Mismatch};
 pub use parts::HttpParts;
 pub use path::{OddPath, PathForms};
 pub use policy::{DomainId, FoundRules, Policy, Question, StorePlace, StoreSpec};

@@ -158,7 +158,7 @@ impl Matching {
         }
     }
 
-    fn path_forms<'f, 'a>(&self, facts: &'f Facts<'a>, http: &Http<'a>) -> Forms<'f> {
+    pub(crate) fn path_forms<'f, 'a>(&self, facts: &'f Facts<'a>, http: &Http<'a>) -> Forms<'f> {
         match self.path_case {
             PathCase::Exact => http.path_forms(),
             PathCase::Ignore => facts.folded_path(http),
@@ -181,7 +181,7 @@ impl Rule {
 }
 
 impl Entries {
-    fn hold(&self, question: &Question<'_>) -> bool {
+    pub(crate) fn hold(&self, question: &Question<'_>) -> bool {
         let is = |named: &Named, key: &str, value: &str| *named.name == *key && named.value.matches(value.as_bytes());
         match self {
             Entries::Among(all) => {

@@ -7,6 +7,7 @@
 //! | `tidegate mode` | `mode.rs` |
 //! | `tidegate inspect` | `inspect.rs` |
 //! | `tidegate reset`, `grant`, `block`, `unblock` | `change.rs` |
+//! | `tidegate explain` | `explain.rs` |
 //! | `tidegate top` | `top/` |
 //! | the arguments that name a key | `key.rs` |
 //! | the server: its URL, the token, requests and errors | `server.rs`, `connect.rs` |
@@ -15,6 +16,7 @@
 
 mod change;
 mod connect;
+mod explain;
 mod inspect;
 mod key;
 mod mode;
@@ -36,6 +38,7 @@ pub(crate) enum Command {
     Rules(rules::Args),
     Mode(mode::Args),
     Inspect(inspect::Args),
+    Explain(explain::Args),
     Reset(change::ResetArgs),
     Grant(change::GrantArgs),
     Block(change::BlockArgs),
@@ -84,6 +87,7 @@ pub(crate) fn run(command: Command) -> io::Result<ExitCode> {
         Command::Rules(args) => rules::run(&args),
         Command::Mode(args) => mode::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Reset(args) => change::reset(&args),
         Command::Grant(args) => change::grant(&args),
         Command::Block(args) => change::block(&args),

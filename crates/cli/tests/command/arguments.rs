@@ -82,6 +82,11 @@ fn help_of_inspect() {
 }
 
 #[test]
+fn help_of_explain() {
+    assert_snapshot!(help(&["explain", "--help"]));
+}
+
+#[test]
 fn help_of_reset() {
     assert_snapshot!(help(&["reset", "--help"]));
 }

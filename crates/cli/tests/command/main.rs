@@ -9,6 +9,7 @@ mod bad_lines;
 mod configuration;
 mod conversations;
 mod demo;
+mod explain;
 mod guide;
 mod operate;
 mod operate_errors;

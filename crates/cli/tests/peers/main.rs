@@ -19,6 +19,7 @@ mod curl;
 mod drain;
 mod envoy;
 mod examples;
+mod explain;
 mod grpc_python;
 mod guide;
 mod logs;

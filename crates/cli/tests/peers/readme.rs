@@ -42,25 +42,42 @@ const BETWEEN: &str = "---- next command ----";
 const TIMES: [&str; 7] =
     [";t=", "retry-after: ", "x-ratelimit-reset: ", "_ns\":", "\"now\":\"", "\"at\":\"", "\"durationuntilreset\":\""];
 
-/// The output with `N` for times, and without the lines that tell dates and lengths.
+/// What else differs each time: what stands after these is an id or a hash.
+const IDS: [&str; 4] = ["tidegate-decision: ", "\"decision\":\"", "\"node\":\"", "\"policy_hash\":\""];
+
+/// The output with `N` for times and ids, and without the lines that tell dates and lengths.
 fn comparable(text: &str) -> String {
     let is_shown = |line: &&str| {
         let line = line.to_ascii_lowercase();
         !["date:", "content-length:"].iter().any(|start| line.starts_with(start))
     };
-    text.lines().filter(is_shown).map(without_times).collect::<Vec<_>>().join("\n").trim().to_owned()
+    text.lines()
+        .filter(is_shown)
+        .map(|line| without_ids(&without_times(line)))
+        .collect::<Vec<_>>()
+        .join("\n")
+        .trim()
+        .to_owned()
 }
 
 fn without_times(line: &str) -> String {
+    replaced(line, &TIMES, |byte| byte.is_ascii_digit() || b"-:.TZ".contains(&byte))
+}
+
+fn without_ids(line: &str) -> String {
+    replaced(line, &IDS, |byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// A line with `N` for the bytes of these kinds that stand after any of some texts.
+fn replaced(line: &str, after: &[&str], is_part: impl Fn(u8) -> bool) -> String {
     let mut text = line.trim_end().to_owned();
-    for before in TIMES {
+    for before in after {
         let mut from = 0;
         // Names of headers are written in either case.
-        while let Some(place) = text.to_ascii_lowercase().get(from..).and_then(|rest| rest.find(before)) {
+        while let Some(place) = text.to_ascii_lowercase().get(from..).and_then(|rest| rest.find(*before)) {
             let start = from + place + before.len();
-            let is_time = |byte: &u8| byte.is_ascii_digit() || b"-:.TZ".contains(byte);
-            let digits = text[start..].bytes().take_while(is_time).count();
-            text.replace_range(start..start + digits, "N");
+            let length = text[start..].bytes().take_while(|byte| is_part(*byte)).count();
+            text.replace_range(start..start + length, "N");
             from = start;
         }
     }

@@ -30,6 +30,9 @@ pub use problem::{COST_FAILED, NEVER_FITS, PROBLEM_TYPE, Problem, problem, probl
 /// A name in lower case, and its value.
 pub type Header = (&'static str, String);
 
+/// The header with the id of a denial.
+pub const DECISION: &str = "tidegate-decision";
+
 /// The name in headers of limits that a request brought.
 pub const OWN_LIMIT_NAME: &str = "request";
 
@@ -85,6 +88,9 @@ pub fn tell(
     }
     let retry_after = lazy_retry_wait(outcome, unsaid, &now).map(retry_seconds);
     tell_limits(&told, retry_after, !outcome.is_allowed(), &now, &mut each);
+    if let Some(id) = outcome.decision_id() {
+        each(DECISION, &id.to_string());
+    }
 }
 
 /// What is told where one limit judged a request and let it pass, in the standard headers. Most answers tell no more, and

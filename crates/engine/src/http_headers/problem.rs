@@ -35,19 +35,24 @@ pub fn problem(outcome: &Outcome) -> Option<(u16, Option<String>)> {
         }
     }
     let retry = outcome.retry_among(|judgement| !options(judgement).hidden);
-    let (status, body) = problem_of(denial, retry, &violated, is_hidden);
-    Some((status, has_body.then_some(body)))
+    let decision = outcome.decision_id().filter(|_| !is_hidden).map(|id| id.to_string());
+    let problem = Problem { decision: decision.as_deref(), ..of_denial(denial, retry, &violated, is_hidden) };
+    Some((problem.status, has_body.then(|| problem.to_json())))
 }
 
 /// Returns the HTTP status of a denial and its body (RFC 9457), given when to retry. The body of a hidden denial shows
 /// no more than the status.
 pub fn problem_of(denial: Denial, retry: Option<Retry>, violated: &[&str], is_hidden: bool) -> (u16, String) {
+    let problem = of_denial(denial, retry, violated, is_hidden);
+    (problem.status, problem.to_json())
+}
+
+fn of_denial<'a>(denial: Denial, retry: Option<Retry>, violated: &'a [&'a str], is_hidden: bool) -> Problem<'a> {
     let problem = match (denial, retry, is_hidden) {
         (Denial::OverLimit, Some(Retry::Never), false) => Problem::never_fits(),
         _ => Problem::of(denial, is_hidden),
     };
-    let problem = Problem { violated, ..problem };
-    (problem.status, problem.to_json())
+    Problem { violated, ..problem }
 }
 
 /// A problem of RFC 9457.
@@ -63,6 +68,9 @@ pub struct Problem<'a> {
     /// The details of this occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<&'a str>,
+    /// The id of the denial, by which an administrator can ask why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<&'a str>,
     /// The limits that deny.
     #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
     pub violated: &'a [&'a str],
@@ -105,7 +113,7 @@ impl<'a> Problem<'a> {
     /// Returns a problem without a type, for a status that says everything, with the title that HTTP has for it.
     #[must_use]
     pub fn of_status(status: u16, title: &'a str) -> Problem<'a> {
-        Problem { kind: "about:blank", title, status, detail: None, violated: &[] }
+        Problem { kind: "about:blank", title, status, detail: None, decision: None, violated: &[] }
     }
 
     /// Returns the body as JSON, of the media type [`PROBLEM_TYPE`].

@@ -160,10 +160,11 @@ impl<'a> Settling<'a> {
             }
             let mut from = 0;
             while self.fill(&mut batch, store, &mut from) {
-                if denied && awaits {
+                let only_looks = self.plan.only_looks;
+                if denied && awaits && !only_looks {
                     self.keep_refunds(&mut batch);
                 }
-                self.ask(&mut batch, denied).await?;
+                self.ask(&mut batch, denied || only_looks).await?;
                 if !denied && self.is_denied() {
                     self.give_back(|_, _| true).await;
                     denied = true;
@@ -172,7 +173,7 @@ impl<'a> Settling<'a> {
         }
         // One call decides a rule as a whole. Its limits can part only where there were several.
         self.give_back(|settling, number| settling.is_over(number)).await;
-        self.follow_up(denied).await
+        if self.plan.only_looks { Ok(()) } else { self.follow_up(denied).await }
     }
 
     /// Finds the next charges of a store from this place of the plan on, and tells whether there are any. A store decides

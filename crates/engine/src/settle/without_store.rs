@@ -99,7 +99,7 @@ impl<'a> Settling<'a> {
             OnStoreFailure::Local(_) if is_overload => self.judged[number].answer = Answer::Overloaded,
             OnStoreFailure::Local(choice) => self.decide_instead(number, &charge, choice, failure),
         }
-        if let Some(id) = self.plan.planned[number].rule {
+        if let (Some(id), false) = (self.plan.planned[number].rule, self.plan.only_looks) {
             self.failures.note(self.active, id, if is_overload { Failed::Overloaded } else { Failed::Unanswered });
         }
     }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod crowd;
+mod explain;
 mod flood;
 mod life;
 mod own_stores;

@@ -11,11 +11,11 @@ use tidegate_policy::{Descriptor, LoadOptions, Request, load_text};
 use tidegate_stores::{AnyStore, Call, Cause, Certainty, Health, Nature, Other, Store, StoreError};
 
 const WORKS: u8 = 0;
-const FAILS: u8 = 1;
+pub(crate) const FAILS: u8 = 1;
 const HANGS: u8 = 2;
 
 /// A store of a program's own, on states in memory, that fails or hangs when it is told to.
-struct Own {
+pub(crate) struct Own {
     states: MemoryStore,
     nature: Nature,
     mode: AtomicU8,
@@ -28,7 +28,7 @@ struct Own {
 struct Gone;
 
 impl Own {
-    fn new(nature: Nature) -> Arc<Own> {
+    pub(crate) fn new(nature: Nature) -> Arc<Own> {
         let clock = FakeClock::at(Time::from_nanos(1_000_000_000_000_000_000));
         let states = MemoryStore::builder().keys(100).clock(clock).build().unwrap();
         Arc::new(Own {
@@ -40,7 +40,7 @@ impl Own {
         })
     }
 
-    fn turn(&self, mode: u8) {
+    pub(crate) fn turn(&self, mode: u8) {
         self.mode.store(mode, Ordering::Relaxed);
     }
 }
@@ -73,12 +73,12 @@ impl Store for Own {
 }
 
 /// One that several nodes would ask.
-fn shared() -> Nature {
+pub(crate) fn shared() -> Nature {
     Nature::shared(Duration::from_millis(10))
 }
 
 /// One on a disk of this machine.
-fn durable() -> Nature {
+pub(crate) fn durable() -> Nature {
     let mut nature = Nature::MEMORY;
     nature.survives_restart = true;
     nature

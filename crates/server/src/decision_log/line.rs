@@ -27,6 +27,9 @@ struct Line<'a> {
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     denial: Option<&'static str>,
+    /// The id of the denial, by which it can be explained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ns: Option<u64>,
     descriptors: Vec<Vec<(&'a str, &'a str)>>,
@@ -174,6 +177,7 @@ pub(crate) fn by_rules<'a>(
         allowed: outcome.map(Outcome::is_allowed),
         error: answered.err(),
         denial: outcome.and_then(Outcome::denial).map(denial_name),
+        decision: outcome.and_then(Outcome::decision_id).map(|id| id.to_string()),
         retry_after_ns: outcome.and_then(Outcome::retry).and_then(retry_nanos),
         descriptors: request.descriptors.iter().map(entries).collect(),
         address: request.http.and_then(|http| http.address).map(|address| address.to_string()),

@@ -11,6 +11,7 @@
 //! | so many at once | `permits.rs` |
 //! | what became of it | `report.rs` |
 //! | keys and rules in the hands of administrators | `admin.rs`, `rules.rs`, `guard.rs` |
+//! | why a request was denied, or would be | `explain.rs` |
 //! | what was counted | `metrics.rs` |
 //! | the heaviest keys, and blocks in force | `top.rs`, `blocks.rs` |
 //! | how pages about all rules are written and shared | `pages.rs` |
@@ -26,6 +27,7 @@ mod blocks;
 mod body;
 mod check;
 mod date;
+mod explain;
 mod guard;
 mod metrics;
 mod pages;
@@ -208,6 +210,8 @@ impl HttpDoor {
             AdminCall::Top => top::get(&self.service, query).await,
             AdminCall::Blocks => blocks::get(&self.service, query).await,
             AdminCall::Unblock => admin::unblock(&admin, service, &body::read(body, &caller.account).await?).await,
+            AdminCall::ExplainDenial => explain::denial(service, parameters),
+            AdminCall::ExplainRequest => explain::request(service, &body::read(body, &caller.account).await?).await,
             AdminCall::Rules => pages::get(&self.service, Kind::Rules, &caller.pulse).await,
             AdminCall::SetMode => {
                 rules::set_mode(&admin, service, parameters, &body::read(body, &caller.account).await?)

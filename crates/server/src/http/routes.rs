@@ -50,6 +50,8 @@ pub(super) enum AdminCall {
     Grant,
     Block,
     Unblock,
+    ExplainDenial,
+    ExplainRequest,
     Rules,
     SetMode,
     Top,
@@ -93,7 +95,9 @@ static ROUTES: &[Route] = {
         AcquirePermit, Admin, Alive, Auth, Check, CheckInQuery, Description, EnvoyHealth, EnvoyJson, Metrics, Overview,
         Ready, ReleasePermit, RenewPermit, Report,
     };
-    use AdminCall::{Block, Blocks, EnvoyLimits, Grant, Inspect, Reset, Rules, SetMode, Top, Unblock};
+    use AdminCall::{
+        Block, Blocks, EnvoyLimits, ExplainDenial, ExplainRequest, Grant, Inspect, Reset, Rules, SetMode, Top, Unblock,
+    };
     use Methods::{Any, Each};
 
     &[
@@ -109,6 +113,8 @@ static ROUTES: &[Route] = {
         route("/v1/unblock", Each(&[("POST", Admin(Unblock))]), "lift a block or penalty of a key"),
         route("/v1/blocks", Each(&[("GET", Admin(Blocks))]), "blocks and penalties in force"),
         route("/v1/top", Each(&[("GET", Admin(Top))]), "the keys with the most requests or denials"),
+        route("/v1/explain", Each(&[("POST", Admin(ExplainRequest))]), "show what rules would do with a request"),
+        route("/v1/explain/{id}", Each(&[("GET", Admin(ExplainDenial))]), "show why a request was denied"),
         route("/v1/rules", Each(&[("GET", Admin(Rules))]), "all rules with their counts"),
         route("/v1/rules/{domain}/{rule}/mode", Each(&[("PUT", Admin(SetMode))]), "switch a rule to enforce, shadow, off or configured"),
         route("/healthz", Each(&[("GET", Alive), ("HEAD", Alive)]), "liveness probe"),

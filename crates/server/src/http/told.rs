@@ -322,17 +322,6 @@ pub(super) fn denied(status: u16, problem: Option<String>, members: Vec<u8>) -> 
 /// What one limit of one rule said.
 fn write_result(body: &mut Object, judgement: Judgement<'_>) {
     let allowed = judgement.answer.is_allowed();
-    let verdict = match judgement.answer {
-        Answer::Decided(_) if allowed => "allowed",
-        Answer::Decided(_) => "over_limit",
-        Answer::Penalised(_) => "penalised",
-        Answer::Blocked => "blocked",
-        Answer::Unlimited => "unlimited",
-        Answer::Failed { .. } => "store_failed",
-        Answer::CostFailed => "cost_failed",
-        Answer::Overloaded => "overloaded",
-        Answer::NotAsked => "not_asked",
-    };
     body.number(r#"{"descriptor":"#, u64::try_from(judgement.descriptor).ok());
     if let Some(rule) = judgement.rule {
         body.quoted(r#","rule":"#, &rule.name);
@@ -341,7 +330,7 @@ fn write_result(body: &mut Object, judgement: Judgement<'_>) {
         body.quoted(r#","policy":"#, &limit.name);
     }
     body.word(r#","mode":"#, if is_shadow(&judgement) { "shadow" } else { "enforce" });
-    body.word(r#","verdict":"#, verdict);
+    body.word(r#","verdict":"#, judgement.answer.verdict());
     body.flag(r#","allowed":"#, is_shadow(&judgement) || !judgement.denies());
     // Whether it would deny, were it not in shadow or another quota left.
     body.flag(r#","would_deny":"#, !allowed);

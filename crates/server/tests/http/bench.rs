@@ -64,34 +64,34 @@ impl Bench {
 
     /// One whose default store is shared, under this URL.
     pub(crate) fn with_store(rules: &str, url: &str) -> Bench {
-        Bench::start_on(|listener| listener, Some(url.into()), rules, false, |door| door)
+        let options = Options { store: Some(url.into()), ..Options::default() };
+        Bench::start_on(|listener| listener, options, rules, |door| door)
+    }
+
+    /// One that keeps some hundred denials, for administrators with this token.
+    pub(crate) fn that_explains(rules: &str, shadow: bool, token: Option<&str>) -> Bench {
+        let options = Options { shadow, explain_bytes: 1, ..Options::default() };
+        Bench::start_on(|listener| listener, options, rules, |door| door.with_admin_token(token.map(str::to_owned)))
     }
 
     /// One with another listener.
     pub(crate) fn behind(listen: impl FnOnce(Listener) -> Listener) -> Bench {
-        Bench::start_on(listen, None, "domains: {}", false, |door| door)
+        Bench::start_on(listen, Options::default(), "domains: {}", |door| door)
     }
 
     fn start(rules: &str, shadow: bool, set_up: impl FnOnce(HttpDoor) -> HttpDoor) -> Bench {
-        Bench::start_on(|listener| listener, None, rules, shadow, set_up)
+        Bench::start_on(|listener| listener, Options { shadow, ..Options::default() }, rules, set_up)
     }
 
     fn start_on(
         listen: impl FnOnce(Listener) -> Listener,
-        store: Option<Box<str>>,
+        options: Options,
         rules: &str,
-        shadow: bool,
         set_up: impl FnOnce(HttpDoor) -> HttpDoor,
     ) -> Bench {
         let clock = FakeClock::at(Time::from_nanos(1_700_000_000_000_000_000));
-        let engine = Engine::new(Options {
-            clock: clock.clone().into(),
-            keys: Some(10_000),
-            shadow,
-            store,
-            ..Options::default()
-        })
-        .unwrap();
+        let options = Options { clock: clock.clone().into(), keys: Some(10_000), ..options };
+        let engine = Engine::new(options).unwrap();
         let loaded = load_text("test.yaml", rules, &LoadOptions::default());
         engine.install(loaded.policy.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))).unwrap();
         let service = Arc::new(Service::new(engine));

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod check;
 mod doors;
+mod explain;
 mod life;
 mod operate;
 mod permits;

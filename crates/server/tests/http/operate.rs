@@ -1,6 +1,6 @@
 //! What operators look at, and what the reference server has.
 
-use crate::bench::{Bench, body, status};
+use crate::bench::{Bench, RULES, body, status};
 
 #[tokio::test]
 async fn health() {
@@ -82,14 +82,21 @@ domains:
 
 #[tokio::test]
 async fn the_page_and_the_description() {
-    let bench = Bench::new();
+    let bench = Bench::that_explains(RULES, false, None);
     insta::assert_snapshot!("page", bench.get("/").await);
     let description = body(&bench.get("/openapi.json").await);
     assert_eq!(description["openapi"], "3.1.0");
     let paths: Vec<&String> = description["paths"].as_object().unwrap().keys().collect();
     insta::assert_snapshot!("described", format!("{paths:#?}"));
+    let checked = async || body(&bench.post("/v1/check", r#"{"domain":"api","descriptors":[{"user":"ann"}]}"#).await);
+    let mut denied = checked().await;
+    while denied["allowed"] == true {
+        denied = checked().await;
+    }
+    let id = format!("explain/{}", denied["decision"].as_str().unwrap());
     for (path, methods) in description["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+            let path = path.replace("explain/{id}", &id);
             let path = path.replace("{domain}", "api").replace("{rule}", "per-user").replace("{id}", "6f1c");
             let answer = bench.ask(&format!("{} {path}", method.to_uppercase()), &[], "").await;
             assert!(![404, 405].contains(&status(&answer)), "{method} {path}: {answer}");
