@@ -10,13 +10,8 @@ use crate::operate::{ANN, serve, shown, verb};
 /// Asks as this user until that is denied, and returns the id.
 fn denied(server: SocketAddr, user: &str) -> String {
     let body = json!({"domain": "api", "descriptors": [{"user": user}]}).to_string();
-    for _ in 0..10 {
-        let answer = http::ask(server, "POST", "/v1/check", &[], &body);
-        if let Some(id) = answer.header("tidegate-decision") {
-            return id.to_owned();
-        }
-    }
-    panic!("{user} is never denied");
+    let ask = |_| http::ask(server, "POST", "/v1/check", &[], &body).header("tidegate-decision").map(str::to_owned);
+    (0..10).find_map(ask).unwrap()
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Dice {
         usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap() % bound
     }
 
-    fn of<'a, T: Copy>(&mut self, all: &'a [T]) -> T {
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 }
