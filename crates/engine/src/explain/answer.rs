@@ -116,7 +116,7 @@ impl Engine {
         Ok(Explained {
             decision: id.to_string().into(),
             at_ns: entry.head.at.as_nanos(),
-            node: denials.node.clone(),
+            node: (*denials.node).into(),
             policy_hash: entry.policy.into(),
             domain: entry.domain.into(),
             denial: entry.head.denial,

@@ -17,6 +17,7 @@ mod request;
 mod ring;
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tidegate_core::Clock;
@@ -37,7 +38,7 @@ pub use request::{ExplainedRequest, ExplainedRule, FailedCondition, LimitAnswer,
 #[derive(Debug)]
 pub(crate) struct Denials {
     /// The name of this node.
-    node: Box<str>,
+    node: Arc<str>,
     clock: Clock,
     ids: Ids,
     rings: Rings,
@@ -73,7 +74,7 @@ type DeniedLimits<'a> = ArrayVec<Denied<'a>, EXPLAIN_LIMITS_MAX>;
 
 impl Denials {
     /// Keeps the denials of a node in at most this many bytes. Returns `None` if there are none.
-    pub(crate) fn new(bytes: usize, node: Box<str>, clock: Clock) -> Option<Denials> {
+    pub(crate) fn new(bytes: usize, node: Arc<str>, clock: Clock) -> Option<Denials> {
         if bytes == 0 {
             return None;
         }

@@ -322,7 +322,10 @@ domains:
             match engine.decide(key.as_bytes(), &five_a_day(), Op::Take(5)).await {
                 // A starved machine may not even find out in time that nobody listens.
                 Err(RequestError::Store(StoreError::Overloaded)) => {}
-                decided => break drop(decided.unwrap()),
+                decided => {
+                    decided.unwrap();
+                    break;
+                }
             }
         }
     }
