@@ -17,13 +17,13 @@ use crate::dice::Dice;
 /// Places in a bucket: their hashes fill half a cache line.
 const PLACES: usize = 8;
 
-/// Buckets of a table: 512 places.
-const BUCKETS: usize = 64;
+/// Buckets of a table: 256 places. Half as many would do to find the 20 heaviest of a million keys.
+const BUCKETS: usize = 32;
 
 /// Bytes by which the room for keys grows.
-const NAMES_STEP_BYTES: usize = 2 << 10;
+const NAMES_STEP_BYTES: usize = 1 << 10;
 
-/// Most bytes of all keys of a table: every place has room for one of 60 bytes, and 32 for the longest that rules make.
+/// Most bytes of all keys of a table: every place has room for one of 120 bytes, and 32 for the longest that rules make.
 const NAMES_BYTES_MAX: usize = 32 << 10;
 
 const _: () = assert!(NAMES_BYTES_MAX < NO_NAME as usize, "an offset fits in 16 bits, beside that of no name");
@@ -272,8 +272,12 @@ impl HeavyHitters {
     /// Copies the bytes of the key of a place.
     fn name(&mut self, number: usize, place: usize, key: &[u8], may_grow: impl FnOnce(usize) -> bool) {
         let needed = size_of::<u16>() + key.len();
-        if self.names.len() + needed > self.names.capacity() && !self.grow(needed, may_grow) {
-            self.compact();
+        if self.names.len() + needed > self.names.capacity() {
+            // Most bytes may be of keys that lost their places.
+            let is_dense = self.bytes_in_use() + needed > self.names.capacity() / 2;
+            if !is_dense || !self.grow(needed, may_grow) {
+                self.compact();
+            }
         }
         if self.names.len() + needed > self.names.capacity() {
             return;
@@ -292,6 +296,12 @@ impl HeavyHitters {
         }
         self.names.reserve_exact(after - self.names.len());
         true
+    }
+
+    /// The bytes of keys that have a place.
+    fn bytes_in_use(&self) -> usize {
+        let names = self.buckets.iter().flat_map(|bucket| bucket.names);
+        names.filter_map(|name| Some(with_length(&self.names, name)?.len())).sum()
     }
 
     /// Keeps the bytes of the heaviest keys, as many as fill half of the room, and drops those of all others.

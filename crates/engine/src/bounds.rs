@@ -191,7 +191,7 @@ pub const STORE_FAILURE_LINES: LogRate = LogRate { lines: 1, period: Duration::f
 /// shown.
 pub const POLICIES_TOLD_MAX: usize = 16;
 
-/// Memory for the heaviest keys of all rules. A rule with a key takes 24 kB for each serving thread and for its hour, up to 180 kB
+/// Memory for the heaviest keys of all rules. A rule with a key takes 12 kB for each serving thread and for its hour, and up to 150 kB
 /// with long keys and denials. Rules whose first request comes when all is taken are not tracked.
 pub const TOP_BYTES_MAX: usize = 64 << 20;
 
