@@ -44,8 +44,8 @@ pub(super) fn of_rule(both: &Both<'_>, diagnostics: &mut Diagnostics<'_>) {
         diagnostics.warning(&both.at("missing"), message, "remove it, or add a key");
     }
     if written.show && counts && !rule.hides_any() {
-        let message = "show: no part of the key is hidden without it, so it has no effect";
-        let hint = "leave it out: only headers, cookies, query parameters and expressions are hidden";
+        let message = "show: no effect, because no part of the key is hidden";
+        let hint = "remove it; only headers, cookies, query parameters and expressions are hidden";
         diagnostics.warning(&both.at("show"), message, hint);
     }
     if written.count_denied && rule.count.as_ref().is_some_and(|count| count.mentions_response()) {
@@ -145,11 +145,12 @@ mod tests {
         );
         for key in [json!([]), json!("address"), json!([{"entry": "user"}, "path"])] {
             let warned = of_rule(json!({"limit": "1/s", "key": key, "show": true}));
-            assert!(warned[0].starts_with("/show: show: no part of the key is hidden"), "{warned:?}");
+            assert!(
+                warned[0].starts_with("/show: show: no effect, because no part of the key is hidden"),
+                "{warned:?}"
+            );
         }
-        assert!(
-            of_rule(json!({"action": "block", "show": true}))[0].contains("show: a rule that blocks counts nothing")
-        );
+        assert!(of_rule(json!({"action": "block", "show": true}))[0].contains("show: no effect with action: block"));
     }
 
     #[test]
