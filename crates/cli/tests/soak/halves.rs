@@ -17,7 +17,7 @@ const HEADS: usize = 4_000;
 /// Bytes of half a head: nearly as many as one may have.
 const HEAD_BYTES: usize = 16_000;
 /// Kilobytes of memory that each of these connections may take.
-const HEAD_KILOBYTES: f64 = 36.0;
+const HEAD_KILOBYTES: f64 = 28.0;
 
 /// Connections that send half messages, the calls of each, and the bytes of half a message.
 const CONNECTIONS: usize = 10;
